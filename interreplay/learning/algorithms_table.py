@@ -61,7 +61,8 @@ class Algorithm:
         return defaults(self.settings)
 
 
-FRESH, MIX = "Fresh", "UnrollMix"
+FRESH = "Fresh"
+MIX = "UnrollMix"
 """What algorithms that learn from unrolls replay: nothing, or some in a mix with fresh ones, by its `parameters`."""
 
 _DISCRETE = (gym.spaces.Discrete,)

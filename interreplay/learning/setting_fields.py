@@ -69,7 +69,9 @@ class Number(Accepts):
     """
 
     def __init__(self, low: float = -float("inf"), high: float = float("inf"), *, open_low: bool = False):
-        self.low, self.high, self.open_low = low, high, open_low
+        self.low = low
+        self.high = high
+        self.open_low = open_low
         bounds = [f"{'above' if open_low else 'of at least'} {low:g}"] if low > -float("inf") else []
         bounds += [f"at most {high:g}"] if high < float("inf") else []
         self.described = " ".join(["a number", ", ".join(bounds)]).strip()
@@ -117,7 +119,8 @@ class OneOf(Accepts):
     """
 
     def __init__(self, *names: str):
-        self.names, self.described = names, f"one of {', '.join(names)}"
+        self.names = names
+        self.described = f"one of {', '.join(names)}"
         self.metavar = "|".join(names)
 
     def admits(self, value: Any) -> bool:
@@ -137,8 +140,11 @@ class OrWord(Accepts):
     """
 
     def __init__(self, other: Accepts, word: str, stands_for: Any = ...):
-        self.other, self.word, self.stands_for = other, word, word if stands_for is ... else stands_for
-        self.described, self.metavar = f"{other.described} or {word!r}", f"{other.metavar}|{word}"
+        self.other = other
+        self.word = word
+        self.stands_for = word if stands_for is ... else stands_for
+        self.described = f"{other.described} or {word!r}"
+        self.metavar = f"{other.metavar}|{word}"
 
     def admits(self, value: Any) -> bool:
         return value == self.stands_for or self.other.admits(value)
@@ -150,7 +156,8 @@ class OrWord(Accepts):
 class YesNo(Accepts):
     """True or False."""
 
-    described, metavar = "True or False", "True|False"
+    described = "True or False"
+    metavar = "True|False"
 
     def admits(self, value: Any) -> bool:
         return isinstance(value, bool)
@@ -204,7 +211,8 @@ def rate_at(rate: Any, env_steps: int) -> float:
 class WholeOrRange(Accepts):
     """A positive integer, or two, the smaller one first, from which one is drawn; in text ``3`` or ``2,5``."""
 
-    described, metavar = "a whole number of at least 1, or two such as 2,5, the smaller one first", "N"
+    described = "a whole number of at least 1, or two such as 2,5, the smaller one first"
+    metavar = "N"
 
     def admits(self, value: Any) -> bool:
         if not isinstance(value, list | tuple):
@@ -219,7 +227,8 @@ class WholeOrRange(Accepts):
 class Widths(Accepts):
     """Widths of hidden layers, such as ``256,256``."""
 
-    described, metavar = "whole numbers of at least 1 such as 256,256", "N"
+    described = "whole numbers of at least 1 such as 256,256"
+    metavar = "N"
 
     def admits(self, value: Any) -> bool:
         return isinstance(value, list | tuple) and len(value) > 0 and all(map(Whole(1).admits, value))
@@ -231,7 +240,8 @@ class Widths(Accepts):
 class Range(Accepts):
     """Two numbers, the smaller one first, such as ``-10,10``."""
 
-    described, metavar = "two numbers, the smaller one first, such as -10,10", "LOW,HIGH"
+    described = "two numbers, the smaller one first, such as -10,10"
+    metavar = "LOW,HIGH"
 
     def admits(self, value: Any) -> bool:
         two = isinstance(value, list | tuple) and len(value) == 2 and all(map(Number().admits, value))

@@ -1,4 +1,4 @@
-"""The settings of each algorithm: default, what is accepted, and what it does, stated here and nowhere else."""
+"""The settings of each algorithm, with their defaults, accepted values and help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POSITIVE = Number(0, open_low=True)
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """The loop that collects experience and updates, whatever the algorithm."""
+    """Settings of the training loop of all algorithms."""
 
     matrix_dtype: str = setting(
         "float32",
@@ -45,7 +45,7 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class ReplaySettings(LoopSettings):
-    """The loop of algorithms that replay transitions."""
+    """Settings of the training loop of algorithms that replay transitions."""
 
     learning_starts: int = setting(1_000, Whole(0), "environment steps with random actions before the first update")
     updates_per_step: float = setting(1.0, Number(0), "updates per environment step, below 1 for less than one")
@@ -66,7 +66,7 @@ class ReplaySettings(LoopSettings):
 
 @dataclass(frozen=True)
 class ActorCriticSettings:
-    """What algorithms with an actor and critics have in common."""
+    """Common settings of algorithms with an actor and critics."""
 
     train_batch_size: int = setting(256, Whole(1), "transitions per update")
     tau: float = setting(
@@ -90,25 +90,25 @@ class ActorCriticSettings:
     target_subset: int | None = setting(
         None,
         OrWord(Whole(1), "all", None),
-        "critics whose minimum is the target, drawn anew for every update; all: of all",
+        "critics whose minimum is the target, drawn for every update; all: all critics",
     )
     critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
     critic_dropout: float = setting(0.0, Number(0, 0.99), "share of the critics' hidden units left out of each pass")
     actor_target: str = setting(
         "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
     )
-    weight_decay: float = setting(0.0, Number(0), "share of lr in which all weights shrink per update, as AdamW has it")
+    weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW, as a share of the learning rate")
     reset_interval: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),
-        "updates after which networks and optimizers start anew, over and over; what is stored stays",
+        "updates between resets of networks and optimizers, which keep stored transitions; none: never",
     )
 
     def __post_init__(self) -> None:
-        """Refuse settings that do not fit each other.
+        """Reject settings that contradict each other.
 
         Raises:
-            ValueError: Naming them.
+            ValueError: The settings and their values.
         """
         if self.target_subset is not None and self.target_subset > self.n_critics:
             raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
@@ -176,7 +176,7 @@ class CrossQSettings(SACSettings):
 @dataclass(frozen=True)
 @with_defaults(actor_target="first")
 class DeterministicSettings(ActorCriticSettings):
-    """What algorithms with a deterministic policy have in common: noise on its actions while it trains."""
+    """Common settings of algorithms with a deterministic policy."""
 
     exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training")
     exploration_sigma: float = setting(0.1, Number(0), "its standard deviation per step, for actions in [-1, 1]")

@@ -350,9 +350,7 @@ class BatchedLayers(torch.autograd.Function):
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all blocks and parameters that require one."""
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "stacked networks are differentiable once; expected a backward pass without create_graph"
-            )
+            raise RuntimeError("stacked networks have no second derivative; expected create_graph=False")
         if ctx.views.version() != ctx.version:
             raise RuntimeError("parameters were changed in place between the forward and the backward pass")
         blocks = len(ctx.widths)

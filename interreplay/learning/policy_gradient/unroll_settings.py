@@ -1,4 +1,4 @@
-"""The settings of algorithms that learn from unrolls, as `interreplay.learning.settings` has those of the others."""
+"""The settings of algorithms that learn from unrolls."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ class IMPALASettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse settings that do not fit each other.
+        """Reject settings that contradict each other.
 
         Raises:
-            ValueError: Naming them.
+            ValueError: The settings and their values.
         """
         for name in ("policy_cloning", "value_cloning", "relevance_bound"):
             if self.returns == "gae" and getattr(self, name):
