@@ -1,7 +1,6 @@
-"""Settings stated once: a field's default, what values it accepts, and what it does.
+"""Fields of settings, with default, accepted values and help.
 
-A dataclass of such fields is what an algorithm is given; command-line flags, ``Config.training`` and every refusal are
-made from it.
+Command-line flags, ``Config.training`` and error messages are generated from dataclasses of such fields.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ Settings = TypeVar("Settings")
 
 
 class Accepts(ABC):
-    """What values a setting accepts.
+    """The values that a setting accepts.
 
     Attributes:
-        described: Half a sentence, such as "a number of at least 0".
-        metavar: What ``--help`` shows in place of a value.
+        described: The accepted values, such as "a number of at least 0".
+        metavar: Placeholder of a value in ``--help``.
     """
 
     described: str
@@ -38,17 +37,17 @@ class Accepts(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """Return the value of a text, possibly one that is not accepted.
+        """Return the value of a text, without checking it.
 
         Raises:
-            ValueError: The text is none.
+            ValueError: The text cannot be parsed.
         """
 
     def read(self, text: str) -> Any:
-        """Return the value of a text.
+        """Return the accepted value of a text.
 
         Raises:
-            ValueError: Saying what is accepted.
+            ValueError: The value is not accepted; the message states what is.
         """
         try:
             value = self.parse(text)
@@ -63,24 +62,28 @@ class Number(Accepts):
     """A finite number.
 
     Args:
-        low: The smallest that is accepted.
-        high: The largest.
-        open_low: Whether `low` itself is refused.
+        low: Smallest accepted number.
+        high: Largest accepted number.
+        open_low: Whether `low` itself is rejected.
     """
 
-    def __init__(self, low: float = -float("inf"), high: float = float("inf"), *, open_low: bool = False):
+    def __init__(self, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False):
         self.low = low
         self.high = high
         self.open_low = open_low
-        bounds = [f"{'above' if open_low else 'of at least'} {low:g}"] if low > -float("inf") else []
-        bounds += [f"at most {high:g}"] if high < float("inf") else []
-        self.described = " ".join(["a number", ", ".join(bounds)]).strip()
+        bounds = []
+        if low > -math.inf:
+            bounds.append(f"above {low:g}" if open_low else f"of at least {low:g}")
+        if high < math.inf:
+            bounds.append(f"at most {high:g}")
+        self.described = f"a number {', '.join(bounds)}".strip()
 
     def admits(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             return False
-        number = float(value)
-        return (self.low < number if self.open_low else self.low <= number) and number <= self.high
+        if self.open_low and float(value) == self.low:
+            return False
+        return self.low <= float(value) <= self.high
 
     def parse(self, text: str) -> float:
         return float(text)
@@ -90,8 +93,8 @@ class Whole(Accepts):
     """A whole number, in text also like ``1e6`` or ``1_000_000``.
 
     Args:
-        low: The smallest that is accepted.
-        high: The largest that is accepted, None for 10^15 - 1.
+        low: Smallest accepted number.
+        high: Largest accepted number; None for 10^15 - 1.
     """
 
     metavar = "N"
@@ -115,7 +118,7 @@ class OneOf(Accepts):
     """One of some names.
 
     Args:
-        *names: Those.
+        *names: The accepted names.
     """
 
     def __init__(self, *names: str):
@@ -131,12 +134,12 @@ class OneOf(Accepts):
 
 
 class OrWord(Accepts):
-    """What another accepts, or one word.
+    """Values accepted by another `Accepts`, or one word.
 
     Args:
         other: The other.
-        word: Such as "auto".
-        stands_for: The value that `word` means in a text; the word itself by default.
+        word: The word, such as "auto".
+        stands_for: Value of the word in a text; the word itself by default.
     """
 
     def __init__(self, other: Accepts, word: str, stands_for: Any = ...):
@@ -172,8 +175,8 @@ class Rate(Accepts):
     In text ``3e-4``, ``0:3e-4,100000:1e-5``, or as it is printed.
 
     Args:
-        low: The smallest rate.
-        open_low: Whether `low` itself is refused.
+        low: Smallest rate.
+        open_low: Whether `low` itself is rejected.
     """
 
     def __init__(self, low: float = 0.0, *, open_low: bool = True):
@@ -197,7 +200,7 @@ class Rate(Accepts):
 
 
 def rate_at(rate: Any, env_steps: int) -> float:
-    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
+    """Return a learning rate, or the value of its schedule ``[[env_step, rate], ...]``, linear between points."""
     if not isinstance(rate, list | tuple):
         return float(rate)
     steps, rates = zip(*rate, strict=True)
@@ -255,9 +258,9 @@ def setting(default: Any, accepts: Accepts, help: str) -> Any:
     """Return a dataclass field.
 
     Args:
-        default: Where nothing else is said.
-        accepts: What values it takes.
-        help: What it does, for ``--help`` and documentation.
+        default: Default value.
+        accepts: Accepted values.
+        help: Description for ``--help`` and the documentation.
     """
     return field(default=default, metadata={"accepts": accepts, "help": help})
 
@@ -296,7 +299,7 @@ def without_settings(**fixed: Any) -> Callable[[type[Settings]], type[Settings]]
 
 
 def accepted_by(found: Field[Any]) -> Accepts:
-    """Return what values a field made by `setting` accepts."""
+    """Return the accepted values of a field made by `setting`."""
     return found.metadata["accepts"]
 
 
@@ -306,10 +309,10 @@ def defaults(owner: type) -> dict[str, Any]:
 
 
 def check_known(title: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse settings that there are not.
+    """Reject unknown settings.
 
     Raises:
-        TypeError: With the nearest name.
+        TypeError: A name is unknown; the message suggests the nearest name.
     """
     names = list(known)
     for name in given:

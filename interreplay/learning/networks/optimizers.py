@@ -207,7 +207,8 @@ class CenteredRMSprop(RootMeanSquare):
         return {name: torch.zeros_like(parameter) for name in ("average", "square")}
 
     def _averaged(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
-        averages, squares = ([self.state[p][name] for p in params] for name in ("average", "square"))
+        averages = [self.state[p]["average"] for p in params]
+        squares = [self.state[p]["square"] for p in params]
         torch._foreach_lerp_(averages, gradients, share)
         torch._foreach_lerp_(squares, torch._foreach_mul(gradients, gradients), share)
         variances = torch._foreach_mul(averages, averages)
