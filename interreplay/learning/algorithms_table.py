@@ -11,7 +11,6 @@ import gymnasium as gym
 from interreplay.environments.own_modules import own_class
 from interreplay.environments.spaces import ACTIONS, flat_actions
 from interreplay.errors import UsageError
-from interreplay.learning.actor_critic.soft_settings import CrossQSettings, TQCSettings
 from interreplay.learning.policy_gradient.unroll_settings import (
     A2CSettings,
     A3CSettings,
@@ -20,7 +19,7 @@ from interreplay.learning.policy_gradient.unroll_settings import (
     LASERSettings,
 )
 from interreplay.learning.setting_fields import defaults
-from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.learning.settings import CrossQSettings, DDPGSettings, SACSettings, TD3Settings, TQCSettings
 from interreplay.learning.value.value_settings import (
     C51Settings,
     DDQNSettings,
@@ -62,7 +61,8 @@ class Algorithm:
         return defaults(self.settings)
 
 
-FRESH, MIX = "Fresh", "UnrollMix"
+FRESH = "Fresh"
+MIX = "UnrollMix"
 """What algorithms that learn from unrolls replay: nothing, or some in a mix with fresh ones, by its `parameters`."""
 
 _DISCRETE = (gym.spaces.Discrete,)

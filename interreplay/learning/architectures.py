@@ -31,7 +31,8 @@ from interreplay.learning.value.q_networks import QNetworks
 from interreplay.learning.value.streams import make_layers
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles, ValueHead
 
-BOX, DISCRETE = gym.spaces.Box, gym.spaces.Discrete
+BOX = gym.spaces.Box
+DISCRETE = gym.spaces.Discrete
 COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations")
 """Settings that the networks of all algorithms are made by."""
 CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
@@ -102,7 +103,8 @@ class Values(Architecture):
     """Networks of DQN and its variants."""
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        head, actions = make_head(*(model[name] for name in _HEAD)), gym.spaces.flatdim(space)
+        head = make_head(*(model[name] for name in _HEAD))
+        actions = gym.spaces.flatdim(space)
         sigma0 = model["sigma0"] if model["noisy"] else None
         shape = inputs, actions, head.numbers, model["hiddens"], model["dueling"], sigma0, model["activation"]
         return QNetworks(make_layers(*shape), head, actions, inference_only)

@@ -1,4 +1,4 @@
-"""How policies explore: parts that act, once per step of the environments."""
+"""Exploration: the choice of actions from the outputs of a policy."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from interreplay.learning.policies import Acted, Policy
 
 
 class Exploration(ABC):
-    """A way to choose actions by what a policy gives; the policy's network is called once.
+    """A rule that selects actions from the outputs of one network call of a policy.
 
     Attributes:
-        annealed: Whether a schedule follows the progress of the run, which `anneal` hands in.
-        steps: Env steps over which that progress grows from 0 to 1, None for those of the run's schedules.
+        annealed: Whether it has a schedule, which `anneal` advances.
+        steps: Env steps over which the progress grows from 0 to 1; None for the steps of the run's schedules.
     """
 
     annealed = False
@@ -30,13 +30,13 @@ class Exploration(ABC):
         """Choose actions ``(n, *action_shape)``.
 
         Args:
-            policy: Who acts.
-            output: What `Policy.output` gave, ``(n, ...)``.
+            policy: The policy.
+            output: Result of `Policy.output`, ``(n, ...)``.
             rng: Source of randomness, on the device of the policy.
         """
 
     def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
-        """Return what the policy gives for encoded observations ``(n, inputs)``."""
+        """Return the outputs of the policy for encoded observations ``(n, inputs)``."""
         return policy.output(obs)
 
     def act(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
@@ -44,21 +44,21 @@ class Exploration(ABC):
         return self.choose(policy, self.output(policy, obs, rng), rng)
 
     def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
-        """Return the actions and, of the same network call, what the policy gave; nothing of it without `record`."""
+        """Return actions and, if `record`, the recorded outputs of the same network call."""
         output = self.output(policy, obs, rng)
         return Acted(self.choose(policy, output, rng), policy.record(output) if record else {})
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many explore with every policy
-        """Refuse, by a ValueError, a policy that this cannot explore with."""
+        """Raise a ValueError if the policy is not supported."""
 
     def start(self, which: np.ndarray) -> None:  # noqa: B027 - many have nothing to do
-        """Note that episodes begin in the environments `which` ``(environments,)``, boolean."""
+        """Reset state for environments `which` ``(environments,)``, boolean, where episodes start."""
 
     def anneal(self, progress: float) -> None:  # noqa: B027 - many have no schedule
-        """Follow the run, whose `progress` grows from 0 to 1."""
+        """Set the schedule to the `progress` of the run, from 0 to 1."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next action depends on, beside policy and random generator."""
+        """Return what the next action depends on besides policy and random generator."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
@@ -66,25 +66,25 @@ class Exploration(ABC):
 
 
 class Greedy(Exploration):
-    """The policy's best actions: no exploration."""
+    """Greedy actions, without exploration."""
 
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         return policy.mode(output)
 
 
 class Sampled(Exploration):
-    """Draws from the policy's own distribution, as SAC explores."""
+    """Samples from the policy's distribution, as in SAC."""
 
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         return policy.draw(output, rng)
 
     def check(self, policy: Policy) -> None:
         if not policy.stochastic:
-            raise ValueError("exploration is Sampled and the policy is no distribution; expected another exploration")
+            raise ValueError("exploration is Sampled and the policy is deterministic; expected another exploration")
 
 
 class Random(Exploration):
-    """Uniformly random actions, whatever the policy is."""
+    """Uniformly random actions."""
 
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         return policy.random(len(output), rng)
@@ -97,7 +97,7 @@ class Random(Exploration):
 
 
 class Noisy(Exploration):
-    """The best actions of a network whose layers have noise, drawn anew for each step (arXiv:1706.10295)."""
+    """Greedy actions of a network with noisy layers, with new noise in each step (arXiv:1706.10295)."""
 
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         return policy.mode(output)
@@ -111,15 +111,15 @@ class Noisy(Exploration):
 
 
 class EpsilonGreedy(Exploration):
-    """Uniformly random actions with probability ε, else the best: ε goes from `start` to `end` (Mnih et al. 2015).
+    """Uniformly random actions with probability ε, else greedy actions (Mnih et al. 2015).
 
-    The best actions of a noisy network are those of noise drawn anew.
+    ε changes linearly from `start` to `end`. A noisy network draws new noise in each step.
 
     Args:
-        start: ε at first.
-        end: ε from `share` of the run on.
-        share: Of the run over which ε changes, linearly.
-        steps: Env steps over which it changes instead.
+        start: Initial ε.
+        end: Final ε.
+        share: Share of the run over which ε changes.
+        steps: Env steps over which ε changes; None for `share`.
     """
 
     def __init__(self, start: float = 1.0, end: float = 0.05, share: float = 0.1, steps: int | None = None):
@@ -128,14 +128,16 @@ class EpsilonGreedy(Exploration):
                 raise ValueError(f"{name} is {value!r}; expected a number between 0 and 1")
         if steps is not None and steps < 1:
             raise ValueError(f"steps is {steps!r}; expected a whole number of at least 1, or None")
-        self.start_epsilon, self.end_epsilon, self.steps = float(start), float(end), steps
+        self.start_epsilon = float(start)
+        self.end_epsilon = float(end)
+        self.steps = steps
         self.share = float(share) if steps is None else 1.0
         self.annealed = self.start_epsilon != self.end_epsilon
         self.progress = 0.0
 
     @property
     def epsilon(self) -> float:
-        """ε now."""
+        """Current ε."""
         done = 1.0 if self.progress >= self.share else self.progress / self.share
         return (1.0 - done) * self.start_epsilon + done * self.end_epsilon
 
@@ -143,7 +145,8 @@ class EpsilonGreedy(Exploration):
         return policy.noisy_output(obs, rng) if policy.noisy else policy.output(obs)
 
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
-        best, random = policy.mode(output), policy.random(len(output), rng)
+        best = policy.mode(output)
+        random = policy.random(len(output), rng)
         explores = torch.rand(len(output), generator=rng, device=rng.device) < self.epsilon
         return torch.where(explores.view(-1, *[1] * (best.ndim - 1)), random, best)
 
@@ -158,10 +161,10 @@ class EpsilonGreedy(Exploration):
 
 
 class Additive(Exploration):
-    """Noise on the policy's best actions, which are clipped to [−1, 1].
+    """Noise on greedy actions, clipped to [−1, 1].
 
     Attributes:
-        sigma: Standard deviation of what is drawn anew in each step; actions lie in [−1, 1].
+        sigma: Standard deviation of the noise drawn in each step.
     """
 
     def __init__(self, sigma: float):
@@ -189,7 +192,7 @@ class Gaussian(Additive):
     """Independent normal noise (Fujimoto et al. 2018, arXiv:1802.09477).
 
     Args:
-        sigma: Its standard deviation.
+        sigma: Standard deviation.
     """
 
     def __init__(self, sigma: float = 0.1):
@@ -202,12 +205,12 @@ class Gaussian(Additive):
 class OrnsteinUhlenbeck(Additive):
     """Noise x that persists over steps: x ← x − θ·x·dt + σ·√dt·N(0, 1), from 0 at the start of an episode.
 
-    As in DDPG (Lillicrap et al. 2016, arXiv:1509.02971), which gives θ and σ but no dt; with 1, x spreads to a
-    standard deviation of σ / √(1 − (1 − θ)²), .38 by default.
+    As in DDPG (Lillicrap et al. 2016, arXiv:1509.02971), which states θ and σ but not dt. With dt = 1, the standard
+    deviation of x converges to σ / √(1 − (1 − θ)²), .38 by default.
 
     Args:
         sigma: Standard deviation of the new part, per √dt.
-        theta: Share of x that is lost, per dt; at most 1 / dt.
+        theta: Decay of x per dt; at most 1 / dt.
         dt: Time of one step.
     """
 
@@ -215,7 +218,8 @@ class OrnsteinUhlenbeck(Additive):
         super().__init__(sigma)
         if not dt > 0 or not 0 <= theta * dt <= 1:
             raise ValueError(f"theta is {theta!r} and dt {dt!r}; expected a positive dt and theta between 0 and 1 / dt")
-        self.theta, self.dt = float(theta), float(dt)
+        self.theta = float(theta)
+        self.dt = float(dt)
         self._x: Tensor | None = None
 
     def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
@@ -241,10 +245,10 @@ KINDS: dict[str, type[Exploration]] = {kind.__name__: kind for kind in _KINDS}
 
 
 def make_exploration(kind: Exploration | Mapping[str, Any]) -> Exploration:
-    """Return exploration as it is, or make it of a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
+    """Return an exploration, or build one from a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
 
     Raises:
-        ValueError: When it is neither, or the type or an argument is unknown.
+        ValueError: The type or an argument is unknown, or `kind` is neither an exploration nor a mapping.
     """
     if isinstance(kind, Exploration):
         return kind

@@ -19,11 +19,11 @@ class CriticLoss(ABC):
         """Return the loss of each error, ``(m, n)``, differentiable."""
 
     def of_rows(self, which: slice | Tensor) -> CriticLoss:
-        """Return the loss of some of the rows, a slice of them or those of a mask ``(n,)``, as a batch of their own."""
+        """Return the loss of a batch of some of the rows, given by a slice or a mask ``(n,)``."""
         return self
 
     def or_else(self, own: CriticLoss) -> CriticLoss:
-        """Return the loss that is complete: with the algorithm's own where this leaves it open."""
+        """Return this loss with the algorithm's loss for rows without one."""
         return self
 
 
@@ -74,7 +74,7 @@ class PAL(CriticLoss):
 
 @dataclass(frozen=True)
 class ByRows(CriticLoss):
-    """Another loss for each run of rows, as if each were a batch of its own.
+    """A different loss for each run of rows, as if each run were a batch.
 
     Attributes:
         parts: Number of rows and their loss, from the first row to the last; None for the algorithm's own.
@@ -89,8 +89,12 @@ class ByRows(CriticLoss):
         counts = [count for count, _ in self.parts]
         chosen = torch.zeros(sum(counts), dtype=torch.bool)
         chosen[which.cpu() if isinstance(which, Tensor) else which] = True
-        runs = zip(chosen.split(counts), self.parts, strict=True)
-        return ByRows(tuple((int(run.sum()), None if loss is None else loss.of_rows(run)) for run, (_, loss) in runs))
+        parts = []
+        for run, (_, loss) in zip(chosen.split(counts), self.parts, strict=True):
+            if loss is not None:
+                loss = loss.of_rows(run)
+            parts.append((int(run.sum()), loss))
+        return ByRows(tuple(parts))
 
     def or_else(self, own: CriticLoss) -> CriticLoss:
         return ByRows(tuple((count, own if loss is None else loss.or_else(own)) for count, loss in self.parts))
@@ -104,7 +108,7 @@ class ByRows(CriticLoss):
 
 
 def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
-    """Return the loss that two settings mean, each None for not; raises as `check_loss`."""
+    """Return the loss of two settings, each of which may be None; raises as `check_loss`."""
     check_loss(huber_delta, pal_alpha)
     if pal_alpha is not None:
         return PAL(pal_alpha)
@@ -112,7 +116,7 @@ def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
 
 
 def chosen_losses(values: Mapping[str, Any], settings: type) -> tuple[float | None, float | None]:
-    """Return `huber_delta` and `pal_alpha` of settings where they are not those that the algorithm has anyway.
+    """Return `huber_delta` and `pal_alpha` where they differ from the algorithm's defaults, else None.
 
     Args:
         values: Settings by name.
@@ -124,15 +128,15 @@ def chosen_losses(values: Mapping[str, Any], settings: type) -> tuple[float | No
 
 
 def check_loss(huber_delta: float | None, pal_alpha: float | None, brought_by: str | None = None) -> None:
-    """Refuse settings of the critics' loss that contradict each other or the replay method.
+    """Reject settings of the critics' loss that contradict each other or the replay method.
 
     Args:
         huber_delta: d of `Huber`, or None.
         pal_alpha: α of `PAL`, or None.
-        brought_by: Name of the replay method whose rows bring their loss along, if one does.
+        brought_by: Name of the replay method that defines the loss of its rows, if any.
 
     Raises:
-        ValueError: Naming the setting and what would be accepted.
+        ValueError: The settings and what is accepted.
     """
     given = {"huber_delta": huber_delta, "pal_alpha": pal_alpha}
     named = [f"{name} is {value}" for name, value in given.items() if value is not None]

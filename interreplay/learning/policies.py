@@ -1,4 +1,4 @@
-"""What a policy is to those who act with it."""
+"""The interface of policies."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from interreplay.learning.networks.memory import Memory
 
 POLICY_OUTPUT = "behavior"
-"""Name of the column in which what the policy gave is stored."""
+"""Name of the column with the outputs of the policy."""
 
 
 class Acted(NamedTuple):
-    """Actions, and what the policy gave when it chose them.
+    """Actions and the recorded outputs of the policy.
 
     Attributes:
-        actions: ``(n, *action_shape)``, in [−1, 1] or as numbers from 0 on.
-        recorded: Columns ``(n, ...)`` by name, to compare policies by.
+        actions: ``(n, *action_shape)``, in [−1, 1], or indices of discrete actions.
+        recorded: Columns ``(n, ...)`` by name; policies are compared by them.
     """
 
     actions: Tensor
@@ -27,17 +27,20 @@ class Acted(NamedTuple):
 
 
 class Policy(nn.Module, ABC):
-    """A policy: one network call, `output`, of which everything else is made.
+    """A policy. All other methods use the result of one network call, `output`.
 
     Attributes:
-        discrete: Whether actions are numbers from 0 on; else they lie in [−1, 1].
-        stochastic: Whether it is a distribution that `draw` draws from.
-        gaussian: Whether what `record` gives is [mean; log standard deviation].
+        discrete: Whether actions are indices; otherwise they are in [−1, 1].
+        stochastic: Whether `draw` samples from a distribution.
+        gaussian: Whether `record` returns [mean; log standard deviation].
         noisy: Whether its layers have noise, which `noisy_output` draws.
-        memory: What encoded observations pass through before `output` sees them; None where it sees them as they are.
+        memory: Recurrent layer between the encoder and `output`, or None.
     """
 
-    discrete, stochastic, gaussian, noisy = False, False, False, False
+    discrete = False
+    stochastic = False
+    gaussian = False
+    noisy = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +48,7 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def output(self, obs: Tensor) -> Tensor:
-        """Return what the network gives for encoded observations ``(n, inputs)``."""
+        """Return the outputs of the network for encoded observations ``(n, inputs)``."""
 
     @abstractmethod
     def mode(self, output: Tensor) -> Tensor:
@@ -53,7 +56,7 @@ class Policy(nn.Module, ABC):
 
     def draw(self, output: Tensor, rng: torch.Generator) -> Tensor:
         """Draw actions ``(n, *action_shape)`` from the policy's distribution."""
-        raise TypeError(f"{type(self).__name__} is no distribution to draw from")
+        raise TypeError(f"{type(self).__name__} is deterministic; expected a stochastic policy")
 
     @abstractmethod
     def random(self, count: int, rng: torch.Generator) -> Tensor:
@@ -61,14 +64,14 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def record(self, output: Tensor) -> dict[str, Tensor]:
-        """Return what is stored of the policy's output, columns ``(n, ...)`` by name."""
+        """Return the stored columns ``(n, ...)`` of the policy's output by name."""
 
     @abstractmethod
     def record_random(self, count: int) -> dict[str, Tensor]:
-        """Return what is stored in its place for `count` uniformly random actions."""
+        """Return these columns for `count` uniformly random actions."""
 
     def noisy_output(self, obs: Tensor, rng: torch.Generator) -> Tensor:
-        """Return what `output` does, of layers with noise drawn anew; `output` itself is without any."""
+        """Return the outputs of the network with newly drawn noise; `output` is without noise."""
         raise TypeError(f"{type(self).__name__} has no noisy layers")
 
     def act(self, obs: Tensor) -> Tensor:
@@ -81,10 +84,10 @@ class Policy(nn.Module, ABC):
 
 
 class ContinuousPolicy(Policy):
-    """A policy whose actions ``(n, size)`` lie in [−1, 1].
+    """A policy with actions ``(n, size)`` in [−1, 1].
 
     Attributes:
-        size: Numbers in an action.
+        size: Width of an action.
     """
 
     size: int
@@ -94,7 +97,7 @@ class ContinuousPolicy(Policy):
 
 
 class DiscretePolicy(Policy):
-    """A policy whose actions ``(n,)`` are numbers from 0 on.
+    """A policy with discrete actions ``(n,)``, indices from 0.
 
     Attributes:
         size: Number of actions.

@@ -1,7 +1,6 @@
-"""Settings stated once: a field's default, what values it accepts, and what it does.
+"""Fields of settings, with default, accepted values and help.
 
-A dataclass of such fields is what an algorithm is given; command-line flags, ``Config.training`` and every refusal are
-made from it.
+Command-line flags, ``Config.training`` and error messages are generated from dataclasses of such fields.
 """
 
 from __future__ import annotations
@@ -10,21 +9,23 @@ import bisect
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import Field, field, fields
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from interreplay.errors import accepted_names
 
+Settings = TypeVar("Settings")
+
 
 class Accepts(ABC):
-    """What values a setting accepts.
+    """The values that a setting accepts.
 
     Attributes:
-        described: Half a sentence, such as "a number of at least 0".
-        metavar: What ``--help`` shows in place of a value.
+        described: The accepted values, such as "a number of at least 0".
+        metavar: Placeholder of a value in ``--help``.
     """
 
     described: str
@@ -36,17 +37,17 @@ class Accepts(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """Return the value of a text, possibly one that is not accepted.
+        """Return the value of a text, without checking it.
 
         Raises:
-            ValueError: The text is none.
+            ValueError: The text cannot be parsed.
         """
 
     def read(self, text: str) -> Any:
-        """Return the value of a text.
+        """Return the accepted value of a text.
 
         Raises:
-            ValueError: Saying what is accepted.
+            ValueError: The value is not accepted; the message states what is.
         """
         try:
             value = self.parse(text)
@@ -61,22 +62,28 @@ class Number(Accepts):
     """A finite number.
 
     Args:
-        low: The smallest that is accepted.
-        high: The largest.
-        open_low: Whether `low` itself is refused.
+        low: Smallest accepted number.
+        high: Largest accepted number.
+        open_low: Whether `low` itself is rejected.
     """
 
-    def __init__(self, low: float = -float("inf"), high: float = float("inf"), *, open_low: bool = False):
-        self.low, self.high, self.open_low = low, high, open_low
-        bounds = [f"{'above' if open_low else 'of at least'} {low:g}"] if low > -float("inf") else []
-        bounds += [f"at most {high:g}"] if high < float("inf") else []
-        self.described = " ".join(["a number", ", ".join(bounds)]).strip()
+    def __init__(self, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False):
+        self.low = low
+        self.high = high
+        self.open_low = open_low
+        bounds = []
+        if low > -math.inf:
+            bounds.append(f"above {low:g}" if open_low else f"of at least {low:g}")
+        if high < math.inf:
+            bounds.append(f"at most {high:g}")
+        self.described = f"a number {', '.join(bounds)}".strip()
 
     def admits(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             return False
-        number = float(value)
-        return (self.low < number if self.open_low else self.low <= number) and number <= self.high
+        if self.open_low and float(value) == self.low:
+            return False
+        return self.low <= float(value) <= self.high
 
     def parse(self, text: str) -> float:
         return float(text)
@@ -86,8 +93,8 @@ class Whole(Accepts):
     """A whole number, in text also like ``1e6`` or ``1_000_000``.
 
     Args:
-        low: The smallest that is accepted.
-        high: The largest that is accepted, None for 10^15 - 1.
+        low: Smallest accepted number.
+        high: Largest accepted number; None for 10^15 - 1.
     """
 
     metavar = "N"
@@ -111,11 +118,12 @@ class OneOf(Accepts):
     """One of some names.
 
     Args:
-        *names: Those.
+        *names: The accepted names.
     """
 
     def __init__(self, *names: str):
-        self.names, self.described = names, f"one of {', '.join(names)}"
+        self.names = names
+        self.described = f"one of {', '.join(names)}"
         self.metavar = "|".join(names)
 
     def admits(self, value: Any) -> bool:
@@ -126,17 +134,20 @@ class OneOf(Accepts):
 
 
 class OrWord(Accepts):
-    """What another accepts, or one word.
+    """Values accepted by another `Accepts`, or one word.
 
     Args:
         other: The other.
-        word: Such as "auto".
-        stands_for: The value that `word` means in a text; the word itself by default.
+        word: The word, such as "auto".
+        stands_for: Value of the word in a text; the word itself by default.
     """
 
     def __init__(self, other: Accepts, word: str, stands_for: Any = ...):
-        self.other, self.word, self.stands_for = other, word, word if stands_for is ... else stands_for
-        self.described, self.metavar = f"{other.described} or {word!r}", f"{other.metavar}|{word}"
+        self.other = other
+        self.word = word
+        self.stands_for = word if stands_for is ... else stands_for
+        self.described = f"{other.described} or {word!r}"
+        self.metavar = f"{other.metavar}|{word}"
 
     def admits(self, value: Any) -> bool:
         return value == self.stands_for or self.other.admits(value)
@@ -148,7 +159,8 @@ class OrWord(Accepts):
 class YesNo(Accepts):
     """True or False."""
 
-    described, metavar = "True or False", "True|False"
+    described = "True or False"
+    metavar = "True|False"
 
     def admits(self, value: Any) -> bool:
         return isinstance(value, bool)
@@ -163,8 +175,8 @@ class Rate(Accepts):
     In text ``3e-4``, ``0:3e-4,100000:1e-5``, or as it is printed.
 
     Args:
-        low: The smallest rate.
-        open_low: Whether `low` itself is refused.
+        low: Smallest rate.
+        open_low: Whether `low` itself is rejected.
     """
 
     def __init__(self, low: float = 0.0, *, open_low: bool = True):
@@ -188,7 +200,7 @@ class Rate(Accepts):
 
 
 def rate_at(rate: Any, env_steps: int) -> float:
-    """Return a learning rate, or what its schedule ``[[env_step, rate], ...]`` gives, linear between its points."""
+    """Return a learning rate, or the value of its schedule ``[[env_step, rate], ...]``, linear between points."""
     if not isinstance(rate, list | tuple):
         return float(rate)
     steps, rates = zip(*rate, strict=True)
@@ -202,7 +214,8 @@ def rate_at(rate: Any, env_steps: int) -> float:
 class WholeOrRange(Accepts):
     """A positive integer, or two, the smaller one first, from which one is drawn; in text ``3`` or ``2,5``."""
 
-    described, metavar = "a whole number of at least 1, or two such as 2,5, the smaller one first", "N"
+    described = "a whole number of at least 1, or two such as 2,5, the smaller one first"
+    metavar = "N"
 
     def admits(self, value: Any) -> bool:
         if not isinstance(value, list | tuple):
@@ -217,7 +230,8 @@ class WholeOrRange(Accepts):
 class Widths(Accepts):
     """Widths of hidden layers, such as ``256,256``."""
 
-    described, metavar = "whole numbers of at least 1 such as 256,256", "N"
+    described = "whole numbers of at least 1 such as 256,256"
+    metavar = "N"
 
     def admits(self, value: Any) -> bool:
         return isinstance(value, list | tuple) and len(value) > 0 and all(map(Whole(1).admits, value))
@@ -229,7 +243,8 @@ class Widths(Accepts):
 class Range(Accepts):
     """Two numbers, the smaller one first, such as ``-10,10``."""
 
-    described, metavar = "two numbers, the smaller one first, such as -10,10", "LOW,HIGH"
+    described = "two numbers, the smaller one first, such as -10,10"
+    metavar = "LOW,HIGH"
 
     def admits(self, value: Any) -> bool:
         two = isinstance(value, list | tuple) and len(value) == 2 and all(map(Number().admits, value))
@@ -243,21 +258,48 @@ def setting(default: Any, accepts: Accepts, help: str) -> Any:
     """Return a dataclass field.
 
     Args:
-        default: Where nothing else is said.
-        accepts: What values it takes.
-        help: What it does, for ``--help`` and documentation.
+        default: Default value.
+        accepts: Accepted values.
+        help: Description for ``--help`` and the documentation.
     """
     return field(default=default, metadata={"accepts": accepts, "help": help})
 
 
 def changed_default(owner: type, name: str, default: Any) -> Any:
-    """Return a field that differs from that of another dataclass in its default alone."""
+    """Return a field like that of another dataclass with another default."""
     (found,) = (f for f in fields(owner) if f.name == name)
     return field(default=default, metadata=found.metadata)
 
 
+def with_defaults(**changed: Any) -> Callable[[type[Settings]], type[Settings]]:
+    """Return a decorator that changes the defaults of inherited settings; `dataclass` is applied to its result."""
+
+    def decorate(kind: type[Settings]) -> type[Settings]:
+        own = dict(vars(kind).get("__annotations__", {}))
+        for found in fields(kind):  # type: ignore[arg-type]
+            if found.name in changed:
+                setattr(kind, found.name, field(default=changed[found.name], metadata=found.metadata))
+                own[found.name] = found.type
+        kind.__annotations__ = own
+        return kind
+
+    return decorate
+
+
+def without_settings(**fixed: Any) -> Callable[[type[Settings]], type[Settings]]:
+    """Return a decorator that turns inherited settings into constants; `dataclass` is applied to its result."""
+
+    def decorate(kind: type[Settings]) -> type[Settings]:
+        kind.__annotations__ = dict(vars(kind).get("__annotations__", {})) | dict.fromkeys(fixed, ClassVar)
+        for name, value in fixed.items():
+            setattr(kind, name, value)
+        return kind
+
+    return decorate
+
+
 def accepted_by(found: Field[Any]) -> Accepts:
-    """Return what values a field made by `setting` accepts."""
+    """Return the accepted values of a field made by `setting`."""
     return found.metadata["accepts"]
 
 
@@ -267,10 +309,10 @@ def defaults(owner: type) -> dict[str, Any]:
 
 
 def check_known(title: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse settings that there are not.
+    """Reject unknown settings.
 
     Raises:
-        TypeError: With the nearest name.
+        TypeError: A name is unknown; the message suggests the nearest name.
     """
     names = list(known)
     for name in given:

@@ -1,4 +1,4 @@
-"""The settings of each algorithm: default, what is accepted, and what it does, stated here and nowhere else."""
+"""The settings of each algorithm, with their defaults, accepted values and help."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from interreplay.learning.setting_fields import (
     YesNo,
     changed_default,
     setting,
+    with_defaults,
+    without_settings,
 )
 
 POSITIVE = Number(0, open_low=True)
@@ -23,7 +25,7 @@ POSITIVE = Number(0, open_low=True)
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """The loop that collects experience and updates, whatever the algorithm."""
+    """Settings of the training loop of all algorithms."""
 
     matrix_dtype: str = setting(
         "float32",
@@ -43,7 +45,7 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class ReplaySettings(LoopSettings):
-    """The loop of algorithms that replay transitions."""
+    """Settings of the training loop of algorithms that replay transitions."""
 
     learning_starts: int = setting(1_000, Whole(0), "environment steps with random actions before the first update")
     updates_per_step: float = setting(1.0, Number(0), "updates per environment step, below 1 for less than one")
@@ -64,7 +66,7 @@ class ReplaySettings(LoopSettings):
 
 @dataclass(frozen=True)
 class ActorCriticSettings:
-    """What algorithms with an actor and critics have in common."""
+    """Common settings of algorithms with an actor and critics."""
 
     train_batch_size: int = setting(256, Whole(1), "transitions per update")
     tau: float = setting(
@@ -88,25 +90,25 @@ class ActorCriticSettings:
     target_subset: int | None = setting(
         None,
         OrWord(Whole(1), "all", None),
-        "critics whose minimum is the target, drawn anew for every update; all: of all",
+        "critics whose minimum is the target, drawn for every update; all: all critics",
     )
     critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
     critic_dropout: float = setting(0.0, Number(0, 0.99), "share of the critics' hidden units left out of each pass")
     actor_target: str = setting(
         "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
     )
-    weight_decay: float = setting(0.0, Number(0), "share of lr in which all weights shrink per update, as AdamW has it")
+    weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW, as a share of the learning rate")
     reset_interval: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),
-        "updates after which networks and optimizers start anew, over and over; what is stored stays",
+        "updates between resets of networks and optimizers, which keep stored transitions; none: never",
     )
 
     def __post_init__(self) -> None:
-        """Refuse settings that do not fit each other.
+        """Reject settings that contradict each other.
 
         Raises:
-            ValueError: Naming them.
+            ValueError: The settings and their values.
         """
         if self.target_subset is not None and self.target_subset > self.n_critics:
             raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
@@ -133,10 +135,49 @@ class SACSettings(ActorCriticSettings):
 
 
 @dataclass(frozen=True)
-class DeterministicSettings(ActorCriticSettings):
-    """What algorithms with a deterministic policy have in common: noise on its actions while it trains."""
+@without_settings(huber_delta=None, pal_alpha=None, target_subset=None, actor_target="mean")
+class TQCSettings(SACSettings):
+    """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
 
-    actor_target: str = changed_default(ActorCriticSettings, "actor_target", "first")
+    The quantile loss, targets of all critics and a policy that maximizes their mean are fixed.
+    """
+
+    kappa: float = setting(1.0, POSITIVE, "TD error beyond which the quantile loss is linear")
+    n_quantiles: int = setting(25, Whole(1), "quantiles of each critic")
+    drop_per_critic: int = setting(2, Whole(0), "number of largest quantiles per critic excluded from targets")
+
+    def __post_init__(self) -> None:
+        """Reject settings that contradict each other.
+
+        Raises:
+            ValueError: The settings and their values.
+        """
+        super().__post_init__()
+        if self.drop_per_critic >= self.n_quantiles:
+            raise ValueError(
+                f"drop_per_critic is {self.drop_per_critic}; expected less than n_quantiles, {self.n_quantiles}"
+            )
+
+
+@dataclass(frozen=True)
+@without_settings(tau=1.0, target_subset=None, critic_layer_norm=False, critic_dropout=0.0)
+@with_defaults(actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3, policy_delay=3)
+class CrossQSettings(SACSettings):
+    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""
+
+    critic_hiddens: tuple[int, ...] | str = setting(
+        "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto is 8 times those of the policy"
+    )
+    renorm_warm_up: int = setting(
+        100_000, Whole(0), "passes of each network in training with plain batch normalization before renormalization"
+    )
+
+
+@dataclass(frozen=True)
+@with_defaults(actor_target="first")
+class DeterministicSettings(ActorCriticSettings):
+    """Common settings of algorithms with a deterministic policy."""
+
     exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training")
     exploration_sigma: float = setting(0.1, Number(0), "its standard deviation per step, for actions in [-1, 1]")
     exploration_theta: float = setting(0.15, Number(0, 1), "share of Ornstein-Uhlenbeck noise that is lost per step")
@@ -157,6 +198,17 @@ class TD3Settings(DeterministicSettings):
 
 
 @dataclass(frozen=True)
+@with_defaults(
+    train_batch_size=64,
+    tau=0.001,
+    actor_lr=1e-4,
+    critic_lr=1e-3,
+    hiddens=(400, 300),
+    critic_l2=1e-2,
+    n_critics=1,
+    exploration="OrnsteinUhlenbeck",
+    exploration_sigma=0.2,
+)
 class DDPGSettings(DeterministicSettings):
     """Deep deterministic policy gradient (Lillicrap et al. 2016, arXiv:1509.02971).
 
@@ -166,12 +218,3 @@ class DDPGSettings(DeterministicSettings):
     policy_delay: ClassVar[int] = 1
     target_policy_noise: ClassVar[None] = None
     bc_alpha: ClassVar[None] = None
-    train_batch_size: int = changed_default(DeterministicSettings, "train_batch_size", 64)
-    tau: float = changed_default(DeterministicSettings, "tau", 0.001)
-    actor_lr: float = changed_default(DeterministicSettings, "actor_lr", 1e-4)
-    critic_lr: float = changed_default(DeterministicSettings, "critic_lr", 1e-3)
-    hiddens: tuple[int, ...] = changed_default(DeterministicSettings, "hiddens", (400, 300))
-    critic_l2: float = changed_default(DeterministicSettings, "critic_l2", 1e-2)
-    n_critics: int = changed_default(DeterministicSettings, "n_critics", 1)
-    exploration: str = changed_default(DeterministicSettings, "exploration", "OrnsteinUhlenbeck")
-    exploration_sigma: float = changed_default(DeterministicSettings, "exploration_sigma", 0.2)

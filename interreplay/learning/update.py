@@ -62,7 +62,9 @@ def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tens
         return encoder(getattr(rows, name)), 1
     many = rows.extras[f"views_{name}"]
     wide = many.flatten(0, 1).flatten(1).float()
-    return (encoder.normalize(wide) if isinstance(encoder, Normalized) else wide), many.shape[1]
+    if isinstance(encoder, Normalized):
+        wide = encoder.normalize(wide)
+    return wide, many.shape[1]
 
 
 def repeat_for_views(values: Tensor, m: int) -> Tensor:
@@ -129,9 +131,13 @@ def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "
     elif by == "value":
         nn.utils.clip_grad_value_(parameters, most)
     else:
-        for gradient in (p.grad for p in parameters if p.grad is not None):
-            layers = gradient.flatten(1) if gradient.ndim == 3 else gradient.reshape(1, -1)
-            norms = layers.norm(dim=1).view(-1, *[1] * (gradient.ndim - 1)) if gradient.ndim == 3 else layers.norm()
+        for parameter in parameters:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            norms = gradient.norm()
+            if gradient.ndim == 3:
+                norms = torch.linalg.vector_norm(gradient, dim=(1, 2), keepdim=True)
             gradient.mul_((most / (norms + 1e-6)).clamp(max=1.0))
 
 

@@ -95,7 +95,7 @@ def test_it_is_made_by_name():
         (lambda: EpsilonGreedy(start=1.5), "start is 1.5"),
         (
             lambda: Sampled().check(POLICIES["deterministic"]),
-            "Sampled and the policy is no distribution",
+            "Sampled and the policy is deterministic",
         ),
         (lambda: Gaussian().check(POLICIES["categorical"]), "exploration is Gaussian and actions are discrete"),
         (lambda: Noisy().check(POLICIES["gaussian"]), "exploration is Noisy and the policy has no noisy layers"),

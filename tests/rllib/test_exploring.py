@@ -93,7 +93,7 @@ def test_every_algorithm_has_one_update(env, trainer):
     [
         ("CartPole-v1", "SAC", {"exploration": EpsilonGreedy()}, "anneal_steps is None; .* EpsilonGreedy changes"),
         ("CartPole-v1", "SAC", {"exploration": "Gaussian"}, "Gaussian and actions are discrete; expected Sampled"),
-        ("Pendulum-v1", "TD3", {"exploration": "Sampled"}, "Sampled and the policy is no distribution"),
+        ("Pendulum-v1", "TD3", {"exploration": "Sampled"}, "Sampled and the policy is deterministic"),
         ("Pendulum-v1", "SAC", {"exploration": "Noisy"}, "Noisy and the policy has no noisy layers"),
         ("Pendulum-v1", "SAC", {"exploration": "Sampling"}, "there is no exploration 'Sampling'; .*Sampled"),
         ("Pendulum-v1", "SAC", {"backup_entropy": "no"}, "backup_entropy is 'no'; expected True or False"),

@@ -110,11 +110,11 @@ class ActorCriticUpdate(Update, ABC):
                 clip_gradients(optimizer.param_groups[0]["params"], self.grad_clip, self.grad_clip_by)
             optimizer.apply()
 
-    def critic_loss(self, errors: Tensor, batch: SampleLike) -> Tensor:
-        """Return the sum over the critics of the mean loss of their TD errors ``(critics, n)``."""
+    def critic_loss(self, errors: Tensor, batch: SampleLike, scale: float = 1.0) -> Tensor:
+        """Return the sum over the critics of the mean loss of their TD errors ``(critics, n)``, times `scale`."""
         loss = self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
         weights = critic_weights(batch, errors)
-        return (loss.values(errors) @ (weights / len(weights))).sum()
+        return (loss.values(errors) * (weights * (scale / len(weights)))).sum()
 
     def critic_inputs(self, rows: Transitions, obs: Tensor, m: int) -> tuple[Tensor, ...]:
         """Return the blocks of the critics' inputs: encoded observations ``(n·m, d)``, and continuous actions."""

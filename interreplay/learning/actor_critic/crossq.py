@@ -13,15 +13,14 @@ from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     GaussianActor,
     SACNetworks,
-    choose_target_entropy,
+    add_temperature,
     next_noise,
     soft_metrics,
     temperature_loss,
 )
-from interreplay.learning.actor_critic.soft_settings import CrossQSettings
 from interreplay.learning.networks.batch_renorm import RenormedMLP
 from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
-from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.settings import CrossQSettings
 from interreplay.learning.update import (
     REDUCIBLE_LOSS,
     SampleLike,
@@ -117,14 +116,13 @@ class CrossQUpdate(ActorCriticUpdate):
 
     metrics = SOFT_METRICS
     betas = (0.5, 0.999)
+    target_entropy: float
     standard = CrossQSettings()
     offers = ActorCriticUpdate.offers - {REDUCIBLE_LOSS}
 
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
-        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
-        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
-        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+        add_temperature(self, target_entropy)
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions

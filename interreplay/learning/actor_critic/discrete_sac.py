@@ -13,12 +13,11 @@ from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
-    choose_target_entropy,
+    add_temperature,
     soft_metrics,
     temperature_loss,
 )
 from interreplay.learning.networks.layers import MLP, BatchedMLP
-from interreplay.learning.networks.optimizers import FastAdam
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
@@ -102,13 +101,12 @@ class DiscreteSACUpdate(ActorCriticUpdate):
     """
 
     metrics = SOFT_METRICS
+    target_entropy: float
     standard = SACSettings()
 
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
-        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
-        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
-        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+        add_temperature(self, target_entropy)
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions

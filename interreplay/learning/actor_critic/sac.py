@@ -162,13 +162,12 @@ class SACUpdate(ActorCriticUpdate):
     """
 
     metrics = SOFT_METRICS
+    target_entropy: float
     standard = SACSettings()
 
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
-        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
-        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
-        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+        add_temperature(self, target_entropy)
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions
@@ -223,6 +222,19 @@ def choose_target_entropy(given: float | None, settings: Any, networks: Any) -> 
     return float(chosen)
 
 
+def add_temperature(update: Any, target_entropy: float | None) -> None:
+    """Add the target entropy, the optimizer of log α and the initial metrics of the policy to an update.
+
+    Args:
+        update: Update of networks with ``log_alpha``.
+        target_entropy: As in `choose_target_entropy`.
+    """
+    log_alpha = update.networks.log_alpha
+    update.target_entropy = choose_target_entropy(target_entropy, update.settings, update.networks)
+    update.optimizers["alpha"] = FastAdam([log_alpha], update.settings.alpha_lr)
+    update.policy_metrics = [torch.zeros_like(log_alpha.detach())] * 3
+
+
 def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float, weights: Tensor | None) -> Tensor:
     """Return the loss mean(−v·log α·(log π + target entropy)) of the temperature.
 
@@ -232,7 +244,7 @@ def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float
         target_entropy: In nats.
         weights: v ``(n,)``, or None for equal weights.
     """
-    return -log_alpha * weighted_mean(log_probs + target_entropy, weights)
+    return log_alpha * -weighted_mean(log_probs + target_entropy, weights)
 
 
 def next_noise(rows: Transitions, m: int, rng: torch.Generator) -> Tensor:

@@ -157,7 +157,7 @@ class TD3Update(ActorCriticUpdate):
 
         target = self.target_for(batch, next_obs, m, rng)
         errors = self.critic_values(rows, obs, m, rng) - target
-        critic_loss = 2.0 * self.critic_loss(errors, batch)
+        critic_loss = self.critic_loss(errors, batch, scale=2.0)
         scores = self.scores(self.scores_wanted, rows, obs, m, errors.detach(), target)
         self.minimize(critic=critic_loss)
         errors = errors.detach()

@@ -13,16 +13,15 @@ from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
-    choose_target_entropy,
+    add_temperature,
     next_noise,
     soft_metrics,
     temperature_loss,
 )
-from interreplay.learning.actor_critic.soft_settings import TQCSettings
 from interreplay.learning.networks.batched_layers import Networks
 from interreplay.learning.networks.between_layers import Dropped
 from interreplay.learning.networks.layers import BatchedMLP
-from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.settings import TQCSettings
 from interreplay.learning.update import (
     CRITIC_LOSS,
     SampleLike,
@@ -89,14 +88,13 @@ class TQCUpdate(ActorCriticUpdate):
     """
 
     metrics = SOFT_METRICS
+    target_entropy: float
     standard = TQCSettings()
     offers = ActorCriticUpdate.offers - {CRITIC_LOSS}
 
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
-        self.target_entropy = choose_target_entropy(target_entropy, self.settings, networks)
-        self.optimizers["alpha"] = FastAdam([networks.log_alpha], self.settings.alpha_lr)
-        self.policy_metrics = [torch.zeros_like(networks.log_alpha.detach())] * 3
+        add_temperature(self, target_entropy)
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions

@@ -14,7 +14,9 @@ from interreplay.learning.networks.products import affine
 
 
 class BatchRenorm(nn.Module):
-    """y = scale·x̂ + bias of m networks, x̂ normalized by a batch or, where nothing is learned, by running statistics.
+    """Batch renormalization of m networks: y = scale·x̂ + bias.
+
+    In a training pass, x̂ is normalized by the batch, otherwise by the running statistics.
 
     With the mean μ_B and the deviation σ_B = √(var_B + ε) of a batch and the running μ and σ, a training pass gives
     x̂ = (x − μ_B)/σ_B·r + d, r = σ_B/σ within [1/r_max, r_max] and d = (μ_B − μ)/σ within ±d_max without a gradient, and
@@ -31,19 +33,23 @@ class BatchRenorm(nn.Module):
         variance: Running, ``(m, width)``.
     """
 
-    share, r_max, d_max, eps = 0.01, 3.0, 5.0, 1e-3
+    share = 0.01
+    r_max = 3.0
+    d_max = 5.0
+    eps = 1e-3
     mean: Tensor
     variance: Tensor
 
     def __init__(self, count: int, width: int):
         super().__init__()
-        self.scale, self.bias = nn.Parameter(torch.ones(count, width)), nn.Parameter(torch.zeros(count, width))
+        self.scale = nn.Parameter(torch.ones(count, width))
+        self.bias = nn.Parameter(torch.zeros(count, width))
         self.register_buffer("mean", torch.zeros(count, width))
         self.register_buffer("variance", torch.ones(count, width))
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Let parameters and statistics start anew."""
+        """Reset parameters and statistics."""
         for ones, zeros in ((self.scale, self.bias), (self.variance, self.mean)):
             ones.fill_(1.0)
             zeros.fill_(0.0)
@@ -71,17 +77,21 @@ class BatchRenorm(nn.Module):
             network: Number of the network.
             warm: Whether warm-up is over, ``()``.
         """
-        scale, bias = self.scale[network], self.bias[network]
+        scale = self.scale[network]
+        bias = self.bias[network]
         with torch.no_grad():
             mean, variance = torch.batch_norm_update_stats(rows.detach(), None, None, 0.0)
-            running_mean, running_variance = self.mean[network], self.variance[network]
+            running_mean = self.mean[network]
+            running_variance = self.variance[network]
             deviation = (running_variance + self.eps).sqrt()
             r = ((variance + self.eps).sqrt() / deviation).clamp(1.0 / self.r_max, self.r_max)
             d = ((mean - running_mean) / deviation).clamp(-self.d_max, self.d_max)
             running_mean.lerp_(mean, self.share)
             running_variance.lerp_(variance, self.share)
-            r, d = torch.where(warm, r, 1.0), torch.where(warm, d, 0.0)
-        scale, bias = scale * r, bias + scale * d
+            r = torch.where(warm, r, 1.0)
+            d = torch.where(warm, d, 0.0)
+        bias = bias + scale * d
+        scale = scale * r
         return nn.functional.batch_norm(rows, None, None, scale, bias, training=True, eps=self.eps)
 
 
@@ -150,7 +160,9 @@ class RenormedMLP(BatchedMLP):
         return found
 
     def _renormed(self, network: int, rows: Tensor, training: bool, warm: Tensor, frozen: bool) -> Tensor:
+        """Return the outputs ``(n, sizes[-1])`` of one network; arguments as in `outputs`."""
         last = len(self.weights) - 1
+        activation = getattr(torch, self.activation)
         for i, norm in enumerate(self.norms):
             weight = self.weights[i][network]
             bias = self.biases[i][network]
@@ -158,6 +170,10 @@ class RenormedMLP(BatchedMLP):
                 weight = weight.detach()
                 bias = bias.detach()
             rows = norm.training_pass(rows, network, warm) if training else norm.by_running(rows, network, frozen)
-            rows = affine(rows, weight, bias, self.matrix_dtype if 0 < i < last else None)
-            rows = getattr(torch, self.activation)(rows) if i < last else rows
+            if i > 0:
+                rows = affine(rows, weight, bias, self.matrix_dtype if i < last else None)
+            else:
+                rows = affine(rows, weight, bias)
+            if i < last:
+                rows = activation(rows)
         return rows

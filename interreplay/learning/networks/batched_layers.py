@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from interreplay.learning.networks.between_layers import BetweenLayers, Dropped
 from interreplay.learning.networks.products import affine, bias_gradient, input_gradient, weight_gradient
@@ -16,32 +16,45 @@ from interreplay.learning.networks.products import affine, bias_gradient, input_
 Networks = Sequence[int] | Tensor
 """Numbers of some of the networks; a tensor ``(k,)`` on a GPU, where reading them would wait for the device."""
 
+_users_of_storage: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+# PyTorch has no public way to ask whether other tensors share a storage. This is the function that its CUDA graphs use
+# for the same purpose. If it ever disappears, gradients get new memory in every update, which is slower and as correct.
+
+
+def at_once(device: torch.device) -> bool:
+    """Return whether all networks are computed in one product per layer."""
+    return device.type != "cpu"
+
 
 class Member(NamedTuple):
     """Views of the parameters of one network, or of all networks, per layer.
 
     Attributes:
-        weights: ``(in, out)`` of every layer, or ``(m, in, out)``.
-        biases: ``(1, out)`` of every layer, or ``(m, 1, out)``.
+        weights: ``(in, out)`` of every layer, or ``(m, in, out)``. Of one network, ``(in,)`` of a last layer with one
+            output.
+        biases: ``(out,)`` of every layer, or ``(m, 1, out)``.
         norms: γ and β ``(out,)`` of every hidden layer, or ``(m, 1, out)``; empty without layer normalization.
-        transposed: The weights, transposed.
-        column: Weight ``(in,)``, bias ``(1,)`` of a last layer with one output; None for others and for all networks.
     """
 
-    weights: Sequence[Tensor]
-    biases: Sequence[Tensor]
-    norms: Sequence[tuple[Tensor, Tensor]]
-    transposed: Sequence[Tensor]
-    column: tuple[Tensor, Tensor] | None
+    weights: list[Tensor]
+    biases: list[Tensor]
+    norms: list[tuple[Tensor, Tensor]]
 
     @classmethod
-    def of(
-        cls, weights: Sequence[Tensor], biases: Sequence[Tensor], norms: Sequence[tuple[Tensor, Tensor]] = ()
-    ) -> Member:
-        """Return a member with the views that passes need."""
-        last = weights[-1]
-        column = (last[:, 0], biases[-1][0]) if last.ndim == 2 and last.shape[1] == 1 else None
-        return cls(weights, biases, norms, [weight.mT for weight in weights], column)
+    def one_of(cls, number: int, parts: Sequence[Sequence[Tensor]]) -> Member:
+        """Return views of the parameters of one network."""
+        weights, biases, scales, shifts = parts
+        own_weights = [weight[number] for weight in weights]
+        if own_weights[-1].shape[1] == 1:
+            own_weights[-1] = own_weights[-1][:, 0]
+        own_biases = [bias[number, 0] for bias in biases]
+        norms = [(scale[number, 0], shift[number, 0]) for scale, shift in zip(scales, shifts, strict=True)]
+        return cls(own_weights, own_biases, norms)
+
+    def subset(self, index: slice | Networks) -> Member:
+        """Return the parameters of some of all networks."""
+        norms = [(scale[index], shift[index]) for scale, shift in self.norms]
+        return Member([weight[index] for weight in self.weights], [bias[index] for bias in self.biases], norms)
 
 
 class LayerViews:
@@ -71,54 +84,78 @@ class LayerViews:
         scales: Sequence[Tensor] = (),
         shifts: Sequence[Tensor] = (),
     ):
-        self.parts = tuple([values.detach() for values in part] for part in (weights, biases, scales, shifts))
-        self.tensors = [values for part in self.parts for values in part]
+        self.parts = [[values.detach() for values in part] for part in (weights, biases, scales, shifts)]
+        self.tensors = sum(self.parts, [])
         self.count = len(weights[0])
         self.depth = len(weights)
         self.at_once = at_once(weights[0].device)
-        split = [[self.split(values) for values in part] for part in self.parts]
-        self.members = []
-        for i in range(1 if self.at_once else self.count):
-            norms = []
-            for scale, shift in zip(split[2], split[3], strict=True):
-                # The kernel for one network takes shape ``(out,)``.
-                norms.append((scale[i], shift[i]) if self.at_once else (scale[i][0], shift[i][0]))
-            own_weights = [values[i] for values in split[0]]
-            own_biases = [values[i] for values in split[1]]
-            self.members.append(Member.of(own_weights, own_biases, norms))
+        self._read_by_backward = [*self.parts[0], *self.parts[2]]
+        self._addresses = [weight.data_ptr() for weight in weights]
+        self._gradients: LayerViews | None = None
+        self._users = 0
+        self._storage: Any = None
+        if self.at_once:
+            own_weights, own_biases, own_scales, own_shifts = self.parts
+            self.members = [Member(own_weights, own_biases, list(zip(own_scales, own_shifts, strict=True)))]
+        else:
+            self.members = [Member.one_of(number, self.parts) for number in range(self.count)]
 
     def version(self) -> int:
-        """Return how many changes in place the parameters have seen."""
-        return sum(values._version for values in self.tensors)
-
-    def split(self, values: Tensor) -> Sequence[Tensor]:
-        """Return values ``(m, ...)`` of each member."""
-        return (values,) if self.at_once else values.unbind(0)
+        """Return how many changes in place the parameters that a backward pass reads have seen."""
+        version = 0
+        for values in self._read_by_backward:
+            version += values._version
+        return version
 
     def are_of(self, weights: Sequence[Tensor]) -> bool:
-        """Return whether these are views of `weights`; False after the module was moved or copied."""
-        return all(a.data_ptr() == b.data_ptr() for a, b in zip(self.parts[0], weights, strict=True))
+        """Return whether these are views of `weights`; False after the module was moved."""
+        return self._addresses == [weight.data_ptr() for weight in weights]
 
     def some(self, networks: Networks) -> LayerViews:
         """Return views of some networks; on a GPU copies, unless they are the first networks."""
         found = copy.copy(self)
         found.count = len(networks)
+        found._gradients = None
         if not self.at_once:
             found.members = [self.members[network] for network in networks]
-            return found
-        first = not isinstance(networks, Tensor) and list(networks) == list(range(len(networks)))
-        index = slice(0, len(networks)) if first else networks
-        whole = self.members[0]
-        norms = [(scale[index], shift[index]) for scale, shift in whole.norms]
-        found.members = [Member.of([w[index] for w in whole.weights], [b[index] for b in whole.biases], norms)]
+        elif not isinstance(networks, Tensor) and list(networks) == list(range(len(networks))):
+            found.members = [self.members[0].subset(slice(0, len(networks)))]
+        else:
+            found.members = [self.members[0].subset(networks)]
         return found
 
-    def empty_like(self) -> LayerViews:
-        """Return uninitialized tensors for the gradients of the parameters of all `count` networks."""
-        made = []
-        for part in self.parts:
-            made.append([values.new_empty((self.count, *values.shape[1:])) for values in part])
-        return LayerViews(*made)
+    def gradients(self) -> LayerViews:
+        """Return tensors for the gradients of the parameters of all `count` networks, which nothing else refers to.
+
+        Gradients in new memory would cost a tenth of an update of SAC: the C library returns large blocks to the
+        operating system and has to request them again. So the memory of an earlier call is used again as soon as the
+        tensors that shared it are gone.
+        """
+        if self._gradients is not None and self._gradients.users_of_memory() == self._users:
+            return self._gradients
+        shapes = [(self.count, *values.shape[1:]) for values in self.tensors]
+        whole = self.tensors[0].new_empty(sum(map(math.prod, shapes)))
+        pieces = whole.split(list(map(math.prod, shapes)))
+        tensors = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        depth = self.depth
+        norms = len(self.parts[2])
+        made = LayerViews(
+            weights=tensors[:depth],
+            biases=tensors[depth : 2 * depth],
+            scales=tensors[2 * depth : 2 * depth + norms],
+            shifts=tensors[2 * depth + norms :],
+        )
+        if self._gradients is None and _users_of_storage is not None:
+            made._storage = whole.untyped_storage()
+            del whole, pieces, tensors
+            self._users = made.users_of_memory()
+            self._gradients = made
+        return made
+
+    def users_of_memory(self) -> int:
+        """Return how many tensors share the memory of these views, which is that of one tensor."""
+        assert _users_of_storage is not None
+        return _users_of_storage(self._storage._cdata)
 
 
 class Activation(NamedTuple):
@@ -133,17 +170,14 @@ class Activation(NamedTuple):
     backward: Callable[[Tensor, Tensor], Tensor]
 
 
-def _relu_backward(gradient: Tensor, outputs: Tensor) -> Tensor:
-    return torch.ops.aten.threshold_backward.grad_input(gradient, outputs, 0, grad_input=gradient)
-
-
-def _tanh_backward(gradient: Tensor, outputs: Tensor) -> Tensor:
-    return torch.ops.aten.tanh_backward.grad_input(gradient, outputs, grad_input=gradient)
-
+_relu_gradient = torch.ops.aten.threshold_backward.grad_input
+_tanh_gradient = torch.ops.aten.tanh_backward.grad_input
 
 ACTIVATIONS = {
-    "relu": Activation(Tensor.relu_, _relu_backward),
-    "tanh": Activation(Tensor.tanh_, _tanh_backward),
+    "relu": Activation(
+        Tensor.relu_, lambda gradient, outputs: _relu_gradient(gradient, outputs, 0, grad_input=gradient)
+    ),
+    "tanh": Activation(Tensor.tanh_, lambda gradient, outputs: _tanh_gradient(gradient, outputs, grad_input=gradient)),
 }
 """Functions between layers by name."""
 
@@ -179,40 +213,48 @@ class ForwardPass:
 
     Args:
         rows: Inputs of all networks, ``(n, in)``.
-        views: Views of the parameters of m networks.
-        settings: Products, activation and dropout.
-
-    Attributes:
-        outputs: ``(m, n, out)``.
+        views: Views of the parameters of all networks.
+        settings: Products, activation, dropout, and which networks run.
     """
 
     def __init__(self, rows: Tensor, views: LayerViews, settings: PassSettings):
+        if settings.networks is not None:
+            views = views.some(settings.networks)
         self.rows = rows
         self.views = views
         self._activation = ACTIVATIONS[settings.activation]
         hidden = views.depth - 1
-        self.dtypes = [settings.dtype if 0 < i < hidden else None for i in range(views.depth)]
-        self.inputs: list[list[Tensor]] = []
-        self.between = between_layers(views, rows, settings.dropped, settings.keep)
+        self._dtypes = [None, *[settings.dtype] * (hidden - 1), None]
+        self._inputs: list[list[Tensor]] = []
+        self._between = between_layers(views, rows, settings.dropped, settings.keep)
+
+    def forward(self, keep_inputs: bool = True) -> Tensor:
+        """Return the outputs ``(m, n, out)``, which are not kept: autograd's references to them would be circular.
+
+        Args:
+            keep_inputs: Whether the inputs of every layer are kept for a backward pass.
+        """
+        hidden = self.views.depth - 1
+        activate = self._activation.forward
+        rows = self.rows
+        if self.views.at_once:
+            rows = rows.expand(self.views.count, *rows.shape)
         outputs = []
-        for number, member in enumerate(views.members):
-            values = rows.expand(views.count, *rows.shape) if views.at_once else rows
-            inputs = [values]
+        for number, member in enumerate(self.views.members):
+            values = rows
+            inputs = [rows]
             for i in range(hidden):
-                values = affine(values, member.weights[i], member.biases[i], self.dtypes[i])
-                if self.between:
-                    values = self.between[number][i].forward(values)
-                values = self._activation.forward(values)
-                inputs.append(values)
-            if member.column is None:
-                outputs.append(affine(values, member.weights[hidden], member.biases[hidden], None))
-            else:
-                outputs.append(torch.addmv(member.column[1], values, member.column[0]).unsqueeze(1))
-            self.inputs.append(inputs)
-        if views.at_once:
-            self.outputs = outputs[0]
-        else:
-            self.outputs = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)
+                values = affine(values, member.weights[i], member.biases[i], self._dtypes[i])
+                if self._between:
+                    values = self._between[number][i].forward(values)
+                values = activate(values)
+                if keep_inputs:
+                    inputs.append(values)
+            outputs.append(affine(values, member.weights[hidden], member.biases[hidden]))
+            self._inputs.append(inputs)
+        if self.views.at_once:
+            return outputs[0]
+        return torch.stack(outputs)
 
     def backward(
         self, gradients: Tensor, into: LayerViews | None = None, columns: slice | None = None
@@ -227,99 +269,69 @@ class ForwardPass:
         Returns:
             Gradients of these columns ``(n, k)``, or None.
         """
-        of_rows = None if columns is None else torch.zeros_like(self.rows[:, columns])
-        ones = self.rows.new_ones(1, len(self.rows))
-        for number, gradient in enumerate(self.views.split(gradients)):
-            transposed = self.views.members[number].transposed
-            inputs = self.inputs[number]
-            between = self.between[number] if self.between else []
-            found = None if into is None else into.members[number]
-            which = self._rows_with_gradient(gradient, between) if found is None else None
-            if which is not None:
+        of_rows = None
+        if columns is not None:
+            of_rows = torch.zeros_like(self.rows[:, columns])
+        if self.views.at_once:
+            of_members: Sequence[Tensor] = [gradients]
+        else:
+            of_members = gradients.unbind(0)
+        for number in reversed(
+            range(len(of_members))
+        ):  # the inputs of the last network are the most likely in the cache
+            self._backward_of_member(number, of_members[number], into, columns, of_rows)
+        return of_rows
+
+    def _backward_of_member(
+        self, number: int, gradient: Tensor, into: LayerViews | None, columns: slice | None, of_rows: Tensor | None
+    ) -> None:
+        """Propagate the gradient of one member's outputs; add the gradient of the columns to `of_rows`."""
+        weights = self.views.members[number].weights
+        inputs = self._inputs[number]
+        between = self._between[number] if self._between else []
+        found = None
+        which = None
+        if into is not None:
+            found = into.members[number]
+        elif weights[-1].ndim == 1 and not any(each.drops for each in between):
+            which = gradient[:, 0].nonzero().squeeze(1)
+            if which.shape[0] < gradient.shape[0]:
                 gradient = gradient.index_select(0, which)
                 inputs = [inputs[0], *[values.index_select(0, which) for values in inputs[1:]]]
                 between = [each.rows(which) for each in between]
-            for i in reversed(range(self.views.depth)):
-                if found is not None:
-                    weight_gradient(inputs[i], gradient, self.dtypes[i], out=found.weights[i])
-                    bias_gradient(gradient, ones, out=found.biases[i])
-                if i == 0:
-                    break
-                gradient = input_gradient(gradient, transposed[i], self.dtypes[i])
-                gradient = self._activation.backward(gradient, inputs[i])
-                if between:
-                    norms = found.norms[i - 1] if found is not None and found.norms else None
-                    gradient = between[i - 1].backward(gradient, norms)
-            if of_rows is not None:
-                values = input_gradient(gradient, transposed[0][..., columns], None)
-                if which is not None:
-                    of_rows.index_add_(0, which, values)
-                else:
-                    of_rows.add_(values if values.ndim == 2 else values.sum(dim=0))
-        return of_rows
-
-    def _rows_with_gradient(self, gradient: Tensor, between: list[BetweenLayers]) -> Tensor | None:
-        """Return the rows of one network that have a gradient; None to process all rows."""
-        if gradient.shape[-1] != 1 or self.views.at_once or any(each.drops for each in between):
-            return None
-        which = gradient[:, 0].nonzero().squeeze(1)
-        return None if which.shape == gradient.shape[:1] else which
-
-
-class ParameterMemory:
-    """Views of the parameters of stacked networks, and memory for their gradients that is used repeatedly.
-
-    Gradients in new memory would cost a tenth of an update of SAC: the C library returns large blocks to the operating
-    system and has to request them again. Copies of a module start without any views or memory.
-    """
-
-    def __init__(self) -> None:
-        self._views: LayerViews | None = None
-        self._gradients: LayerViews | None = None
-        self._users = 0
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ParameterMemory, ()
-
-    def views(self, weights: Sequence[Tensor], *others: Sequence[Tensor]) -> LayerViews:
-        """Return views of weights, biases, scales and shifts, which are made again after the parameters were moved."""
-        if self._views is None or not self._views.are_of(weights):
-            self._views = LayerViews(weights, *others)
-            self._gradients = None
-        return self._views
-
-    def gradients(self, views: LayerViews) -> LayerViews:
-        """Return tensors for the gradients of the parameters in `views`, which nothing else refers to.
-
-        The memory of an earlier call is used again as soon as the tensors that shared it are gone.
-        """
-        if views is not self._views:  # some of the networks alone
-            return views.empty_like()
-        if self._gradients is None:
-            self._gradients = views.empty_like()
-            self._users = users_of_memory(self._gradients)
-        elif users_of_memory(self._gradients) != self._users:
-            return views.empty_like()
-        return self._gradients
-
-
-def users_of_memory(views: LayerViews) -> int:
-    """Return how many tensors share the memory of these views."""
-    return sum(torch._C._storage_Use_Count(values.untyped_storage()._cdata) for values in views.tensors)
+            else:
+                which = None
+        for i in reversed(range(len(weights))):
+            if found is not None:
+                weight_gradient(inputs[i], gradient, self._dtypes[i], out=found.weights[i])
+                bias_gradient(gradient, out=found.biases[i])
+            if i == 0:
+                break
+            gradient = input_gradient(gradient, weights[i], self._dtypes[i])
+            gradient = self._activation.backward(gradient, inputs[i])
+            if between:
+                norms = found.norms[i - 1] if found is not None and found.norms else None
+                gradient = between[i - 1].backward(gradient, norms)
+        if of_rows is None:
+            return
+        values = input_gradient(gradient, weights[0][..., columns, :])
+        if which is not None:
+            of_rows.index_add_(0, which, values)
+        elif self.views.at_once:
+            of_rows.add_(values.sum(dim=0))
+        else:
+            of_rows.add_(values)
 
 
 class BatchedLayers(torch.autograd.Function):
     """A `ForwardPass` as one function of autograd."""
 
     @staticmethod
-    def forward(
-        ctx: Any, memory: ParameterMemory, views: LayerViews, settings: PassSettings, blocks: int, *tensors: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, views: LayerViews, settings: PassSettings, blocks: int, *tensors: Tensor) -> Tensor:
         """Return outputs ``(m, n, out)``.
 
         Args:
             ctx: Context of autograd.
-            memory: Memory for the gradients of the parameters.
             views: Views of the parameters of all networks.
             settings: How the networks run.
             blocks: Number of blocks of columns.
@@ -328,43 +340,47 @@ class BatchedLayers(torch.autograd.Function):
         """
         ctx.views = views
         ctx.version = views.version()
+        ctx.networks = settings.networks
         ctx.widths = [block.shape[1] for block in tensors[:blocks]]
-        ctx.memory = memory
-        ctx.settings = settings
         rows = tensors[0] if blocks == 1 else torch.cat(tensors[:blocks], dim=1)
-        ctx.done = ForwardPass(rows, views if settings.networks is None else views.some(settings.networks), settings)
-        return ctx.done.outputs
+        ctx.done = ForwardPass(rows, views, settings)
+        return ctx.done.forward()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of all blocks and parameters that require one."""
+        if torch.is_grad_enabled():
+            raise RuntimeError("stacked networks have no second derivative; expected create_graph=False")
         if ctx.views.version() != ctx.version:
             raise RuntimeError("parameters were changed in place between the forward and the backward pass")
         blocks = len(ctx.widths)
-        needed = ctx.needs_input_grad[4 : 4 + blocks]
-        first = needed.index(True) if any(needed) else blocks
-        columns = slice(sum(ctx.widths[:first]), None) if first < blocks else None
-        learned = any(ctx.needs_input_grad[4 + blocks :])
-        into = ctx.memory.gradients(ctx.done.views) if learned else None
+        required = ctx.needs_input_grad[3:]
+        columns = None
+        first = blocks
+        if True in required[:blocks]:
+            first = required.index(True)
+            columns = slice(sum(ctx.widths[:first]), None)
+        into = None
+        if True in required[blocks:]:
+            into = ctx.done.views.gradients()
         of_rows = ctx.done.backward(gradients, into, columns)
 
-        of_blocks: list[Tensor | None] = [None] * blocks
+        found: list[Tensor | None] = [None] * len(required)
         if of_rows is not None:
-            for i, part in enumerate(of_rows.split(ctx.widths[first:], dim=1), start=first):
-                of_blocks[i] = part if needed[i] else None
-        of_parameters: list[Tensor | None] = [None] * (len(ctx.needs_input_grad) - 4 - blocks)
-        if into is not None:
-            for i, values in enumerate(into.tensors):
-                networks = ctx.settings.networks
-                whole = values if networks is None else spread_over_networks(values, ctx.views.tensors[i], networks)
-                of_parameters[i] = whole.view_as(whole)
-        return (None, None, None, None, *of_blocks, *of_parameters)
+            found[first:blocks] = of_rows.split(ctx.widths[first:], dim=1)
+        if into is None:
+            return (None, None, None, *found)
+        if ctx.networks is None:
+            found[blocks:] = [values.view_as(values) for values in into.tensors]
+        else:
+            pairs = zip(into.tensors, ctx.views.tensors, strict=True)
+            found[blocks:] = [spread_over_networks(values, like, ctx.networks) for values, like in pairs]
+        return (None, None, None, *found)
 
 
 def spread_over_networks(values: Tensor, like: Tensor, networks: Networks) -> Tensor:
     """Return zeros of the shape of `like` ``(m, ...)`` with `values` ``(k, ...)`` at the k numbers `networks`."""
-    index = networks if isinstance(networks, Tensor) else torch.tensor(networks, device=values.device)
+    index = torch.as_tensor(networks, device=values.device)
     return torch.zeros_like(like).index_copy_(0, index, values)
 
 
@@ -398,8 +414,3 @@ def joined(dropped: Sequence[Tensor], size: int) -> Tensor:
     if dropped[0].dtype is torch.bool:
         return torch.stack(list(dropped))
     return torch.cat([own + j * size for j, own in enumerate(dropped)])
-
-
-def at_once(device: torch.device) -> bool:
-    """Return whether all networks are computed in one product per layer."""
-    return device.type != "cpu"

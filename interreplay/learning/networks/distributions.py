@@ -76,11 +76,11 @@ def squashed_gaussian(parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor
     spread = log_std.exp().mul_(noise)
     raw = mean + spread
     actions = torch.tanh(raw)
-    # 2·(softplus(−2u) + u) − log σ − ½ε², less the constants
+    # log σ − 2·(softplus(−2u) + u) + ½ε², plus the constants, is −log π.
     squash = torch.sub(raw, nn.functional.softplus(raw, beta=-2.0), alpha=2.0)
-    terms = torch.sub(squash + squash, log_std).addcmul_(noise, noise, value=-0.5)
-    constant = 2.0 * math.log(2.0) + 0.5 * math.log(2.0 * math.pi)
-    log_probs = terms.sum(dim=-1).sub_(constant * noise.shape[-1])
+    terms = torch.sub(log_std, squash, alpha=2.0).addcmul_(noise, noise, value=0.5)
+    constant = 2.0 * math.log(2.0) + 0.5 * LOG_2PI
+    log_probs = terms.sum(dim=-1).add_(constant * noise.shape[-1]).neg_()
     return actions, log_probs, spread, log_std.eq(given_log_std)
 
 
@@ -107,7 +107,7 @@ class Family(ABC):
 
     @abstractmethod
     def kl_to_implied(self, pi: Tensor, mu: Tensor, rho: float) -> Tensor:
-        """Return KL(π ‖ π̃) ``(...)``, with π̃(a) ∝ min(ρ̄ µ(a), π(a)) the policy that V-trace's values are of.
+        """Return KL(π ‖ π̃) ``(...)`` to the policy π̃(a) ∝ min(ρ̄ µ(a), π(a)) that V-trace evaluates.
 
         Raises:
             NotImplementedError: It has no closed form.
@@ -144,7 +144,8 @@ class Categorical(Family):
         return (logs.exp() * (logs - other.log_softmax(dim=-1))).sum(dim=-1)
 
     def kl_to_implied(self, pi: Tensor, mu: Tensor, rho: float) -> Tensor:
-        logs, bound = pi.log_softmax(dim=-1), mu.log_softmax(dim=-1) + math.log(rho)
+        logs = pi.log_softmax(dim=-1)
+        bound = mu.log_softmax(dim=-1) + math.log(rho)
         least = torch.minimum(logs, bound)
         return (logs.exp() * (logs - least)).sum(dim=-1) + least.logsumexp(dim=-1)
 
@@ -160,15 +161,16 @@ class Categorical(Family):
 class Normal(Family):
     """Independent normal numbers d, [means; logarithms of standard deviations] ``(..., 2d)``.
 
-    Nothing is squashed or bounded: an action beyond [−1, 1] is learned from as it was drawn, and the environment gets
-    the nearest one that its space has.
+    Actions are neither squashed nor bounded. The environment receives the nearest action of its space; the update uses
+    the action that was drawn.
 
     Args:
         size: d.
     """
 
     def __init__(self, size: int):
-        self.size, self.numbers = size, 2 * size
+        self.size = size
+        self.numbers = 2 * size
 
     def log_prob(self, given: Tensor, actions: Tensor) -> Tensor:
         mean, log_std = given.chunk(2, dim=-1)
@@ -179,13 +181,14 @@ class Normal(Family):
         return given[..., self.size :].sum(dim=-1) + 0.5 * (1.0 + LOG_2PI) * self.size
 
     def kl(self, one: Tensor, other: Tensor) -> Tensor:
-        (mean, log_std), (mean_other, log_other) = one.chunk(2, dim=-1), other.chunk(2, dim=-1)
+        (mean, log_std) = one.chunk(2, dim=-1)
+        (mean_other, log_other) = other.chunk(2, dim=-1)
         ratio = 2.0 * (log_std - log_other)
         shift = (mean - mean_other).square() * torch.exp(-2.0 * log_other)
         return 0.5 * (ratio.exp() + shift - 1.0 - ratio).sum(dim=-1)
 
     def kl_to_implied(self, pi: Tensor, mu: Tensor, rho: float) -> Tensor:
-        raise NotImplementedError("the implied policy of two normal distributions is none, and has no closed form")
+        raise NotImplementedError("KL to the implied policy of normal distributions has no closed form")
 
     def mode(self, given: Tensor) -> Tensor:
         return given[..., : self.size]

@@ -22,16 +22,16 @@ from interreplay.learning.networks.normalization import Normalized, NormalizedPi
 from interreplay.transitions import Observation, observation_parts
 
 FEATURES = 50
-"""Numbers that an image becomes, as in SAC-AE (Yarats et al. 2021, arXiv:1910.01741)."""
+"""Features of an image, as in SAC-AE (Yarats et al. 2021, arXiv:1910.01741)."""
 SMALLEST_IMAGE = 16
-"""Pixels along either side from which on uint8 arrays are images."""
+"""Smallest side of a uint8 array that is treated as an image."""
 
 
 class Flat(nn.Module):
-    """Numbers as they are, parts side by side in the order of their names: float32 ``(n, d)``."""
+    """Flat observations ``(n, d)``, float32, with parts side by side in the order of their names."""
 
     def forward(self, obs: Observation) -> Tensor:
-        """Return observations ``(n, ...)`` or named parts of such."""
+        """Return observations ``(n, ...)``, or named parts of this shape, as ``(n, d)``."""
         if isinstance(obs, Tensor):
             return obs.flatten(1).float() if obs.ndim > 1 else obs.unsqueeze(1).float()
         parts = observation_parts(obs)
@@ -40,10 +40,10 @@ class Flat(nn.Module):
 
 
 class OneHot(nn.Module):
-    """Choices as ones among zeros: Discrete ``(n,)`` and MultiDiscrete ``(n, ...)`` to ``(n, width)``.
+    """One-hot encoding of Discrete ``(n,)`` and MultiDiscrete ``(n, ...)`` observations to ``(n, width)``.
 
     Args:
-        space: Of one observation.
+        space: Space of observations.
     """
 
     _offsets: Tensor
@@ -63,17 +63,18 @@ class OneHot(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Images to `FEATURES` numbers in (−1, 1), its `width`.
+    """Convolutions from images to `FEATURES` numbers in (−1, 1).
 
     The convolutions of Mnih et al. 2015 (Nature 518, 32 8×8/4, 64 4×4/2, 64 3×3/1), with smaller kernels where images
     are small, then one layer, layer normalization and tanh as in Yarats et al. 2021, arXiv:1910.01741.
 
     Args:
-        shape: Of one image, uint8: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these behind k for k stacked
+        shape: Shape of one uint8 image: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these after k for k stacked
             frames. The shorter one of the first and the last of three sides is the channels.
     """
 
-    width, most = FEATURES, 255.0
+    width = FEATURES
+    most = 255.0
 
     def __init__(self, shape: tuple[int, ...]):
         super().__init__()
@@ -91,7 +92,7 @@ class Convolutions(nn.Module):
 
 
 def is_image(space: gym.Space) -> bool:
-    """Return whether a space is one of images, or of stacks of them: uint8, two long sides, all of 0 to 255."""
+    """Return whether a space contains images or stacks of images: uint8 with two sides of `SMALLEST_IMAGE` or more."""
     if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
         return False
     return sorted(space.shape)[-2] >= SMALLEST_IMAGE
@@ -101,20 +102,21 @@ class Encoder(nn.Module):
     """One encoder per part of an observation, side by side in the order of their names.
 
     Args:
-        space: Of one observation; see `interreplay.environments.spaces.leaves` for what it may be.
+        space: Space of observations, see `interreplay.environments.spaces.leaves`.
         body: Name of the convolutions for pixels, see `interreplay.learning.networks.convolutions.body_of`; None for
             `Convolutions`.
 
     Attributes:
-        width: Numbers d that come out.
+        width: Number of features d.
 
     Raises:
-        ValueError: When a part of the space is of another kind.
+        ValueError: A part of the space is not supported.
     """
 
     def __init__(self, space: gym.Space, body: str | None = None):
         super().__init__()
-        self.parts, self._widths = nn.ModuleDict(), list[int]()
+        self.parts = nn.ModuleDict()
+        self._widths = list[int]()
         self._keys: dict[str, str] = {}
         for i, (name, part) in enumerate(sorted(leaves(space).items())):
             self._keys[name] = str(i)  # names of modules may hold no dots
@@ -123,15 +125,12 @@ class Encoder(nn.Module):
         self.width = sum(self._widths)
 
     def continuous(self) -> Tensor:
-        """Return which of the numbers that come out are measurements ``(d,)``, bool."""
-        marks = [
-            torch.full((width,), isinstance(part, Flat))
-            for part, width in zip(self.parts.values(), self._widths, strict=True)
-        ]
-        return torch.cat(marks)
+        """Return whether each feature is continuous ``(d,)``, bool."""
+        flat = torch.tensor([isinstance(part, Flat) for part in self.parts.values()])
+        return flat.repeat_interleave(torch.tensor(self._widths))
 
     def normalize_pixels(self) -> dict[str, NormalizedPixels]:
-        """Let images be normalized before they are encoded, and return what does it by the names of their parts."""
+        """Normalize images before they are encoded; return the normalization modules by the names of their parts."""
         made = {}
         for name, key in self._keys.items():
             part: Any = self.parts[key]
@@ -140,7 +139,7 @@ class Encoder(nn.Module):
         return made
 
     def forward(self, obs: Observation) -> Tensor:
-        """Return observations ``(n, ...)`` or named parts of such, as they are stored, to float32 ``(n, d)``."""
+        """Return encoded observations ``(n, d)``, float32."""
         parts = observation_parts(obs)
         encoded = [self.parts[key](parts[name]) for name, key in self._keys.items()]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
@@ -149,13 +148,13 @@ class Encoder(nn.Module):
 def make_encoder(
     space: gym.Space, normalize: bool = False, body: str | None = None, conv_dtype: str = "float32"
 ) -> tuple[nn.Module, int]:
-    """Return the encoder of an observation space, and how many numbers come out of it.
+    """Return the encoder of an observation space and its number of features.
 
     Args:
-        space: Of one observation.
-        normalize: Whether measurements and images are normalized by their running statistics.
+        space: Space of observations.
+        normalize: Whether continuous features and images are normalized by their running statistics.
         body: As in `Encoder`.
-        conv_dtype: Type of the products of convolutions that `body` names, one of `CONV_DTYPES`.
+        conv_dtype: Type of the products of the convolutions `body`, one of `CONV_DTYPES`.
     """
     encoder = Encoder(space, body)
     for part in encoder.parts.values():

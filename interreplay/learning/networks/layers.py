@@ -15,7 +15,6 @@ from interreplay.learning.networks.batched_layers import (
     ForwardPass,
     LayerViews,
     Networks,
-    ParameterMemory,
     PassSettings,
 )
 from interreplay.learning.networks.between_layers import Dropout, Dropped
@@ -60,8 +59,9 @@ class BatchedMLP(nn.Module):
         self.count = count
         self.dropout = dropout
         self._draws = Dropout(dropout, sizes[1:-1])
+        self.parts = tuple(tuple(part) for part in (self.weights, self.biases, self.scales, self.shifts))
+        self._views: LayerViews | None = None
         self.reset()
-        self._memory = ParameterMemory()
 
     @torch.no_grad()
     def reset(self, rng: torch.Generator | None = None) -> None:
@@ -109,22 +109,25 @@ class BatchedMLP(nn.Module):
             ``(m, n, sizes[-1])``.
         """
         blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
-        parts = self._parts()
         exported = torch.compiler.is_compiling()  # programs contain neither our function of autograd nor cached views
-        views = LayerViews(*parts) if exported else self._memory.views(*parts)
+        views = LayerViews(*self.parts) if exported else self._current_views()
         settings = PassSettings(self.matrix_dtype, self.activation, 1.0 - self.dropout, dropped, networks, frozen)
-        if torch.is_grad_enabled() and not exported:
-            parameters = [] if frozen else [parameter for part in parts for parameter in part]
-            return BatchedLayers.apply(self._memory, views, settings, len(blocks), *blocks, *parameters)
-        whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
-        return ForwardPass(whole, views if networks is None else views.some(networks), settings).outputs
+        if exported or not torch.is_grad_enabled():
+            whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+            return ForwardPass(whole, views, settings).forward(keep_inputs=False)
+        if frozen:
+            return BatchedLayers.apply(views, settings, len(blocks), *blocks)
+        weights, biases, scales, shifts = self.parts
+        return BatchedLayers.apply(views, settings, len(blocks), *blocks, *weights, *biases, *scales, *shifts)
 
-    def _parts(self) -> list[list[nn.Parameter]]:
-        """Return weights, biases, scales and shifts."""
-        parts: list[Any] = []
-        for part in (self.weights, self.biases, self.scales, self.shifts):
-            parts.append(list(part._parameters.values()))
-        return parts
+    def _current_views(self) -> LayerViews:
+        """Return views of the parameters, which are made again after the parameters were moved."""
+        if self._views is None or not self._views.are_of(self.parts[0]):
+            self._views = LayerViews(*self.parts)
+        return self._views
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_views": None}  # views of a copy would not share its memory
 
 
 class MLP(BatchedMLP):
@@ -154,7 +157,7 @@ class MLP(BatchedMLP):
         if not self.in_numpy or self.matrix_dtype is not None or torch.compiler.is_compiling():
             return None
         if self._small is None or not self._small.is_current(self.activation):
-            weights, biases, *_ = self._parts()
+            weights, biases, *_ = self.parts
             self._small = SmallNetwork(weights, biases, self.activation) if is_small([*weights, *biases]) else None
         return self._small
 
@@ -163,7 +166,7 @@ class MLP(BatchedMLP):
         return super()._apply(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_small": None}  # arrays of a copy would not share its memory
+        return super().__getstate__() | {"_small": None}
 
 
 class Critics(BatchedMLP):

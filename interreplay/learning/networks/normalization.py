@@ -1,4 +1,4 @@
-"""Observations less their running mean, over their running deviation: numbers, and pixels of images."""
+"""Normalization of observations and of image pixels by running statistics."""
 
 from __future__ import annotations
 
@@ -13,65 +13,70 @@ from interreplay.transitions import Observation, observation_parts
 
 
 class Moments:
-    """Mean and deviation of all that was observed, by Chan et al. 1983's update in float64.
+    """Mean and standard deviation of all observations, in float64 (update of Chan et al. 1983).
 
     Args:
-        shape: Of one observation.
+        shape: Shape of one observation.
 
     Attributes:
-        count: How many were observed.
+        count: Number of observations.
         mean: ``(*shape)``.
-        squares: Sums of squared deviations from it, ``(*shape)``.
+        squares: Sums of squared deviations from the mean, ``(*shape)``.
     """
 
     def __init__(self, shape: tuple[int, ...]):
-        self.count, self.mean, self.squares = 0, np.zeros(shape), np.zeros(shape)
+        self.count = 0
+        self.mean = np.zeros(shape)
+        self.squares = np.zeros(shape)
 
     def observe(self, values: np.ndarray) -> None:
-        """Take in ``(n, *shape)``, float64."""
+        """Add observations ``(n, *shape)``, float64."""
         if not len(values):
             return
-        count, mean = len(values), values.mean(axis=0)
-        delta, total = mean - self.mean, self.count + count
+        count = len(values)
+        mean = values.mean(axis=0)
+        delta = mean - self.mean
+        total = self.count + count
         self.squares += np.square(values - mean).sum(axis=0) + np.square(delta) * self.count * count / total
         self.mean += delta * count / total
         self.count = total
 
     @property
     def deviation(self) -> np.ndarray:
-        """``(*shape)``."""
+        """Standard deviation ``(*shape)``."""
         return np.sqrt(self.squares / max(self.count, 1))
 
     def state(self) -> dict[str, Any]:
-        """Return what the next `observe` builds on."""
+        """Return the statistics."""
         return {"count": self.count, "mean": self.mean.copy(), "squares": self.squares.copy()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`."""
         self.count = int(state["count"])
-        self.mean, self.squares = np.array(state["mean"]), np.array(state["squares"])
+        self.mean = np.array(state["mean"])
+        self.squares = np.array(state["squares"])
 
 
 class NormalizedPixels(nn.Module):
-    """Images less the running mean of each pixel, over its running deviation, within ±`LIMIT`.
+    """Normalization of each pixel by its running mean and standard deviation, clipped to ±`LIMIT`.
 
-    What stands still vanishes, and what moves is large, however few its pixels, as Pong's ball; without this features
-    of two of its images differ by a tenth of what they are. Burda et al. 2018, arXiv:1810.12894, normalize so for their
-    random networks. As long as nothing was observed images are only scaled.
+    Static background vanishes and small moving objects, such as Pong's ball, get large values. Burda et al. 2018
+    (arXiv:1810.12894) normalize the inputs of their random networks in this way. Before the first observation, images
+    are only scaled.
 
     Args:
-        shape: Of one image, a stack of frames included.
-        most: The value that stands for 1; 255 for bytes.
+        shape: Shape of one image or stack of frames.
+        most: Pixel value that is scaled to 1, for example 255.
 
     Attributes:
-        only_scaled: Whether images are not normalized after all.
+        only_scaled: Whether images are only scaled, never normalized.
     """
 
     LIMIT = 3.0
     LEAST = 0.02
-    """Added to the deviations: pixels that hardly ever differ are not blown up."""
+    """Added to the standard deviations, so that nearly constant pixels stay small."""
     ROWS = 16
-    """Images of one call of `observe` that are looked at, at most: they have tens of thousands of numbers each."""
+    """Maximum number of images that one call of `observe` uses."""
     offset: Tensor
     factor: Tensor
 
@@ -79,7 +84,9 @@ class NormalizedPixels(nn.Module):
         super().__init__()
         self.register_buffer("offset", torch.zeros(shape))
         self.register_buffer("factor", torch.full(shape, 1.0 / most))
-        self.most, self.moments, self.only_scaled = most, Moments(shape), False
+        self.most = most
+        self.moments = Moments(shape)
+        self.only_scaled = False
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, *shape)`` float32."""
@@ -87,7 +94,7 @@ class NormalizedPixels(nn.Module):
 
     @torch.no_grad()
     def observe(self, images: Tensor) -> None:
-        """Take images ``(n, *shape)`` into the statistics, evenly chosen ones of many."""
+        """Add up to `ROWS` evenly spaced images of ``(n, *shape)`` to the statistics."""
         if self.only_scaled:
             return
         chosen = np.linspace(0, len(images) - 1, min(len(images), self.ROWS)).astype(int)
@@ -95,19 +102,19 @@ class NormalizedPixels(nn.Module):
         self._publish()
 
     def load(self, state: Mapping[str, Any] | None) -> None:
-        """Continue from the state of `moments`; None for images that are only scaled, now and later."""
+        """Continue from the state of `moments`; None means that images are only scaled."""
         self.only_scaled = state is None
         if state is not None:
             self.moments.load(state)
             self._publish()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load what copies act by, which checkpoints from before images were normalized do not have."""
+        """Load the buffers, which early checkpoints lack."""
         if f"{prefix}factor" in state_dict:
             super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _publish(self) -> None:
-        """Let `offset` and `factor` follow from the statistics."""
+        """Compute `offset` and `factor` from the statistics."""
         if self.moments.count:
             scale = 1.0 / (self.moments.deviation + self.LEAST)
             self.offset.copy_(torch.from_numpy(-self.moments.mean * scale))
@@ -115,16 +122,16 @@ class NormalizedPixels(nn.Module):
 
 
 class Normalized(nn.Module):
-    """An encoder whose numbers are less their running mean, over their running deviation, within ±`LIMIT`.
+    """An encoder with outputs normalized by their running mean and standard deviation, clipped to ±`LIMIT`.
 
-    The statistics are those of all observations that were given to `observe`. What follows from them, `shift` and
-    `factor`, is part of the module's state, so that copies elsewhere act alike. One-hot choices stay as they are;
-    images are normalized before they are encoded, see `NormalizedPixels`.
+    The statistics are those of all observations passed to `observe`. `shift` and `factor` are part of the module's
+    state, so that copies in other processes act alike. One-hot features are not normalized; images are normalized
+    before they are encoded, see `NormalizedPixels`.
 
     Args:
-        encoder: What comes before.
-        continuous: Which of its numbers are measurements ``(d,)``, bool.
-        pixels: What normalizes images in the encoder, by the names of their parts.
+        encoder: The encoder.
+        continuous: Whether each of its outputs is continuous ``(d,)``, bool.
+        pixels: Normalization of images in the encoder, by the names of their parts.
     """
 
     LIMIT = 10.0
@@ -141,22 +148,23 @@ class Normalized(nn.Module):
         self.register_buffer("factor", torch.ones(len(continuous)))
         limits = torch.where(continuous, self.LIMIT, float("inf"))
         self.register_buffer("limit", limits, persistent=False)
-        self._pixels = dict(pixels or {})  # of the encoder, which has them registered
-        self._known = continuous.numpy(force=True).copy()  # the same for the processor
-        self.moments, self._measures = Moments((len(continuous),)), bool(continuous.any())
+        self._pixels = dict(pixels or {})  # registered by the encoder
+        self._known = continuous.numpy(force=True).copy()
+        self.moments = Moments((len(continuous),))
+        self._measures = bool(continuous.any())
 
     def forward(self, obs: Observation) -> Tensor:
-        """Return observations ``(n, ...)`` or named parts of such to float32 ``(n, d)``."""
+        """Return encoded observations ``(n, d)``, float32."""
         encoded = self.encoder(obs)
         return self.normalize(encoded) if self._measures else encoded
 
     def normalize(self, values: Tensor) -> Tensor:
-        """Return numbers ``(..., d)`` of the encoder before, normalized."""
+        """Return the encoder's outputs ``(..., d)``, normalized."""
         return ((values - self.shift) * self.factor).clamp(-self.limit, self.limit)
 
     @torch.no_grad()
     def observe(self, obs: Observation) -> None:
-        """Take observations ``(n, ...)`` into the statistics."""
+        """Add observations ``(n, ...)`` to the statistics."""
         parts = observation_parts(obs)
         for name, pixels in self._pixels.items():
             pixels.observe(parts[name])
@@ -165,19 +173,20 @@ class Normalized(nn.Module):
             self._publish()
 
     def _publish(self) -> None:
-        """Let `shift` and `factor` follow from the statistics; numbers that never differed are only shifted."""
-        known, deviation = self._known, self.moments.deviation
+        """Compute `shift` and `factor` from the statistics; constant features are only shifted."""
+        known = self._known
+        deviation = self.moments.deviation
         factor = np.where(known & (deviation > 1e-8), 1.0 / np.maximum(deviation, 1e-8), 1.0)
         self.shift.copy_(torch.from_numpy(np.where(known, self.moments.mean, 0.0)))
         self.factor.copy_(torch.from_numpy(factor))
 
     def statistics(self) -> dict[str, Any]:
-        """Return what the next `observe` builds on."""
+        """Return the statistics."""
         seen = {name: pixels.moments.state() for name, pixels in self._pixels.items() if not pixels.only_scaled}
         return self.moments.state() | {"images": seen}
 
     def load_statistics(self, state: Mapping[str, Any]) -> None:
-        """Continue from `statistics`; images of checkpoints from before they were normalized stay as they are."""
+        """Continue from `statistics`; images of early checkpoints are only scaled."""
         self.moments.load(state)
         for name, pixels in self._pixels.items():
             pixels.load(state.get("images", {}).get(name))

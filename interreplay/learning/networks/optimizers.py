@@ -12,9 +12,8 @@ from torch import Tensor, nn
 class FastAdam(torch.optim.Adam):
     """Adam (Kingma & Ba 2015, arXiv:1412.6980) of one group of parameters in one fused kernel.
 
-    The arithmetic and the state are PyTorch's. Its `step` collects the tensors of every parameter anew and
-    runs hooks; for three small networks that took as long as a tenth of SAC's update. Here they are
-    collected once.
+    Arithmetic and state are PyTorch's. PyTorch's `step` collects the tensors of every parameter in each call and runs
+    hooks, which takes a tenth of an update of SAC. Here, the tensors are collected once.
 
     Args:
         params: Parameters of one device and dtype; all get a gradient before every step.
@@ -23,7 +22,7 @@ class FastAdam(torch.optim.Adam):
         eps: ε, added to the root.
 
     Attributes:
-        kernel: What makes the step.
+        kernel: Function that takes the step.
     """
 
     kernel = staticmethod(torch._fused_adam_)
@@ -45,7 +44,7 @@ class FastAdam(torch.optim.Adam):
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Make one step, as `step` would."""
+        """Take one step, as `step` does."""
         if self._moments is None:
             self._moments = self._collect()
         averages, squares, steps = self._moments
@@ -89,16 +88,16 @@ class FastAdam(torch.optim.Adam):
 
 
 class FlatAdam(FastAdam):
-    """The same for a small network: parameters, gradients and moments each lie side by side and are one tensor's step.
+    """`FastAdam` of a small network with one flat tensor each for parameters, gradients and moments.
 
     Args:
-        params: As of `FastAdam`; each becomes a view of one tensor.
+        params: As in `FastAdam`; each becomes a view of one tensor.
         lr: Learning rate.
         eps: ε, added to the root.
 
     Attributes:
         gradients: ``(total,)``.
-        pieces: The same by parameter, of its shape.
+        pieces: Views of `gradients`, one per parameter and of its shape.
     """
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8):
@@ -107,7 +106,8 @@ class FlatAdam(FastAdam):
         self._whole, self._values = side_by_side([p.detach() for p in params])
         self.gradients, self.pieces = side_by_side([torch.zeros_like(p) for p in params])
         for parameter, value, piece in zip(params, self._values, self.pieces, strict=True):
-            parameter.data, parameter.grad = value, piece
+            parameter.data = value
+            parameter.grad = piece
 
     def apply_pieces(self) -> None:
         """Take one step down the gradients in `pieces`."""
@@ -121,14 +121,15 @@ class FlatAdam(FastAdam):
             if parameter.grad is not piece:  # autograd's
                 piece.copy_(parameter.grad)
                 parameter.grad = piece
-            if parameter.data_ptr() != value.data_ptr():  # somebody gave it other memory
+            if parameter.data_ptr() != value.data_ptr():  # the parameter was moved
                 value.copy_(parameter.detach())
                 parameter.data = value
         return [self._whole], [self.gradients]
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         averages, squares, steps = super()._collect()
-        (average, own_averages), (square, own_squares) = side_by_side(averages), side_by_side(squares)
+        (average, own_averages) = side_by_side(averages)
+        (square, own_squares) = side_by_side(squares)
         parameters = self.param_groups[0]["params"]
         for parameter, first, second in zip(parameters, own_averages, own_squares, strict=True):
             self.state[parameter] |= {"exp_avg": first, "exp_avg_sq": second}
@@ -136,17 +137,17 @@ class FlatAdam(FastAdam):
 
 
 def side_by_side(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Return copies of tensors as one ``(total,)``, and views of it of their shapes."""
+    """Return one tensor ``(total,)`` with copies of all tensors, and its views of their shapes."""
     whole = torch.cat([tensor.reshape(-1) for tensor in tensors])
     parts = whole.split([tensor.numel() for tensor in tensors])
     return whole, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 class FastAdamW(FastAdam):
-    """The same with weight decay that is decoupled from the gradient (Loshchilov & Hutter 2019, arXiv:1711.05101).
+    """`FastAdam` with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101).
 
     Args:
-        params: As of `FastAdam`.
+        params: As in `FastAdam`.
         lr: Learning rate η.
         weight_decay: λ; parameters are multiplied by 1 − ηλ before each step.
     """
@@ -155,12 +156,12 @@ class FastAdamW(FastAdam):
 
 
 class RootMeanSquare(torch.optim.Optimizer):
-    """g / √(v + ε) with ε under the root, and without momentum; what v is, subclasses say.
+    """Base class of steps g / √(v + ε) with ε under the root and without momentum; subclasses define v.
 
     Args:
         params: Parameters of one device and type.
         lr: Learning rate.
-        decay: Share of the averages that stays per step.
+        decay: Decay of the averages per step.
         eps: ε.
     """
 
@@ -189,14 +190,14 @@ class RootMeanSquare(torch.optim.Optimizer):
         raise NotImplementedError
 
     def _averaged(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
-        """Take a `share` of the gradients into the averages; return v."""
+        """Move the averages a `share` of the way to the gradients; return v."""
         raise NotImplementedError
 
 
 class CenteredRMSprop(RootMeanSquare):
     """g / √(E[g²] − E[g]² + ε), as in Mnih et al. 2015 and dqn_zoo: averages from 0.
 
-    PyTorch's own RMSprop adds ε to the root, TensorFlow's squares start at 1.
+    PyTorch's RMSprop adds ε to the root. TensorFlow's squares start at 1.
     """
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, decay: float = 0.95, eps: float = 0.01 / 32**2):
@@ -206,7 +207,8 @@ class CenteredRMSprop(RootMeanSquare):
         return {name: torch.zeros_like(parameter) for name in ("average", "square")}
 
     def _averaged(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
-        averages, squares = ([self.state[p][name] for p in params] for name in ("average", "square"))
+        averages = [self.state[p]["average"] for p in params]
+        squares = [self.state[p]["square"] for p in params]
         torch._foreach_lerp_(averages, gradients, share)
         torch._foreach_lerp_(squares, torch._foreach_mul(gradients, gradients), share)
         variances = torch._foreach_mul(averages, averages)
@@ -217,9 +219,9 @@ class CenteredRMSprop(RootMeanSquare):
 
 
 class TensorFlowRMSprop(RootMeanSquare):
-    """g / √(E[g²] + ε) as TensorFlow has it and IMPALA and A2C were published with: squares from 1.
+    """TensorFlow's RMSprop, g / √(E[g²] + ε) with squares from 1, as published with IMPALA and A2C.
 
-    PyTorch's own RMSprop starts the squares at 0, so that its first steps are 1/√(1 − decay) times as long, and adds ε
+    PyTorch's RMSprop starts the squares at 0, so that its first steps are 1/√(1 − decay) times as long, and adds ε
     to the root.
     """
 
@@ -237,5 +239,5 @@ class TensorFlowRMSprop(RootMeanSquare):
 
 @torch.no_grad()
 def polyak(targets: list[Tensor], sources: list[Tensor], tau: float) -> None:
-    """Move parameters a share `tau` of the way to others."""
+    """Move `targets` a share `tau` of the way to `sources`, in place."""
     torch._foreach_lerp_(targets, sources, tau)

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from interreplay.learning.networks.optimizers import FastAdam, TensorFlowRMSprop
 from interreplay.learning.policy_gradient.unroll_losses import (
-    Everywhere,
+    AllSteps,
     PolicyCloning,
+    PolicyDistanceBound,
     Relevance,
     UnrollLoss,
     UnrollsLike,
     UnrollView,
     ValueCloning,
-    Within,
 )
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.policy_gradient.vtrace import vtrace
@@ -27,11 +27,11 @@ from interreplay.learning.update import Update, clip_gradients
 
 @dataclass(frozen=True, slots=True)
 class UnrollResult:
-    """What an update found out of B unrolls, before it changed the networks.
+    """The errors, policy outputs and metrics of B unrolls under the networks before the update.
 
     Attributes:
-        errors: Mean |v − V| over the live steps of each unroll, ``(B,)``, which may serve as priorities.
-        policy: What the policy gives for their observations, ``(T, B, F)``, to compare with `Unrolls.policy`.
+        errors: Mean |v − V| over the live steps of each unroll ``(B,)``; these serve as priorities.
+        policy: Outputs of the policy for their observations ``(T, B, F)``, comparable with `Unrolls.policy`.
         metrics: The numbers that `IMPALAUpdate.metrics` names, one tensor.
     """
 
@@ -50,17 +50,17 @@ class IMPALAUpdate(Update):
     * entropy: −`entropy_coeff`·Σ H(π), over all live steps, with LASER over those of fresh unrolls,
     * CLEAR's cloning losses over replayed unrolls alone.
 
-    All but the entropy of an unroll are multiplied by its importance weight, where it was drawn by priorities.
+    All terms except the entropy are multiplied by the importance weight of the unroll.
 
-    With ``loss="mean"`` all of it is divided by T·B. With ``returns="gae"``, which asks for unrolls of the policy
-    itself, ratios are left out and A = v − V: generalized advantages (Schulman et al. 2016, arXiv:1506.02438).
+    With ``loss="mean"`` the loss is divided by T·B. ``returns="gae"`` requires unrolls of the current policy; ratios
+    are 1 and A = v − V: generalized advantages (Schulman et al. 2016, arXiv:1506.02438).
 
     Args:
         networks: `PolicyValueNetworks` with an encoder.
-        settings: The algorithm's.
+        settings: Settings of the algorithm; None for its defaults.
         gamma: Discount factor.
-        lr: Learning rate; that of `settings` for None.
-        grad_clip_by: What `settings.grad_clip` bounds, see `clip_gradients`.
+        lr: Learning rate; None for the one in `settings`.
+        grad_clip_by: The quantity that `settings.grad_clip` bounds, see `clip_gradients`.
     """
 
     metrics = (
@@ -77,16 +77,18 @@ class IMPALAUpdate(Update):
         grad_clip_by: str = "global_norm",
     ):
         self.settings = settings = settings or IMPALASettings()
-        self.networks, self.gamma, self.grad_clip_by = networks, float(gamma), grad_clip_by
+        self.networks = networks
+        self.gamma = float(gamma)
+        self.grad_clip_by = grad_clip_by
         self.family = networks.actor.family
         self.memory = networks.actor.memory
         self.parameters = [*networks.actor.parameters(), *networks.encoder.parameters()]
         lr = settings.lr if lr is None else lr
         self.optimizers = {"all": self.make_optimizer(settings, lr)}
         bound = settings.relevance_bound
-        self.relevance: Relevance = (
-            Everywhere() if bound is None else Within(bound, settings.relevance_of, settings.vtrace_rho)
-        )
+        self.relevance: Relevance = AllSteps()
+        if bound is not None:
+            self.relevance = PolicyDistanceBound(bound, settings.relevance_of, settings.vtrace_rho)
         if bound is not None and settings.relevance_of == "implied" and networks.actor.gaussian:
             raise ValueError("relevance_of is 'implied' and actions are continuous; expected 'behavior' for these")
         self.clones: list[UnrollLoss] = [PolicyCloning(settings.policy_cloning), ValueCloning(settings.value_cloning)]
@@ -120,12 +122,12 @@ class IMPALAUpdate(Update):
 
     @torch.no_grad()
     def policy(self, unrolls: UnrollsLike) -> Tensor:
-        """Return what the policy gives for the observations of unrolls, ``(T, B, F)``, by a forward pass alone."""
+        """Return the outputs of the policy ``(T, B, F)`` for the observations of unrolls, without gradients."""
         outputs = self.networks.actor.output(self._rows(unrolls))
         return outputs.unflatten(0, (unrolls.steps + 1, unrolls.size))[:-1, :, :-1]
 
     def _rows(self, unrolls: UnrollsLike) -> Tensor:
-        """Return what the layers see of observations, ``((T + 1)·B, d)``."""
+        """Return the inputs of the layers ``((T + 1)·B, d)`` for the observations of unrolls."""
         rows = self.networks.encoder(_flattened(unrolls.obs))
         if self.memory is None:
             return rows
@@ -133,39 +135,48 @@ class IMPALAUpdate(Update):
         return self.memory.unrolled(moments, unrolls.state, unrolls.live).flatten(0, 1)
 
     def loss(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
-        """Return the loss of a batch, and what is found out of it.
+        """Return the loss of a batch and its result.
 
         Args:
-            outputs: What the networks give, [numbers of the policy; value] ``(T + 1, B, F + 1)``, with gradients.
+            outputs: Outputs of the networks, [numbers of the policy; value] ``(T + 1, B, F + 1)``, with gradients.
             unrolls: The batch.
         """
-        s, live = self.settings, unrolls.live
-        pi, values = outputs[:-1, :, :-1], outputs[..., -1]
+        s = self.settings
+        live = unrolls.live
+        pi = outputs[:-1, :, :-1]
+        values = outputs[..., -1]
         log_probs = self.family.log_prob(pi, unrolls.actions)
         with torch.no_grad():
             log_ratios = log_probs - self.family.log_prob(unrolls.policy, unrolls.actions)
             keep = self.relevance.keep(self.family, pi, unrolls.policy)
             targets, advantages = self.returns(log_ratios, values, unrolls, keep)
-            counted = (live if keep is None else live & keep).to(pi.dtype)
+            kept = live if keep is None else live & keep
+            counted = kept.to(pi.dtype)
             weights = unrolls.weights.to(pi.dtype)
             replayed = counted * (~unrolls.fresh).to(pi.dtype) * weights
-            rewarded = (live & unrolls.fresh if self.relevance.fresh_entropy else live).to(pi.dtype)
+            rewarded = live & unrolls.fresh if self.relevance.fresh_entropy else live
+            rewarded = rewarded.to(pi.dtype)
         policy_loss = -(log_probs * advantages * weights).sum()
         errors = (targets - values)[:-1]
         value_loss = 0.5 * (errors.square() * counted * weights).sum()
         entropies = self.family.entropy(pi)
         total = policy_loss + s.vf_loss_coeff * value_loss - s.entropy_coeff * (entropies * rewarded).sum()
         view = UnrollView(unrolls, self.family, pi, values, counted, replayed)
-        clones = [
-            loss(view) if loss.weight and not unrolls.fresh.all() else replayed.new_zeros(()) for loss in self.clones
-        ]
-        total = total + sum(loss.weight * found for loss, found in zip(self.clones, clones, strict=True))
+        clones = []
+        for loss in self.clones:
+            if not loss.weight or unrolls.fresh.all():
+                clones.append(replayed.new_zeros(()))
+            else:
+                clones.append(loss(view))
+                total = total + loss.weight * clones[-1]
+        summed = total.detach()
         if s.loss == "mean":
             total = total / log_probs.numel()
         with torch.no_grad():
-            sums = (total * (log_probs.numel() if s.loss == "mean" else 1), policy_loss, value_loss)
+            sums = (summed, policy_loss, value_loss)
             described = self._described(unrolls, pi, log_ratios, counted, entropies, errors)
-            steps, again = counted.sum().clamp(min=1.0), replayed.sum().clamp(min=1.0)
+            steps = counted.sum().clamp(min=1.0)
+            again = replayed.sum().clamp(min=1.0)
             metrics = torch.stack([*(x / steps for x in sums), *described, *(x / again for x in clones)])
             by_unroll = (errors.abs() * live).sum(dim=0) / live.sum(dim=0).clamp(min=1)
         return total, UnrollResult(by_unroll.detach(), pi.detach(), metrics)
@@ -203,4 +214,6 @@ class IMPALAUpdate(Update):
 
 def _flattened(obs: Any) -> Any:
     """Return observations ``(T + 1, B, ...)``, or named parts of such, as rows ``((T + 1)·B, ...)``."""
-    return {name: part.flatten(0, 1) for name, part in obs.items()} if isinstance(obs, dict) else obs.flatten(0, 1)
+    if isinstance(obs, dict):
+        return {name: part.flatten(0, 1) for name, part in obs.items()}
+    return obs.flatten(0, 1)

@@ -1,4 +1,4 @@
-"""Networks that give a policy and a value of one observation in one pass, for algorithms that learn from unrolls."""
+"""Networks with a policy and a value in one pass, for algorithms that learn from unrolls."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from interreplay.learning.networks.layers import MLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, DiscretePolicy, Policy
 
 VALUE_OUTPUT = "values"
-"""Name of the column in which the value is stored that the network gave when it acted."""
+"""Name of the column with the values at the time of acting."""
 
 
 class PolicyValueLayers(nn.Module):
     """Fully connected layers from encoded observations ``(n, inputs)`` to [numbers of a policy; value] ``(n, m + 1)``.
 
     Args:
-        inputs: Numbers in an encoded observation.
-        numbers: m.
+        inputs: Width of an encoded observation.
+        numbers: Number of outputs of the policy m.
         hiddens: Widths of the hidden layers.
-        shared: Whether policy and value have their hidden layers in common.
+        shared: Whether policy and value share their hidden layers.
     """
 
     def __init__(self, inputs: int, numbers: int, hiddens: Sequence[int], shared: bool = True):
@@ -39,11 +39,11 @@ class PolicyValueLayers(nn.Module):
 
 
 class PolicyWithValue(Policy):
-    """A policy whose network also gives the value: `output` is [numbers of the policy; value] ``(n, F + 1)``.
+    """A policy whose network also returns the value: `output` is [numbers of the policy; value] ``(n, F + 1)``.
 
     Attributes:
-        family: Of its distributions.
-        layers: From encoded observations.
+        family: Family of its distributions.
+        layers: Layers from encoded observations to `output`.
     """
 
     stochastic = True
@@ -60,7 +60,7 @@ class PolicyWithValue(Policy):
         return self.family.draw(output[..., :-1], rng)
 
     def record(self, output: Tensor) -> dict[str, Tensor]:
-        """Return the numbers of the policy ``(n, F)``, and the values ``(n,)``."""
+        """Return the policy's numbers ``(n, F)`` and the values ``(n,)``."""
         return {POLICY_OUTPUT: output[..., :-1], VALUE_OUTPUT: output[..., -1]}
 
 
@@ -68,15 +68,16 @@ class CategoricalWithValue(PolicyWithValue, DiscretePolicy):
     """Probabilities of actions, by their logits, and the value.
 
     Args:
-        inputs: Numbers in an encoded observation.
+        inputs: Width of an encoded observation.
         actions: Number of actions.
         hiddens: Widths of the hidden layers.
-        shared: Whether policy and value have these in common.
+        shared: Whether policy and value share them.
     """
 
     def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], shared: bool = True):
         super().__init__()
-        self.family, self.size = Categorical(actions), actions
+        self.family = Categorical(actions)
+        self.size = actions
         self.layers = PolicyValueLayers(inputs, actions, hiddens, shared)
 
     def record_random(self, count: int) -> dict[str, Tensor]:
@@ -87,12 +88,12 @@ class NormalWithValue(PolicyWithValue, ContinuousPolicy):
     """Independent normal actions, neither squashed nor bounded, and the value; see `Normal`.
 
     Args:
-        inputs: Numbers in an encoded observation.
-        actions: Numbers in an action.
+        inputs: Width of an encoded observation.
+        actions: Width of an action.
         hiddens: Widths of the hidden layers.
-        shared: Whether policy and value have these in common.
-        free_log_std: Whether standard deviations are parameters of their own, the same in every state.
-        log_std: Logarithm of the standard deviations at the start, where they are.
+        shared: Whether policy and value share them.
+        free_log_std: Whether the standard deviations are parameters that do not depend on the state.
+        log_std: Initial logarithm of these standard deviations.
     """
 
     gaussian = True
@@ -108,18 +109,21 @@ class NormalWithValue(PolicyWithValue, ContinuousPolicy):
         log_std: float = 0.0,
     ):
         super().__init__()
-        self.family, self.size = Normal(actions), actions
-        self.layers = PolicyValueLayers(inputs, actions if free_log_std else 2 * actions, hiddens, shared)
-        self.log_std = nn.Parameter(torch.full((actions,), float(log_std))) if free_log_std else None
+        self.family = Normal(actions)
+        self.size = actions
+        self.log_std = None
+        numbers = 2 * actions
+        if free_log_std:
+            self.log_std = nn.Parameter(torch.full((actions,), float(log_std)))
+            numbers = actions
+        self.layers = PolicyValueLayers(inputs, numbers, hiddens, shared)
 
     def output(self, obs: Tensor) -> Tensor:
-        return self._whole(self.layers.outputs(obs), self.log_std)
-
-    def _whole(self, outputs: Tensor, log_std: Tensor | None) -> Tensor:
-        if log_std is None:
+        outputs = self.layers.outputs(obs)
+        if self.log_std is None:
             return outputs
         mean, value = outputs.split([self.size, 1], dim=-1)
-        return torch.cat([mean, log_std.expand_as(mean), value], dim=-1)
+        return torch.cat([mean, self.log_std.expand_as(mean), value], dim=-1)
 
     def record_random(self, count: int) -> dict[str, Tensor]:
         log_std = torch.full((count, self.size), -0.5 * math.log(3.0))
@@ -130,7 +134,7 @@ class NormalWithValue(PolicyWithValue, ContinuousPolicy):
 
 
 class PolicyValueNetworks(nn.Module):
-    """What algorithms that learn from unrolls learn: a policy with its value; there are no target networks.
+    """The networks of algorithms that learn from unrolls: a policy with its value, without target networks.
 
     Args:
         actor: The policy.
@@ -140,4 +144,5 @@ class PolicyValueNetworks(nn.Module):
 
     def __init__(self, actor: PolicyWithValue):
         super().__init__()
-        self.actor, self.targets = actor, nn.Module()
+        self.actor = actor
+        self.targets = nn.Module()

@@ -1,4 +1,4 @@
-"""What an update sees of a batch of unrolls, and the losses that are added to V-trace's on replayed ones."""
+"""A batch of unrolls under the current networks, and the losses of CLEAR and LASER for replayed unrolls."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from interreplay.transitions import Observation
 
 
 class UnrollsLike(Protocol):
-    """What an update learns from: T steps of B environments; `interreplay.unrolls.unrolls.Unrolls` is one.
+    """A batch of T steps of B environments; `interreplay.unrolls.unrolls.Unrolls` implements it.
 
     Attributes:
-        obs: ``(T + 1, B, ...)``, or named parts of such.
+        obs: ``(T + 1, B, ...)``, or named parts of this shape.
         actions: ``(T, B, ...)``.
         rewards: ``(T, B)``.
         terminated: ``(T, B)`` bool.
         live: Whether steps are steps of an episode, ``(T, B)`` bool.
-        policy: What the policy gave that acted, ``(T, B, F)``.
-        values: Its values, ``(T, B)``.
+        policy: Outputs of the behavior policy ``(T, B, F)``.
+        values: Values of the behavior policy's network ``(T, B)``.
         state: State of a network with memory before the first step, by name ``(B, cells)``; empty without one.
-        fresh: Whether unrolls have not been learned from, ``(B,)`` bool.
+        fresh: Whether an unroll has not been learned from yet, ``(B,)`` bool.
         weights: Importance weights ``(B,)``.
         steps: T.
         size: B.
@@ -60,15 +60,15 @@ class UnrollsLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnrollView:
-    """Unrolls, and what the networks of now make of them, with gradients.
+    """Unrolls and the outputs of the current networks for them, with gradients.
 
     Attributes:
         unrolls: T steps of B environments.
-        family: Of the policies.
-        pi: What the policy gives, ``(T, B, F)``.
+        family: Family of the policies' distributions.
+        pi: Outputs of the policy ``(T, B, F)``.
         values: V ``(T + 1, B)``.
-        counted: Steps that losses are of ``(T, B)``, float: 1 for live ones that are kept, 0 for others.
-        replayed: The same of replayed unrolls alone ``(T, B)``.
+        counted: 1.0 for live steps that are kept, 0.0 for others, ``(T, B)``.
+        replayed: `counted` of replayed unrolls times their weights, 0.0 for fresh unrolls, ``(T, B)``.
     """
 
     unrolls: UnrollsLike
@@ -83,8 +83,8 @@ class UnrollLoss(ABC):
     """A loss that is added to V-trace's.
 
     Attributes:
-        name: Of its metric.
-        weight: What its sum is multiplied by.
+        name: Name of its metric.
+        weight: Factor of its sum in the loss.
     """
 
     name: str
@@ -98,7 +98,7 @@ class UnrollLoss(ABC):
 
 
 class PolicyCloning(UnrollLoss):
-    """CLEAR's first: Σ KL(µ ‖ π) over replayed steps (Rolnick et al. 2019, arXiv:1811.11682)."""
+    """CLEAR's policy cloning: Σ KL(µ ‖ π) over replayed steps (Rolnick et al. 2019, arXiv:1811.11682)."""
 
     name = "policy_cloning"
 
@@ -107,7 +107,7 @@ class PolicyCloning(UnrollLoss):
 
 
 class ValueCloning(UnrollLoss):
-    """CLEAR's second: Σ (V − V_µ)² over replayed steps, V_µ being the value when it acted."""
+    """CLEAR's value cloning: Σ (V − V_µ)² over replayed steps, with V_µ the value at the time of acting."""
 
     name = "value_cloning"
 
@@ -119,7 +119,7 @@ class Relevance(ABC):
     """A rule for the steps that V-trace may learn from.
 
     Attributes:
-        fresh_entropy: Whether the entropy of fresh steps alone is rewarded.
+        fresh_entropy: Whether only the entropy of fresh steps is rewarded.
     """
 
     fresh_entropy = False
@@ -129,24 +129,24 @@ class Relevance(ABC):
         """Return which steps are learned from ``(T, B)`` bool, None for all.
 
         Args:
-            family: Of the policies.
-            pi: What the policy of now gives, ``(T, B, F)``.
-            mu: What the policy gave that acted, ``(T, B, F)``.
+            family: Family of the policies' distributions.
+            pi: Outputs of the current policy ``(T, B, F)``.
+            mu: Outputs of the behavior policy ``(T, B, F)``.
         """
 
 
-class Everywhere(Relevance):
+class AllSteps(Relevance):
     """All steps count."""
 
     def keep(self, family: Family, pi: Tensor, mu: Tensor) -> Tensor | None:
         return None
 
 
-class Within(Relevance):
-    """LASER: steps count whose policies are near each other; the rest give no value, policy or cloning loss.
+class PolicyDistanceBound(Relevance):
+    """LASER's rule: only steps whose policies are close to each other have value, policy and cloning losses.
 
-    A step counts where KL(π(·|s) ‖ π̃(·|s)) < b, π̃ ∝ min(ρ̄ µ, π) being the policy that V-trace's values are of
-    ("implied"), or µ itself ("behavior"). Entropy is rewarded on fresh steps alone.
+    A step counts if KL(π(·|s) ‖ π̃(·|s)) < b, where π̃ is the policy that V-trace evaluates, π̃ ∝ min(ρ̄ µ, π)
+    ("implied"), or µ ("behavior"). Entropy is rewarded on fresh steps only.
 
     Args:
         bound: b.
@@ -159,9 +159,12 @@ class Within(Relevance):
     def __init__(self, bound: float = 0.3, of: str = "implied", rho: float = 1.0):
         if of not in ("implied", "behavior"):
             raise ValueError(f"of is {of!r}; expected 'implied' or 'behavior'")
-        self.bound, self.of, self.rho = bound, of, rho
+        self.bound = bound
+        self.of = of
+        self.rho = rho
 
     @torch.no_grad()
     def keep(self, family: Family, pi: Tensor, mu: Tensor) -> Tensor:
-        distance = family.kl_to_implied(pi, mu, self.rho) if self.of == "implied" else family.kl(pi, mu)
-        return distance < self.bound
+        if self.of == "implied":
+            return family.kl_to_implied(pi, mu, self.rho) < self.bound
+        return family.kl(pi, mu) < self.bound

@@ -1,10 +1,19 @@
-"""The settings of algorithms that learn from unrolls, as `interreplay.learning.settings` has those of the others."""
+"""The settings of algorithms that learn from unrolls."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interreplay.learning.setting_fields import Number, OneOf, OrWord, Whole, YesNo, changed_default, setting
+from interreplay.learning.setting_fields import (
+    Number,
+    OneOf,
+    OrWord,
+    Whole,
+    YesNo,
+    changed_default,
+    setting,
+    with_defaults,
+)
 from interreplay.learning.settings import POSITIVE, ActorCriticSettings
 from interreplay.learning.value.value_settings import DQNSettings
 
@@ -87,10 +96,10 @@ class IMPALASettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse settings that do not fit each other.
+        """Reject settings that contradict each other.
 
         Raises:
-            ValueError: Naming them.
+            ValueError: The settings and their values.
         """
         for name in ("policy_cloning", "value_cloning", "relevance_bound"):
             if self.returns == "gae" and getattr(self, name):
@@ -98,42 +107,38 @@ class IMPALASettings:
 
 
 @dataclass(frozen=True)
+@with_defaults(policy_cloning=0.01, value_cloning=0.005)
 class CLEARSettings(IMPALASettings):
     """IMPALA that clones policy and value of replayed steps (Rolnick et al. 2019, arXiv:1811.11682)."""
 
-    policy_cloning: float = changed_default(IMPALASettings, "policy_cloning", 0.01)
-    value_cloning: float = changed_default(IMPALASettings, "value_cloning", 0.005)
-
 
 @dataclass(frozen=True)
+@with_defaults(relevance_bound=0.3)
 class LASERSettings(IMPALASettings):
     """IMPALA that leaves out replayed steps of policies too far away (Schmitt et al. 2020, arXiv:1909.11583)."""
 
-    relevance_bound: float | None = changed_default(IMPALASettings, "relevance_bound", 0.3)
-
 
 @dataclass(frozen=True)
+@with_defaults(
+    train_batch_size=16,
+    sync=True,
+    lr=7e-4,
+    lr_end=None,
+    optimizer_eps=1e-5,
+    grad_clip=0.5,
+    loss="mean",
+    vf_loss_coeff=1.0,
+    entropy_coeff=0.0,
+    returns="gae",
+    hiddens=(64, 64),
+    activation="tanh",
+    shared_layers=False,
+)
 class A2CSettings(IMPALASettings):
     """Advantage actor-critic, synchronous and without replay (Mnih et al. 2016, arXiv:1602.01783; SB3's defaults)."""
 
-    train_batch_size: int = changed_default(IMPALASettings, "train_batch_size", 16)
-    sync: bool = changed_default(IMPALASettings, "sync", True)
-    lr: float = changed_default(IMPALASettings, "lr", 7e-4)
-    lr_end: float | None = changed_default(IMPALASettings, "lr_end", None)
-    optimizer_eps: float = changed_default(IMPALASettings, "optimizer_eps", 1e-5)
-    grad_clip: float | None = changed_default(IMPALASettings, "grad_clip", 0.5)
-    loss: str = changed_default(IMPALASettings, "loss", "mean")
-    vf_loss_coeff: float = changed_default(IMPALASettings, "vf_loss_coeff", 1.0)
-    entropy_coeff: float = changed_default(IMPALASettings, "entropy_coeff", 0.0)
-    returns: str = changed_default(IMPALASettings, "returns", "gae")
-    hiddens: tuple[int, ...] = changed_default(IMPALASettings, "hiddens", (64, 64))
-    activation: str = changed_default(IMPALASettings, "activation", "tanh")
-    shared_layers: bool = changed_default(IMPALASettings, "shared_layers", False)
-
 
 @dataclass(frozen=True)
+@with_defaults(train_batch_size=1, sync=False)
 class A3CSettings(A2CSettings):
     """Asynchronous advantage actor-critic: runners give gradients (Mnih et al. 2016, arXiv:1602.01783)."""
-
-    train_batch_size: int = changed_default(IMPALASettings, "train_batch_size", 1)
-    sync: bool = changed_default(IMPALASettings, "sync", False)

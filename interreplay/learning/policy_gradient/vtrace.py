@@ -1,4 +1,4 @@
-"""V-trace: values and advantages of one policy from unrolls of another (Espeholt et al. 2018, arXiv:1802.01561)."""
+"""V-trace: off-policy values and advantages from unrolls (Espeholt et al. 2018, arXiv:1802.01561)."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ def vtrace(
     pg_rho: float = 1.0,
     lam: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return V-trace's targets for the values, and the advantages for the policy; no gradient goes through either.
+    """Return V-trace's targets of the values and advantages of the policy, both without gradients.
 
-    With π/µ = exp(log_ratios), ρ_t = min(ρ̄, π/µ), c_t = λ·min(c̄, π/µ) and ρ'_t = min(ρ̄', π/µ), all 0 where a step
-    is not `live`:
+    With π/µ = exp(log_ratios), ρ_t = min(ρ̄, π/µ), c_t = λ·min(c̄, π/µ) and ρ'_t = min(ρ̄', π/µ), all 0 for steps
+    that are not `live`:
 
     * δ_t = ρ_t (r_t + γ_t V_{t+1} − V_t),
     * a_t = keep_t (δ_t + γ_t c_t a_{t+1}) and a_T = 0,
     * targets: v_t = V_t + a_t, so that v_T = V_T,
     * advantages: A_t = keep_t ρ'_t (r_t + γ_t v_{t+1} − V_t).
 
-    A step that is not live follows the end of an episode and only resets: its value is its own target. So a step that
-    was truncated is bootstrapped from V_{t+1}, the value of the observation that the episode ended with, and a
-    terminated one from nothing, by its discount of 0.
+    A step that is not live follows the end of an episode and only resets the environment; its value is its own target.
+    A truncated step is therefore bootstrapped from V_{t+1}, the value of the last observation of the episode, and a
+    terminated step is not bootstrapped, as its discount is 0.
 
     Args:
         log_ratios: log π(a_t|s_t) − log µ(a_t|s_t), ``(T, B)``.
-        values: V of the observations, the last one after the unroll included, ``(T + 1, B)``.
+        values: V of all observations ``(T + 1, B)``, including the one after the last step.
         rewards: ``(T, B)``.
         discounts: γ_t, 0 where a step terminated its episode, ``(T, B)``.
-        live: Whether steps are steps of an episode, ``(T, B)`` bool; None for all of them.
-        keep: Whether, or to which share, steps count, ``(T, B)``; None for all of them (Schmitt et al. 2020, LASER).
+        live: Whether each step belongs to an episode, ``(T, B)`` bool; None for all steps.
+        keep: Whether, or with which weight, each step counts ``(T, B)``; None for all steps (LASER).
         rho: ρ̄, bound of the ratios in δ.
-        c: c̄, bound of the ratios that later errors are multiplied by.
+        c: c̄, bound of the ratios by which later errors are multiplied.
         pg_rho: ρ̄', bound of the ratios in the advantages.
         lam: λ.
 
     Returns:
-        Targets ``(T + 1, B)`` and advantages ``(T, B)``, on the device of `values` and of their type.
+        Targets ``(T + 1, B)`` and advantages ``(T, B)``, of the device and type of `values`.
 
     Raises:
-        ValueError: Shapes do not fit each other.
+        ValueError: Shapes do not match.
     """
     _check(values, log_ratios=log_ratios, rewards=rewards, discounts=discounts, live=live, keep=keep)
     ratios = torch.exp(log_ratios if live is None else log_ratios.masked_fill(~live.bool(), float("-inf")))
     clipped = {bound: _weighted(ratios.clamp(max=bound), keep) for bound in {rho, c, pg_rho}}
-    # Filled with the errors, from which sums and at last targets come.
+    # First the errors δ, then their sums a, finally the targets.
     targets = torch.zeros_like(values)
     torch.mul(clipped[rho], torch.addcmul(rewards, discounts, values[1:]).sub_(values[:-1]), out=targets[:-1])
     _accumulate(targets, discounts * clipped[c] if lam == 1.0 else discounts * clipped[c] * lam)
@@ -70,9 +70,9 @@ def _weighted(ratios: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def _accumulate(errors: Tensor, factors: Tensor) -> None:
-    """Add to each error ``(T + 1, B)`` its factor times the sum that follows it, in place.
+    """Replace each error ``(T + 1, B)`` by its sum a_t with the factor times a_{t+1}, in place.
 
-    Numpy's calls take a third of the time of torch's on a processor.
+    On a CPU, numpy takes a third of the time of torch.
     """
     on_processor = errors.device.type == "cpu"
     rows, by = (list(x.numpy() if on_processor else x) for x in (errors, factors))
@@ -81,7 +81,7 @@ def _accumulate(errors: Tensor, factors: Tensor) -> None:
 
 
 def _check(values: Tensor, **columns: Tensor | None) -> None:
-    """Refuse columns that are not of T steps of as many unrolls as the values ``(T + 1, B)``."""
+    """Reject columns that do not have shape ``(T, B)`` for values ``(T + 1, B)``."""
     expected = (len(values) - 1, *values.shape[1:])
     for name, column in columns.items():
         if column is not None and tuple(column.shape) != expected:

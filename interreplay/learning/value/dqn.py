@@ -38,26 +38,26 @@ class ConfiguredEpsilon(EpsilonGreedy):
 
 
 class DQNUpdate(Update):
-    """The update of DQN (Mnih et al. 2015) and of what grew from it.
+    """The update of DQN (Mnih et al. 2015) and its variants.
 
-    With z(s, a) the N outputs of an action, E their expected return and z' those of the targets:
+    With z(s, a) the N outputs of an action, E their expected return and z' the outputs of the target network:
 
     * a* = argmax_a E z'(s', a), with `double` (van Hasselt et al. 2016, arXiv:1509.06461) argmax_a E z(s', a);
-    * target: the head's, of z'(s', a*), r and discounts, the mean over the views of s' where there are several;
-    * loss: mean(v·w·loss(z(s, a), target)), of views their mean;
-    * noise is drawn anew for z(s, ·), z(s', ·) and z'(s', ·);
-    * targets move a share `tau` of the way, every `target_update_period` updates.
+    * target: the head's target of z'(s', a*), r and discounts, a mean over the views of s';
+    * loss: mean(v·w·loss(z(s, a), target)), a mean over the views of s;
+    * noise: drawn independently for z(s, ·), z(s', ·) and z'(s', ·);
+    * target network: moves a share `tau` of the way every `target_update_period` updates.
 
     Args:
-        networks: What is learned.
-        double: Whether the network chooses the action that the targets value.
+        networks: `QNetworks` with an encoder.
+        double: Whether the online network selects the action that the target network evaluates.
         lr: Learning rate.
         optimizer: "Adam" or "RMSprop".
-        optimizer_eps: Its ε.
-        tau: Share of the way that targets move.
-        target_update_period: Updates from one such move to the next.
+        optimizer_eps: ε of the optimizer.
+        tau: Share of the new weights in the target network per move.
+        target_update_period: Updates between two moves.
         grad_clip: Bound of the gradients, or None.
-        grad_clip_by: What it bounds, see `clip_gradients`.
+        grad_clip_by: The quantity that `grad_clip` bounds, see `clip_gradients`.
     """
 
     metrics = ("loss", "q_mean", "error_mean")
@@ -160,7 +160,7 @@ class DQNUpdate(Update):
         return repeat_for_views(rows.actions, m).view(-1, 1, 1).expand(-1, 1, self.head.numbers)
 
     def scores(self, names: Collection[str], errors: Tensor) -> dict[str, Tensor]:
-        """Return scores ``(n,)`` by their names, of those that it has: there is one network, whose errors are both."""
+        """Return scores ``(n,)`` by name; with one network, the mean and the largest error are equal."""
         return {name: errors.abs() for name in (MEAN_ERROR, LARGEST_ERROR) if name in names}
 
     @torch.no_grad()
@@ -190,7 +190,7 @@ class DQNUpdate(Update):
         return found if m == 1 else found.unflatten(0, (-1, m)).mean(dim=1)
 
     def move_targets(self) -> None:
-        """Count an update, and move the targets when it is time."""
+        """Count an update; move the target network if it is due."""
         self.since_copy += 1
         if self.since_copy < self.period:
             return

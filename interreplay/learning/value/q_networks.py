@@ -1,4 +1,4 @@
-"""The networks of DQN: a network of values as a policy, and its target."""
+"""The networks of DQN: a greedy policy and its target network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from interreplay.learning.value.value_heads import ValueHead
 
 
 class QPolicy(DiscretePolicy):
-    """The action of the highest expected return.
+    """The policy that takes the action of the highest expected return.
 
-    What is recorded, to compare policies by, is the softmax of the expected returns.
+    It records the softmax of the expected returns.
 
     Args:
-        layers: From encoded observations to ``(n, A, N)``.
-        head: What these numbers stand for.
-        actions: A.
+        layers: Layers from encoded observations to ``(n, A, N)``.
+        head: Interpretation of these outputs.
+        actions: Number of actions A.
     """
 
     def __init__(self, layers: ValueLayers, head: ValueHead, actions: int):
@@ -50,13 +50,13 @@ class QPolicy(DiscretePolicy):
 
 
 class QNetworks(nn.Module):
-    """What DQN learns: a network as a policy, and the target network.
+    """The policy of DQN and its target network.
 
     Args:
-        layers: The network's.
-        head: What its outputs stand for.
-        actions: A.
-        inference_only: Make the policy alone.
+        layers: Layers of the policy.
+        head: Interpretation of their outputs.
+        actions: Number of actions A.
+        inference_only: Build the policy alone.
     """
 
     encoder: Any

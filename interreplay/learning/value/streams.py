@@ -1,4 +1,4 @@
-"""The layers of value networks, from encoded observations to N numbers per action: one stream, or two that duel."""
+"""The layers of value networks, with one stream or with two dueling streams."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from torch import Tensor, nn
 from interreplay.learning.networks.layers import MLP
 
 Factors = tuple[Tensor, Tensor]
-"""f(ε) of a layer's inputs ``(in,)`` and outputs ``(out,)``, whose products are the noise of its weights."""
+"""f(ε) of a layer's inputs ``(in,)`` and outputs ``(out,)``, whose outer product is the noise of its weights."""
 Noise = list[Factors]
-"""The noise of one pass, that of each noisy layer."""
+"""The noise of each noisy layer in one pass."""
 
 
 class NoisyLinear(nn.Module):
     """A linear layer with factorized Gaussian noise (Fortunato et al. 2018, arXiv:1706.10295).
 
     y = (µ_w + σ_w⊙ε_w)·x + µ_b + σ_b⊙ε_b, with ε_w = f(ε_out)·f(ε_in)ᵀ, ε_b = f(ε_out), f(x) = sgn(x)·√|x|. Noise is
-    an argument of each pass: the layer keeps none, and is quiet where none is given. Means start uniform within ±1/√in,
-    sizes at sigma0/√in, for weights and for biases.
+    an argument of each pass. Initially, the means of weights and biases are uniform in ±1/√in, and σ is sigma0/√in.
 
     Args:
-        inputs: Numbers that come in.
-        outputs: Numbers that come out.
-        sigma0: Size of the noise at the start.
+        inputs: Width of the inputs.
+        outputs: Width of the outputs.
+        sigma0: Initial scale of the noise.
     """
 
     def __init__(self, inputs: int, outputs: int, sigma0: float = 0.5):
@@ -47,31 +46,36 @@ class NoisyLinear(nn.Module):
         return both[:inputs], both[inputs:]
 
     def forward(self, rows: Tensor, noise: Factors | None = None) -> Tensor:
-        """Map ``(n, in)`` to ``(n, out)``, all rows with the same noise, or with none."""
+        """Map ``(n, in)`` to ``(n, out)``, with the same noise for all rows, or without noise."""
         if noise is None:
             return nn.functional.linear(rows, self.weight, self.bias)
         of_inputs, of_outputs = noise
-        # One product with the weights of this pass takes half the time of one product each for means and sizes.
+        # One product takes half the time of two, one with the means and one with the noise.
         weight = torch.addcmul(self.weight, self.weight_sigma, of_outputs.unsqueeze(1) * of_inputs)
         bias = torch.addcmul(self.bias, self.bias_sigma, of_outputs)
         return nn.functional.linear(rows, weight, bias)
+
+
+def linear(inputs: int, outputs: int, sigma0: float | None) -> nn.Module:
+    """Return a linear layer, noisy unless `sigma0` is None."""
+    return nn.Linear(inputs, outputs) if sigma0 is None else NoisyLinear(inputs, outputs, sigma0)
 
 
 class ValueLayers(nn.Module, ABC):
     """Layers from encoded observations ``(n, inputs)`` to ``(n, A, N)``.
 
     Attributes:
-        noisy: Whether some have noise.
+        noisy: Whether some layers have noise.
     """
 
     noisy = False
 
     @abstractmethod
     def outputs(self, rows: Tensor, noise: Noise | None = None) -> Tensor:
-        """Return outputs ``(n, A, N)``; without noise where none is given."""
+        """Return outputs ``(n, A, N)``; without noise if `noise` is None."""
 
     def draw_noise(self, rng: torch.Generator) -> Noise | None:
-        """Draw noise for one pass, None for layers without."""
+        """Draw noise for one pass; None for layers without noise."""
         return None
 
 
@@ -95,23 +99,23 @@ class OneStream(ValueLayers):
 
 
 class Streams(ValueLayers):
-    """Shared layers, then one stream, or two that duel: Q = V + A − mean of A over the actions, for each of N numbers.
+    """Shared layers, then one stream, or two dueling streams: Q = V + A − mean of A over the actions.
 
-    Each stream has a hidden layer of the last width of its own, as behind the convolutions of Wang et al. 2016
-    (arXiv:1511.06581); with noise, the two layers of each stream have it.
+    Each stream has its own hidden layer of the last width, as in Wang et al. 2016 (arXiv:1511.06581). With noise, both
+    layers of each stream are noisy.
 
     Args:
-        inputs: Numbers in an encoded observation.
-        actions: A.
-        numbers: N.
+        inputs: Width of an encoded observation.
+        actions: Number of actions A.
+        numbers: Outputs per action N.
         hiddens: Widths of the hidden layers; all but the last are shared.
         dueling: Whether there are two streams.
-        sigma0: Size of the noise at the start, None for plain layers.
+        sigma0: Initial scale of the noise; None for layers without noise.
         activation: Name of the function between layers.
 
     Attributes:
-        numbers: N.
-        activation: As given.
+        numbers: Outputs per action N.
+        activation: Name of the function between layers.
     """
 
     def __init__(
@@ -125,13 +129,16 @@ class Streams(ValueLayers):
         activation: str = "relu",
     ):
         super().__init__()
-        self.noisy, self.numbers, self.activation = sigma0 is not None, numbers, activation
+        self.noisy = sigma0 is not None
+        self.numbers = numbers
+        self.activation = activation
         widths = [inputs, *hiddens]
         self.shared = nn.ModuleList(map(nn.Linear, widths[:-2], widths[1:-1]))
-        outs = (numbers, actions * numbers) if dueling else (actions * numbers,)
-        make = (lambda i, o: NoisyLinear(i, o, sigma0)) if sigma0 is not None else nn.Linear
-        self.hidden = nn.ModuleList(make(widths[-2], widths[-1]) for _ in outs)
-        self.last = nn.ModuleList(make(widths[-1], out) for out in outs)
+        self.hidden = nn.ModuleList()
+        self.last = nn.ModuleList()
+        for out in (numbers, actions * numbers) if dueling else (actions * numbers,):
+            self.hidden.append(linear(widths[-2], widths[-1], sigma0))
+            self.last.append(linear(widths[-1], out, sigma0))
 
     def outputs(self, rows: Tensor, noise: Noise | None = None) -> Tensor:
         for layer in self.shared:
@@ -167,7 +174,7 @@ def make_layers(
     sigma0: float | None = None,
     activation: str = "relu",
 ) -> ValueLayers:
-    """Return `OneStream` where nothing duels and nothing is noisy, else `Streams`, whose arguments these are."""
+    """Return `Streams` of dueling or noisy layers, else `OneStream`; arguments as in `Streams`."""
     if dueling or sigma0 is not None:
         return Streams(inputs, actions, numbers, hiddens, dueling, sigma0, activation)
     layers = OneStream(inputs, actions, numbers, hiddens)

@@ -25,10 +25,10 @@ class HeadLoss(NamedTuple):
 
 
 class ValueHead(nn.Module, ABC):
-    """N numbers per action, and what they say about its return.
+    """The interpretation of N outputs per action.
 
     Attributes:
-        numbers: N.
+        numbers: Outputs per action N.
     """
 
     numbers: int
@@ -39,10 +39,10 @@ class ValueHead(nn.Module, ABC):
 
     @abstractmethod
     def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
-        """Return what to predict, of the kind that `losses` takes.
+        """Return the target of `compare`.
 
         Args:
-            following: Outputs for the next observation and the action chosen there, ``(n, N)``.
+            following: Outputs for the next observation and the next action, ``(n, N)``.
             rewards: ``(n,)``.
             discounts: ``(n,)``.
 
@@ -96,12 +96,12 @@ class Categorical(ValueHead):
     Outputs are logits. The loss is the cross entropy; errors are KL(target ‖ prediction), which is 0 at the optimum.
 
     Args:
-        atoms: N, at least 2.
-        low: The smallest return.
-        high: The largest.
+        atoms: Number of atoms N, at least 2.
+        low: Smallest return.
+        high: Largest return.
 
     Raises:
-        ValueError: For fewer atoms, or a range without width.
+        ValueError: There are fewer than 2 atoms, or `low` is not below `high`.
     """
 
     support: Tensor
@@ -112,7 +112,9 @@ class Categorical(ValueHead):
             raise ValueError(f"atoms is {atoms}; expected at least 2")
         if not low < high:
             raise ValueError(f"the range of values is {low} to {high}; expected the smaller one first")
-        self.numbers, self.low, self.high = atoms, float(low), float(high)
+        self.numbers = atoms
+        self.low = float(low)
+        self.high = float(high)
         self.spacing = (self.high - self.low) / (atoms - 1)
         self.register_buffer("support", torch.linspace(low, high, atoms, dtype=torch.float64), persistent=False)
         self.support = self.support.to(torch.get_default_dtype())
@@ -126,7 +128,7 @@ class Categorical(ValueHead):
         probabilities = following.softmax(dim=-1)
         returns = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * self.support
         places = ((returns - self.low) / self.spacing).clamp_(0.0, self.numbers - 1)
-        below = places.floor().clamp_(max=self.numbers - 2)  # a return on an atom gives the one above it nothing
+        below = places.floor().clamp_(max=self.numbers - 2)  # a return equal to an atom adds nothing to the next atom
         above = (places - below) * probabilities
         index = below.long()
         mass = torch.zeros_like(probabilities).scatter_add_(-1, index, probabilities - above)
@@ -191,11 +193,11 @@ class Quantiles(ValueHead):
     the error, too.
 
     Args:
-        quantiles: N.
+        quantiles: Number of quantiles N.
         kappa: κ, above 0.
 
     Raises:
-        ValueError: For numbers that are not.
+        ValueError: `quantiles` or `kappa` is out of range.
     """
 
     levels: Tensor
@@ -206,7 +208,8 @@ class Quantiles(ValueHead):
             raise ValueError(f"atoms is {quantiles}; expected at least 2")
         if not kappa > 0:
             raise ValueError(f"kappa is {kappa}; expected a number above 0")
-        self.numbers, self.kappa = quantiles, float(kappa)
+        self.numbers = quantiles
+        self.kappa = float(kappa)
         self.register_buffer("levels", (torch.arange(quantiles) + 0.5) / quantiles, persistent=False)
 
     def values(self, outputs: Tensor) -> Tensor:

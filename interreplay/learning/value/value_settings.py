@@ -14,6 +14,7 @@ from interreplay.learning.setting_fields import (
     YesNo,
     changed_default,
     setting,
+    with_defaults,
 )
 from interreplay.learning.settings import POSITIVE, ActorCriticSettings, ReplaySettings
 
@@ -68,55 +69,40 @@ class DQNSettings:
 
 
 @dataclass(frozen=True)
+@with_defaults(double=True)
 class DDQNSettings(DQNSettings):
     """Double DQN (van Hasselt et al. 2016, arXiv:1509.06461)."""
 
-    double: bool = changed_default(DQNSettings, "double", True)
-
 
 @dataclass(frozen=True)
+@with_defaults(dueling=True)
 class DuelingDQNSettings(DDQNSettings):
     """Dueling networks, learned as double DQN (Wang et al. 2016, arXiv:1511.06581)."""
 
-    dueling: bool = changed_default(DQNSettings, "dueling", True)
-
 
 @dataclass(frozen=True)
+@with_defaults(noisy=True, initial_epsilon=0.0, final_epsilon=0.0)
 class NoisyDQNSettings(DQNSettings):
     """DQN that explores by noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."""
 
-    noisy: bool = changed_default(DQNSettings, "noisy", True)
-    initial_epsilon: float = changed_default(DQNSettings, "initial_epsilon", 0.0)
-    final_epsilon: float = changed_default(DQNSettings, "final_epsilon", 0.0)
-
 
 @dataclass(frozen=True)
+@with_defaults(distribution="categorical", lr=2.5e-4, optimizer_eps=0.01 / 32)
 class C51Settings(DQNSettings):
     """A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887)."""
 
-    distribution: str = changed_default(DQNSettings, "distribution", "categorical")
-    lr: float = changed_default(DQNSettings, "lr", 2.5e-4)
-    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01 / 32)
-
 
 @dataclass(frozen=True)
+@with_defaults(distribution="quantiles", lr=5e-5, optimizer_eps=0.01 / 32)
 class QRDQNSettings(DQNSettings):
     """Quantile regression (Dabney et al. 2018, arXiv:1710.10044)."""
 
-    distribution: str = changed_default(DQNSettings, "distribution", "quantiles")
-    lr: float = changed_default(DQNSettings, "lr", 5e-5)
-    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01 / 32)
-
 
 @dataclass(frozen=True)
+@with_defaults(
+    double=True, dueling=True, noisy=True, lr=6.25e-5, optimizer_eps=1.5e-4, initial_epsilon=0.0, final_epsilon=0.0
+)
 class RainbowSettings(C51Settings):
     """All of it together, with prioritized replay and returns of 3 steps (Hessel et al. 2018, arXiv:1710.02298)."""
 
-    double: bool = changed_default(DQNSettings, "double", True)
-    dueling: bool = changed_default(DQNSettings, "dueling", True)
-    noisy: bool = changed_default(DQNSettings, "noisy", True)
-    lr: float = changed_default(DQNSettings, "lr", 6.25e-5)
-    optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 1.5e-4)
-    initial_epsilon: float = changed_default(DQNSettings, "initial_epsilon", 0.0)
-    final_epsilon: float = changed_default(DQNSettings, "final_epsilon", 0.0)
     n_step: int = changed_default(ReplaySettings, "n_step", 3)

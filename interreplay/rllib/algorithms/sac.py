@@ -9,10 +9,9 @@ import gymnasium as gym
 from interreplay.learning.actor_critic.crossq import CrossQUpdate, critic_widths
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
 from interreplay.learning.actor_critic.sac import SACUpdate
-from interreplay.learning.actor_critic.soft_settings import CrossQSettings, TQCSettings
 from interreplay.learning.actor_critic.tqc import TQCUpdate
 from interreplay.learning.architectures import ARCHITECTURES
-from interreplay.learning.settings import SACSettings
+from interreplay.learning.settings import CrossQSettings, SACSettings, TQCSettings
 from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig

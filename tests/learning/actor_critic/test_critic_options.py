@@ -9,9 +9,8 @@ from torch import nn
 
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
-from interreplay.learning.networks import batched_layers
 from interreplay.learning.networks.between_layers import Dropout
-from interreplay.learning.networks.layers import BatchedMLP, Critics
+from interreplay.learning.networks.layers import Critics
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
 from interreplay.learning.settings import SACSettings
 from tests.learning.actor_critic.test_sac import plain_policy, plain_q
@@ -156,51 +155,6 @@ def test_dropout_reaches_all_units_alike(p, widths):
     assert p < 0.01 or (thirds - thirds.mean()).abs().max() < 5 * math.sqrt(p * (1 - p) * 100 * widths[0]) + 1
     # Networks leave out different units.
     assert p < 0.01 or not torch.equal(left_out[0], left_out[2])
-
-
-@pytest.fixture(params=["one after the other", "all at once"])
-def grouping(request, monkeypatch):
-    if request.param == "all at once":
-        monkeypatch.setattr(batched_layers, "at_once", lambda device: True)
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("networks", [None, [2, 0], [0]])
-@pytest.mark.parametrize(("norm", "p"), [(True, 0.0), (False, 0.3), (True, 0.3)])
-def test_hidden_layers_and_their_gradients_are_torchs(norm, p, networks, activation, grouping):
-    """Against `nn.LayerNorm`, `nn.Linear` and a mask, differentiated by autograd."""
-    torch.manual_seed(0)
-    layers = BatchedMLP(3, (5, *WIDTHS, 1), norm, p).double()
-    layers.activation = activation
-    for parameter in (*layers.scales, *layers.shifts):
-        parameter.data += 0.3 * torch.randn_like(parameter)
-    x = torch.randn(N, 5, dtype=torch.float64, requires_grad=True)
-    which = range(3) if networks is None else networks
-    dropped = layers.draw_dropped(x, rng(), len(which))
-    outputs = []
-    for i, j in enumerate(which):
-        h = x
-        for layer, width in enumerate(WIDTHS):
-            h = nn.functional.linear(h, layers.weights[layer][j].T, layers.biases[layer][j, 0])
-            h = h if dropped is None else h * dense(dropped, i, layer, p)
-            if norm:
-                h = nn.functional.layer_norm(h, (width,), layers.scales[layer][j, 0], layers.shifts[layer][j, 0])
-            h = getattr(torch, activation)(h)
-        outputs.append(h @ layers.weights[-1][j] + layers.biases[-1][j])
-    expected = torch.stack(outputs)
-    with torch.no_grad():
-        torch.testing.assert_close(layers.outputs(x, dropped, networks), expected)
-    found = layers.outputs(x, dropped, networks)
-    torch.testing.assert_close(found, expected)
-    gradients = torch.randn(expected.shape, generator=rng(), dtype=torch.float64)
-    gradients[0, : N // 2] = 0.0  # rows without a gradient may be left out
-    theirs = torch.autograd.grad(expected, [x, *layers.parameters()], gradients, allow_unused=networks is not None)
-    ours = torch.autograd.grad(found, [x, *layers.parameters()], gradients)
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other)
-    frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], dropped, networks, frozen=True)
-    (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
-    torch.testing.assert_close(of_rows[:, 1:], theirs[0][:, 1:])
 
 
 def test_without_dropped_units_nothing_is_dropped_and_nothing_drawn():

@@ -1,7 +1,9 @@
 """Stacked networks and the squashed Gaussian: values and gradients against plain PyTorch in float64."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -20,10 +22,11 @@ def float64(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def stacked(**options):
-    """Networks with parameters of float64, and γ and β of their own where hidden layers are normalized."""
+def stacked(activation="relu", **options):
+    """Networks in float64, with random γ and β of normalized hidden layers."""
     torch.manual_seed(0)
     layers = BatchedMLP(COUNT, SIZES, **options).double()
+    layers.activation = activation
     for parameter in (*layers.scales, *layers.shifts):
         parameter.data += 0.3 * torch.randn_like(parameter)
     return layers
@@ -35,7 +38,8 @@ def grouping(request, monkeypatch):
         monkeypatch.setattr(batched_layers, "at_once", lambda device: True)
 
 
-OPTIONS = [{}, {"layer_norm": True}, {"dropout": 0.3}, {"layer_norm": True, "dropout": 0.3}]
+BOTH = {"layer_norm": True, "dropout": 0.3}
+OPTIONS = [{}, {"activation": "tanh"}, {"layer_norm": True}, {"dropout": 0.3}, BOTH, BOTH | {"activation": "tanh"}]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -52,10 +56,32 @@ def test_outputs_and_gradients_are_those_of_plain_networks(options, networks, gr
     with torch.no_grad():
         torch.testing.assert_close(layers.outputs(x, dropped, networks), expected)
     wanted = [x, *layers.parameters()]
-    for ours, theirs in zip(
-        torch.autograd.grad(found, wanted, gradients), torch.autograd.grad(expected, wanted, gradients), strict=True
-    ):
+    plain_gradients = torch.autograd.grad(expected, wanted, gradients)
+    for ours, theirs in zip(torch.autograd.grad(found, wanted, gradients), plain_gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
+    frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], dropped, networks, frozen=True)
+    (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
+    torch.testing.assert_close(of_rows[:, 1:], plain_gradients[0][:, 1:])
+
+
+def test_a_second_derivative_is_an_error():
+    x = float64(ROWS, SIZES[0]).requires_grad_()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(stacked().outputs(x).sum(), x, create_graph=True)
+
+
+def test_activations_are_freed_without_the_garbage_collector():
+    """A context that kept the outputs would be part of a reference cycle and keep all activations alive."""
+    gc.collect()
+    gc.disable()
+    try:
+        outputs = stacked().outputs(float64(ROWS, SIZES[0]))
+        outputs.sum().backward()
+        context = weakref.ref(outputs.grad_fn)
+        del outputs
+        assert context() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
