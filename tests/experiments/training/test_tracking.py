@@ -135,7 +135,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(when, calls, tmp_p
         log.write({"training_iteration": i, "a": 1}, 100 * i)
     log.close()
     assert len(tracker.calls) == calls
-    assert said == ([] if when == "never" else ["Broken stopped, the run goes on without it: no route"])
+    assert said == ([] if when == "never" else ["Broken stopped, the run continues without it: no route"])
     assert len((tmp_path / "result.json").read_text().splitlines()) == 2
 
 
