@@ -143,7 +143,7 @@ def test_whatever_is_damaged_the_one_before_is_taken_and_the_reason_told(two, na
     assert first_settings([newer, older])["env"] == "A-v0"
     assert restore(Algorithm(), [newer, older], said.append) == older
     assert said[0].startswith("checkpoint_00002000 is unusable (") and name in said[0]
-    assert said[0].endswith("going on from checkpoint_00001000")
+    assert said[0].endswith("resuming from checkpoint_00001000")
 
 
 def test_settings_that_are_no_settings(checkpoint):
