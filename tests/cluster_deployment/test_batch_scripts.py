@@ -169,7 +169,7 @@ def test_a_virtual_environment(job):
     program(job / "env/bin/python", "exit 0")
     done = bash("activate; command -v python", INTERREPLAY_VENV=str(job / "env"))
     assert done.stdout.strip() == f"{job}/env/bin/python", done.stderr
-    assert "no virtual environment" in bash("activate", INTERREPLAY_VENV=str(job / "none")).stderr
+    assert "not a virtual environment" in bash("activate", INTERREPLAY_VENV=str(job / "none")).stderr
 
 
 @pytest.mark.parametrize("exe", ["conda", "micromamba"])
@@ -267,7 +267,7 @@ def test_a_driver_that_ends_before_it_listens_is_started_again_later(job):
     time.sleep(0.3)
     watched.process.terminate()
     code, out = watched.end()
-    assert code == 75 and "back into the queue" in out
+    assert code == 75 and "requeueing" in out
 
 
 def test_a_driver_that_hangs_does_not_keep_the_job_from_going_on(job):
@@ -277,7 +277,7 @@ def test_a_driver_that_hangs_does_not_keep_the_job_from_going_on(job):
     watched.until("ready")
     watched.process.terminate()
     code, out = watched.end()
-    assert code == 75 and "back into the queue" in out
+    assert code == 75 and "requeueing" in out
     assert int((job / "slept").read_text().split()[0]) in (10, 11, 12), "15 s before the end"
 
 
@@ -291,7 +291,7 @@ def test_a_job_that_was_canceled_does_not_come_back(job, monkeypatch):
 def test_a_scheduler_that_does_not_answer_does_not_end_the_job(job, fails):
     program(job / "bin/squeue", f"echo asked >>{job}/tries; {fails}")
     code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and "the scheduler does not answer" in out and "ended this job" not in out
+    assert code == 75 and "the scheduler does not report" in out and "ended this job" not in out
     assert (job / "tries").read_text().count("asked") == 3
     assert (job / "asked").read_text() == "scontrol requeue 12\n"
 

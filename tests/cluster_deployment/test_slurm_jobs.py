@@ -131,7 +131,7 @@ def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(warned, 
         status = job.status()
         assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 2)
         assert 0 < status["begun_at"] < STEPS
-        assert "the scheduler warns" in job.log() and "back into the queue" in job.log()
+        assert "warning of the scheduler" in job.log() and "requeueing" in job.log()
         assert steps_of_curve(job.run()) == CURVE
         assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
 

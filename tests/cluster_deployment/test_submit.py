@@ -111,7 +111,7 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
     assert "12 runs" in shown and "would submit:" in shown and "--array=0-11" in shown and "--mail-type=END" in shown
     assert not (site / "results").exists()
     monkeypatch.setenv("PATH", str(site / "bin"))
-    assert "no sbatch here" in refused(capsys, "single", "study.yaml")
+    assert "sbatch is not installed here" in refused(capsys, "single", "study.yaml")
 
 
 @pytest.mark.parametrize(
