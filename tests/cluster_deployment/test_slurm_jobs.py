@@ -106,7 +106,7 @@ def neighbors(warned, slurm, folder):
     return long, time.monotonic(), found
 
 
-def test_the_smoke_test_finds_no_trap_inside_of_a_job(submitted, folder):
+def test_the_smoke_test_finds_no_problem_inside_of_a_job(submitted, folder):
     words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
     said = command(*words, "--results_dir", folder / "smoke", seconds=150)
     assert said.count("\nok ") == 12 and "all is well" in said
@@ -124,7 +124,7 @@ def test_two_jobs_on_one_node(neighbors):
     assert [(status["failures"], status["starts"]) for status in neighbors[2]] == [([], 1)] * 2
 
 
-def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(warned, array):
+def test_a_warned_job_is_requeued_and_ends_with_the_same_results(warned, array):
     for task, job in warned.items():
         job.finish()
         assert job.told(task)["Restarts"] == "1"
@@ -189,7 +189,7 @@ def next_on(node, job, names):
     return found[0]
 
 
-def test_a_canceled_job_does_not_come_back(neighbors):
+def test_a_canceled_job_is_not_requeued(neighbors):
     long, canceled, _ = neighbors
     long.finish(expected="CANCELLED")
     time.sleep(max(0, canceled + 8 - time.monotonic()))  # a requeued job would be back by then

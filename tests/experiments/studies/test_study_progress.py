@@ -1,4 +1,4 @@
-"""What a study says of its runs, and of the time that is left."""
+"""Reports about the runs of a study, and the time left."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def carry_out(reporter, clock, name, seconds, steps, state="finished"):
     reporter.on_event("end", name, {"env_steps": steps, "state": state})
 
 
-def test_the_time_left_is_that_of_runs_that_differ_by_their_seed_alone(clock):
+def test_the_time_left_uses_runs_that_differ_only_in_their_seeds(clock):
     output = io.StringIO()
     names = [f"SAC_Hopper-v5_{arm}_s{seed}" for seed in range(3) for arm in ("fast", "slow")]
     reporter = StudyReporter(dict.fromkeys(names, 1_000), 0, output)
     carry_out(reporter, clock, names[0], 10, 1_000)
-    assert last(output).endswith("10 s; about 50 s left"), "nothing is known of the slow ones yet"
+    assert last(output).endswith("10 s; about 50 s left"), "the slow runs are unknown"
     carry_out(reporter, clock, names[1], 90, 1_000)
     carry_out(reporter, clock, names[2], 10, 1_000)
     assert last(output).startswith("[3/6] ") and last(output).endswith("about 3 min left"), "90 + 10 + 90 s"
@@ -62,7 +62,7 @@ def test_runs_side_by_side_share_the_time(clock):
     assert lines(output) == ["[2/6] running: run_s0 50/100, run_s1 50/100; about 60 s left"]
 
 
-def test_what_ended_early_or_failed_takes_no_more_time(clock):
+def test_stopped_and_failed_runs_take_no_more_time(clock):
     output = io.StringIO()
     reporter = StudyReporter({"a_s0": 1_000, "b_s0": 1_000, "c_s0": 1_000}, 0, output)
     carry_out(reporter, clock, "a_s0", 10, 100, "stopped early")
@@ -72,7 +72,7 @@ def test_what_ended_early_or_failed_takes_no_more_time(clock):
     assert last(output).startswith("[1/3] ") and last(output).endswith("about 50 s left"), "it was interrupted"
 
 
-def test_a_run_that_was_tried_again_counts_all_of_its_time(clock):
+def test_a_retried_run_counts_all_of_its_time(clock):
     output = io.StringIO()
     reporter = StudyReporter({"a_s0": 100, "a_s1": 100}, 0, output)
     reporter.on_event("start", "a_s0", {})
@@ -105,7 +105,7 @@ def test_a_terminal_shows_all_steps_in_a_bar_below_the_events(clock, monkeypatch
     assert "\x1b[31ma_s0: failed for good: no\x1b[0m\n" in output.getvalue()
 
 
-def test_the_reason_why_a_run_ended_early_is_part_of_its_line(clock):
+def test_the_reason_of_an_early_stop_is_reported(clock):
     output = io.StringIO()
     reporter = StudyReporter({"a_s0": 1_000}, 0, output)
     reporter.on_event("start", "a_s0", {})
