@@ -61,11 +61,11 @@ class Store:
             only: Names of files to download. Without them, local files that are not remote are removed.
         """
         names = self._names(part)
-        wanted = set(only)
-        if not wanted:
+        selected = set(only)
+        if not selected:
             shutil.rmtree(self.here / part, ignore_errors=True)
         for name in names:
-            if not wanted or name.rsplit("/", 1)[-1] in wanted:
+            if not selected or name.rsplit("/", 1)[-1] in selected:
                 target = self.here / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._fs.get_file(f"{self._root}/{name}", str(target))
@@ -77,7 +77,7 @@ class Store:
             part: A folder within the folder.
             only: Names of files to upload. Without them, remote files that are not local are removed.
         """
-        wanted = set(only)
+        selected = set(only)
         remote = set(self._names(part))
         local = set()
         for path in (self.here / part).rglob("*"):
@@ -85,12 +85,12 @@ class Store:
             if path.is_file() and not re.search(r"(^|/)\.", name):
                 local.add(name)
         for name in sorted(local, key=lambda name: name.endswith(LAST)):
-            if wanted and name.rsplit("/", 1)[-1] not in wanted:
+            if selected and name.rsplit("/", 1)[-1] not in selected:
                 continue
             if name in remote and _CHECKPOINT.search(name):  # files of checkpoints never change
                 continue
             self._fs.put_file(str(self.here / name), f"{self._root}/{name}")
-        if not wanted:
+        if not selected:
             for name in sorted(remote - local, key=lambda name: not name.endswith(LAST)):
                 self._fs.rm_file(f"{self._root}/{name}")
 
