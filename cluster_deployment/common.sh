@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What both batch scripts share: the environment, a scratch folder of the job's own, signals, requeueing.
-# Sourced, never run. Settings come from environment variables, which submit.py fills:
+# Shared by both batch scripts: the environment, a scratch folder per job, signals, requeueing.
+# Sourced, never run. Settings are environment variables, which submit.py sets:
 #   INTERREPLAY_HOME         this repository; by default the folder that sbatch was called in
 #   INTERREPLAY_VENV         folder of a virtual environment, or
-#   INTERREPLAY_CONDA        name or folder of a conda environment; neither: .venv of the repository, or python as it is
+#   INTERREPLAY_CONDA        name or folder of a conda environment; default: .venv of the repository, or python in PATH
 #   INTERREPLAY_MODULES      modules to load first, such as "python/3.11 cuda/12.4"
-#   INTERREPLAY_SCRATCH      node-local folder with a short path; by default the first that will do
+#   INTERREPLAY_SCRATCH      node-local folder with a short path; by default the first suitable one
 #   INTERREPLAY_STOP_BEFORE  seconds before the job's end at which it saves and stops (default 60)
 #   INTERREPLAY_MAX_REQUEUES how often a job may put itself back into the queue (default 100)
 #   INTERREPLAY_STAGGER      seconds between the starts of neighboring array tasks (default 1)
@@ -16,7 +16,7 @@ die() {
     exit 1
 }
 
-# The job in the words of scontrol: an array's task by its array, because an array's id alone means all its tasks.
+# The id of the job for scontrol. An array's task needs its number: the id alone means all tasks of the array.
 job_name() { echo "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"; }
 
 # -- the environment ------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ activate_conda() {
     for exe in "${INTERREPLAY_CONDA_EXE:-}" conda "${CONDA_EXE:-}" micromamba "${MAMBA_EXE:-}"; do
         exe=$(command -v "${exe:-none}") && break
     done
-    [ -n "$exe" ] || die "no conda here; name its program: submit.py --conda-exe, or INTERREPLAY_CONDA_EXE"
+    [ -n "$exe" ] || die "conda not found; name its program: submit.py --conda-exe, or INTERREPLAY_CONDA_EXE"
     case $(basename "$exe") in
         conda) hook=$("$exe" shell.bash hook) ;;
         *) hook=$("$exe" shell hook --shell bash) ;;
@@ -44,7 +44,7 @@ activate_conda() {
 }
 
 activate() {
-    set +u # scripts of modules and environments read variables that are not set
+    set +u # scripts of modules and environments read unset variables
     load_modules
     local venv=${INTERREPLAY_VENV:-}
     if [ -n "${INTERREPLAY_CONDA:-}" ]; then
@@ -52,7 +52,7 @@ activate() {
     else
         [ -z "$venv" ] && [ -r "$INTERREPLAY_HOME/.venv/bin/activate" ] && venv=$INTERREPLAY_HOME/.venv
         # shellcheck source=/dev/null
-        [ -z "$venv" ] || . "$venv/bin/activate" || die "$venv is no virtual environment; expected $venv/bin/activate"
+        [ -z "$venv" ] || . "$venv/bin/activate" || die "$venv is not a virtual environment; expected $venv/bin/activate"
     fi
     set -u
     python -c 'import ray' 2>/dev/null || die "$(command -v python || echo 'no python') cannot import ray;" \
@@ -60,7 +60,7 @@ activate() {
     export PYTHONPATH=$INTERREPLAY_HOME${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
 }
 
-# -- keeping out of other jobs' way ---------------------------------------------------------------------------
+# -- isolation from other jobs --------------------------------------------------------------------------------
 
 is_network() {
     case $(stat -f -c %T "$1" 2>/dev/null) in
@@ -69,8 +69,8 @@ is_network() {
     return 1
 }
 
-# A folder of this job, as mktemp takes it, so that nobody can make it first: on the node's own disk, since Ray keeps
-# sockets and spilled objects there, and short, since the path of a socket ends at 107 bytes, of which Ray's part takes
+# A mktemp template for the folder of this job, so that no other user can create it first. Ray keeps sockets and spilled
+# objects there, so it is on the node's own disk and short: a socket's path has at most 107 bytes, of which Ray takes
 # up to 69.
 choose_scratch() {
     local base path why
@@ -87,37 +87,37 @@ choose_scratch() {
 }
 
 isolate() {
-    # A token of this job, so that nobody else's processes can reach its Ray, and no file left in the home folder counts.
+    # A token per job: other users cannot reach its Ray, and tokens in the home folder are ignored.
     local token
     token=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
     export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$token
-    # No address of another cluster; after `sbatch --export=NONE`, srun would hand on none of these.
+    # Remove the address of another cluster. After `sbatch --export=NONE`, srun would pass on none of these variables.
     unset RAY_ADDRESS RAY_AUTH_TOKEN_PATH
     export SLURM_EXPORT_ENV=ALL
     local template
     template=$(choose_scratch) || exit 1
-    # What an earlier start of this job left here.
+    # Remove folders of earlier starts of this job.
     find "${template%/*}" -maxdepth 1 -user "$(id -u)" -name "ir$(job_name).????" -exec rm -rf {} + 2>/dev/null
     RAY_TMPDIR=$(mktemp -d "$template") || die "$template cannot be made on $(hostname)"
     export RAY_TMPDIR RAY_USAGE_STATS_ENABLED=0
-    # Caches that lock their files would wait forever on a home folder without locking.
+    # Caches lock their files, which can hang forever in a home folder without locks.
     export MPLCONFIGDIR=$RAY_TMPDIR/mpl TRITON_CACHE_DIR=$RAY_TMPDIR/triton TORCHINDUCTOR_CACHE_DIR=$RAY_TMPDIR/inductor
-    # Nodes that many jobs share allow one user few threads and files.
+    # Shared nodes limit the threads and files of one user.
     export RAY_worker_num_grpc_internal_threads=1
     ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || true
 }
 
 # -- the driver and the scheduler's signals ---------------------------------------------------------------------
 
-seconds_left() { # until the scheduler ends the job; preemption brings the end nearer, so ask
+seconds_left() { # until the scheduler ends the job; asks each time, because preemption changes the end
     local end
     end=$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
-    # Of nothing, the answer of a scheduler that gives none, date would make today's midnight.
+    # date would turn an empty answer into midnight.
     end=$([ -n "$end" ] && date -d "$end" +%s 2>/dev/null) || end=${SLURM_JOB_END_TIME:-}
     if [ -n "$end" ]; then echo $((end - $(date +%s))); else echo 120; fi
 }
 
-after() { # after SECONDS COMMAND...: runs it then, unless the driver has ended; its sleep ends with it
+after() { # after SECONDS COMMAND...: runs the command later, unless the driver has ended
     (
         trap 'kill $!; exit' TERM
         sleep "$1" &
@@ -126,11 +126,11 @@ after() { # after SECONDS COMMAND...: runs it then, unless the driver has ended;
     timers+=($!)
 }
 
-warned() { # the scheduler warns up to a minute earlier than it was asked to: save, and go on while there is time
+warned() { # the scheduler may warn a minute early: save, and continue while there is time
     signalled=1
     local left
     left=$(seconds_left)
-    say "the scheduler warns: $left s are left"
+    say "warning of the scheduler: $left s left"
     kill -USR1 "$driver" 2>/dev/null
     left=$((left - ${INTERREPLAY_STOP_BEFORE:-60}))
     if [ $left -gt 0 ]; then
@@ -146,15 +146,15 @@ stop() {
     stopping=1
     say "saving and stopping"
     kill -TERM "$driver" 2>/dev/null
-    # A driver that hangs is not waited for until the job's end, after which there is no requeueing any more.
+    # Kill a driver that hangs before the job ends, after which requeueing is impossible.
     local left
     left=$(($(seconds_left) - 15))
     after $((left > 10 ? left : 10)) kill -KILL "$driver"
 }
 
-watch() { # watch COMMAND...: runs it with the signals above; leaves its exit code in $code
+watch() { # watch COMMAND...: runs the command with the signals above; sets $code to its exit code
     signalled=0 stopping=0 timers=()
-    # Until Python has a handler of its own, SIGUSR1 would end it.
+    # SIGUSR1 would end Python before it installs its handler.
     (
         trap '' USR1
         exec "$@"
@@ -170,12 +170,12 @@ watch() { # watch COMMAND...: runs it with the signals above; leaves its exit co
     done
     trap - USR1 TERM INT
     [ ${#timers[@]} = 0 ] || kill "${timers[@]}" 2>/dev/null
-    # Ended before it could save: it goes on from its last checkpoint.
+    # Ended before it could save: the next start resumes from the last checkpoint.
     case $stopping$code in 1143 | 1137) code=75 ;; esac
 }
 
-# The job's state in the scheduler's words, or nothing: squeue may be missing on nodes, and the scheduler answers late or
-# never while the tasks of an array end together.
+# The state of the job, or nothing: squeue may be missing on nodes, and a busy scheduler may not answer while the tasks
+# of an array end together.
 job_state() {
     local attempt state
     for attempt in 1 2 3; do
@@ -185,27 +185,27 @@ job_state() {
     done
 }
 
-requeue() { # three tries, for the same reason; after one that was heard, the scheduler ends this script
+requeue() { # three attempts, for the same reason; after a successful one, the scheduler ends this script
     local attempt
     for attempt in 1 2 3; do
         scontrol requeue "$(job_name)" && sleep 120 && return
         [ "$attempt" = 3 ] || sleep 1
     done
-    say "cannot be requeued here; submit the same command again, it goes on where it was" >&2
+    say "cannot be requeued here; submit the same command again to resume" >&2
 }
 
-finish() { # finish CODE: the job's end; 75 means that there is more to do
+finish() { # finish CODE: ends the job; 75 means that runs are left
     local state
     rm -rf "$RAY_TMPDIR"
     if [ "$1" = 75 ]; then
         if [ "${SLURM_RESTART_COUNT:-0}" -ge "${INTERREPLAY_MAX_REQUEUES:-100}" ]; then
-            say "requeued ${SLURM_RESTART_COUNT} times already; submit it again to go on (INTERREPLAY_MAX_REQUEUES)" >&2
+            say "requeued ${SLURM_RESTART_COUNT} times already; submit it again to resume (INTERREPLAY_MAX_REQUEUES)" >&2
         elif state=$(job_state) && [ -n "$state" ] && [ "$state" != RUNNING ]; then
             # scancel, preemption
-            say "the scheduler ended this job ($state): it comes back only if the scheduler brings it back"
+            say "the scheduler ended this job ($state) and decides whether it is requeued"
         else
-            say "not finished: back into the queue"
-            [ -n "$state" ] || say "the scheduler does not answer what became of this job, so that is tried" >&2
+            say "not finished: requeueing"
+            [ -n "$state" ] || say "the scheduler does not report the state of this job; requeueing anyway" >&2
             requeue
         fi
     fi

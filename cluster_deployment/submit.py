@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Submits a study to Slurm: ``submit.py concurrent|single STUDY.yaml``; ``--dry-run`` prints what it would submit.
+"""Submit a study to Slurm: ``submit.py concurrent|single STUDY.yaml``. ``--dry-run`` only prints the commands.
 
-Needs nothing but Python 3.8: it may run outside of the environment in which the study runs.
+Requires only Python 3.8, so that it also runs outside of the environment of the runs.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ SCRIPTS = {
     "concurrent": HOME / "cluster_deployment/concurrent_deployment/run.sh",
     "single": HOME / "cluster_deployment/single_process_deployment/run.sh",
 }
-# Arrays have at most this many tasks unless the site says otherwise.
 MAX_ARRAY = 1001
-NO_CHECK = "submit although this machine cannot check that every run can start; an array needs --runs"
+"""Slurm's default for the maximum number of tasks of an array."""
+NO_CHECK = "submit without checking that every run can start; an array requires --runs"
 TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?")
 
 
 class Refusal(Exception):
-    """What cannot be submitted, and what would be accepted."""
+    """A study that cannot be submitted, and what is accepted."""
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which suggests flags in place of unknown ones."""
+    """A parser whose errors are one line, with suggestions for unknown flags."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the values of all flags; an unknown one ends the program."""
+        """Return the values of all flags. End the program for an unknown flag."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             word = unknown[0].split("=")[0]
             near = difflib.get_close_matches(word, self._option_string_actions, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}? " if near else ""
-            self.error(
-                f"unknown {'flag' if word.startswith('-') else 'argument'} {word}; {hint}--help lists every flag"
-            )
+            kind = "flag" if word.startswith("-") else "argument"
+            self.error(f"unknown {kind} {word}; {hint}--help lists all flags")
         return found
 
     def error(self, message: str) -> Any:
@@ -54,7 +53,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Submit; return 0, or 2 with one line that says what to change."""
+    """Submit a study. Return 0, or 2 after an error in one line."""
     parser = make_parser()
     words = sys.argv[1:] if argv is None else argv
     cut = words.index("--") if "--" in words else len(words)
@@ -68,8 +67,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser; what stands behind ``--`` is for ``cluster_run.py``."""
-    about = "Submit a study to Slurm. What stands behind -- is handed to cluster_run.py."
+    """Return the parser. Arguments after ``--`` are for ``cluster_run.py``."""
+    about = "Submit a study to Slurm. Arguments after -- are passed to cluster_run.py."
     parser = OneLineParser(prog="submit.py", description=about, allow_abbrev=False)
     add = parser.add_argument
     add("kind", choices=SCRIPTS, help="concurrent: all runs in one job of any size; single: an array, one run per task")
@@ -77,11 +76,11 @@ def make_parser() -> argparse.ArgumentParser:
     folder = ("--output_dir", "--output-dir", "--results_dir", "--results-dir")
     add(*folder, type=Path, metavar="DIR", help="the study's folder (results/NAME of the study file)")
     job = parser.add_argument_group("the job").add_argument
-    job("--partition", metavar="NAME", help="as in sbatch")
-    job("--account", metavar="NAME", help="as in sbatch")
-    job("--qos", metavar="NAME", help="as in sbatch")
-    job("--constraint", metavar="NAME", help="as in sbatch")
-    limit = "limit of one start, not of the study: it goes on in the next (%(default)s)"
+    job("--partition", metavar="NAME", help="see sbatch")
+    job("--account", metavar="NAME", help="see sbatch")
+    job("--qos", metavar="NAME", help="see sbatch")
+    job("--constraint", metavar="NAME", help="see sbatch")
+    limit = "time limit of one start, not of the study, which continues in the next start (%(default)s)"
     job("--time", metavar="HH:MM:SS", default="01:00:00", help=limit)
     job("--nodes", type=whole, metavar="N", default=1, help="nodes of a concurrent job (%(default)s)")
     job("--cpus", type=whole, metavar="N", help="CPUs per node of a concurrent job (4), per run of an array (1)")
@@ -90,17 +89,19 @@ def make_parser() -> argparse.ArgumentParser:
     job("--at-once", type=whole, metavar="N", help="array tasks that may run at a time (all)")
     job("--runs", metavar="N-N,...", help="only these runs of an array, such as 0-4,7 (all)")
     job("--name", metavar="NAME", default="interreplay", help="the job's name (%(default)s)")
-    saving = "seconds before the end at which runs save (%(default)s)"
+    saving = "seconds before the end when runs save (%(default)s)"
     job("--warning", type=whole, metavar="N", default=120, help=saving)
-    job("--sbatch", action="append", default=[], metavar="OPTION", help="any other, such as --sbatch=--exclusive")
+    job(
+        "--sbatch", action="append", default=[], metavar="OPTION", help="any other option, such as --sbatch=--exclusive"
+    )
     env = parser.add_argument_group("the environment of the runs").add_argument
     env("--venv", type=Path, metavar="DIR", help="folder of a virtual environment (.venv of the repository)")
     env("--conda", metavar="NAME|DIR", help="name or folder of a conda environment, instead of --venv")
-    env("--conda-exe", metavar="FILE", help="conda or micromamba, where they are not in PATH")
-    env("--module", metavar="NAME", action="append", default=[], help="a module to load first; may be repeated")
-    env("--scratch", type=Path, metavar="DIR", help="node-local folder with a short path (the first that will do)")
+    env("--conda-exe", metavar="FILE", help="path of conda or micromamba, if it is not in PATH")
+    env("--module", metavar="NAME", action="append", default=[], help="module to load first; can be repeated")
+    env("--scratch", type=Path, metavar="DIR", help="node-local folder with a short path (the first suitable one)")
     add("--no-check", "--no_check", action="store_true", help=NO_CHECK)
-    add("--dry-run", "--dry_run", action="store_true", help="print what would be submitted, and submit nothing")
+    add("--dry-run", "--dry_run", action="store_true", help="print the commands, and submit nothing")
     return parser
 
 
@@ -112,17 +113,17 @@ def whole(text: str) -> int:
 
 
 def submit(args: argparse.Namespace) -> int:
-    """Check everything that can be checked here, then submit.
+    """Check the study and its job, then submit.
 
     Raises:
-        Refusal: Something would fail in the queue.
+        Refusal: The job would fail.
     """
     check(args)
     args.output_dir = (args.output_dir or Path("results") / args.study.stem).resolve()
     settings = environment(args)
     if args.no_check:
         runs = None
-        print(f"not checked whether the runs can start; results in {args.output_dir}")
+        print(f"the runs were not checked; results in {args.output_dir}")
     else:
         runs = count_runs(args, settings)
         print(f"{runs} runs, results in {args.output_dir}")
@@ -130,11 +131,14 @@ def submit(args: argparse.Namespace) -> int:
     if args.dry_run:
         for words, more in batches:
             print("would submit:")
-            print(" \\\n  ".join(shlex.quote(f"{k}={v}") for k, v in {**settings, **more}.items()) + " \\")
+            variables = [shlex.quote(f"{name}={value}") for name, value in {**settings, **more}.items()]
+            print(" \\\n  ".join(variables) + " \\")
             print("  " + " \\\n    ".join(map(shlex.quote, words)))
         return 0
     if not shutil.which("sbatch"):
-        raise Refusal("no sbatch here; run this on a login node of a cluster with Slurm, or add --dry-run")
+        raise Refusal(
+            "sbatch is not installed here; run this on a login node of a cluster with Slurm, or add --dry-run"
+        )
     try:
         (args.output_dir / "slurm").mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -145,13 +149,13 @@ def submit(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse what Slurm or the job would refuse later, or silently misunderstand."""
+    """Reject values that Slurm or the job would reject later, or misunderstand."""
     if not args.study.is_file():
         raise Refusal(f"study file {args.study} does not exist")
     if args.conda and args.venv:
         raise Refusal(f"--venv {args.venv} and --conda {args.conda}: give one of them")
     if args.venv and not (args.venv / "bin/activate").is_file():
-        raise Refusal(f"--venv {args.venv} is no virtual environment; expected {args.venv}/bin/activate")
+        raise Refusal(f"--venv {args.venv} is not a virtual environment; expected {args.venv}/bin/activate")
     if args.mem and not re.fullmatch(r"\d+[KMGT]?", args.mem):
         raise Refusal(f"--mem {args.mem}: expected something like 16G")
     if args.gpus and not re.fullmatch(r"([\w.-]+:)?[1-9]\d*", args.gpus):
@@ -159,7 +163,7 @@ def check(args: argparse.Namespace) -> None:
     if args.kind == "single" and args.nodes != 1:
         raise Refusal(f"--nodes {args.nodes}: an array's runs have one node each; expected kind concurrent")
     if args.kind == "concurrent" and (args.at_once or args.runs):
-        raise Refusal("--at-once and --runs are for arrays; in a concurrent job say: -- --max-concurrent N")
+        raise Refusal("--at-once and --runs are for arrays; in a concurrent job use: -- --max-concurrent N")
     if args.no_check and args.kind == "single" and not args.runs:
         raise Refusal("--no-check: the number of runs is unknown then; add --runs, such as --runs 0-29")
     if args.runs and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", args.runs):
@@ -173,14 +177,14 @@ def seconds(time: str) -> int:
     match = TIME.fullmatch(time)
     if not match:
         raise Refusal(f"--time {time}: expected something like 08:00:00 or 2-00:00:00")
-    days, first, second, third = (None if group is None else int(group) for group in match.groups())
-    if days is not None or third is not None:
-        return (days or 0) * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0)
-    return (first or 0) * 60 + (second or 0)
+    days, first, second, third = (int(group or 0) for group in match.groups())
+    if match[1] or match[4]:
+        return days * 86400 + first * 3600 + second * 60 + third
+    return first * 60 + second
 
 
 def environment(args: argparse.Namespace) -> dict[str, str]:
-    """Return what the batch scripts read from their environment."""
+    """Return the environment variables of the batch scripts."""
     settings: dict[str, Any] = {
         "INTERREPLAY_HOME": HOME,
         "INTERREPLAY_VENV": args.venv and args.venv.resolve(),
@@ -194,16 +198,19 @@ def environment(args: argparse.Namespace) -> dict[str, str]:
 
 
 def outside(settings: dict[str, str]) -> dict[str, str]:
-    """Return this process's environment with the settings, and without a job's in which it may run itself."""
-    keep = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}
-    return {**keep, **settings}
+    """Return the environment of this process with the settings, without variables of a job that it may be part of."""
+    found = {}
+    for name, value in os.environ.items():
+        if not name.startswith("SLURM_") or name == "SLURM_CONF":
+            found[name] = value
+    return {**found, **settings}
 
 
 def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
-    """Return the number of runs, after checking in their environment that each can start and that the job fits them.
+    """Return the number of runs, after checking in their environment that each can start and fits the job.
 
     Raises:
-        Refusal: Some runs cannot start, or the environment does not work on this machine.
+        Refusal: A run cannot start, or the environment does not work on this machine.
     """
     inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && echo activated && exec python "$@"'
     module = "interreplay.experiments.commands.slurm_request"
@@ -215,7 +222,7 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
     if "activated" not in lines:
         raise Refusal(
             f"{args.study} cannot be checked: the environment of the runs does not work on this machine, see above; "
-            "name another one, or submit unchecked with --no-check"
+            "choose another one, or submit without checks: --no-check"
         )
     if done.returncode or not lines[-1].isdigit():
         raise Refusal(f"{args.study} cannot be run like this; see above")
@@ -223,19 +230,24 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
 
 
 def asked(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what is asked of Slurm for a node or an array task; the batch scripts say how many CPUs by default."""
+    """Return the resources requested for a node or an array task."""
     array = args.kind == "single"
-    cpus = args.cpus or (1 if array else 4)
-    of_node = {"cpus": cpus, "gpus": args.gpus or "", "mem": args.mem or "", "nodes": args.nodes}
-    return {"array": array, "runs": args.runs or "", **of_node}
+    return {
+        "array": array,
+        "runs": args.runs or "",
+        "cpus": args.cpus or (1 if array else 4),  # the defaults of the batch scripts
+        "gpus": args.gpus or "",
+        "mem": args.mem or "",
+        "nodes": args.nodes,
+    }
 
 
 def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:
-    """Return the arrays to submit, as ``--array`` takes them, and the run that each one's first task is.
+    """Return the values of ``--array``, each with the number of its first run.
 
     Args:
         args: The command line.
-        runs: Runs of the study; None if it was not checked.
+        runs: Number of runs of the study, None if it was not checked.
     """
     if args.kind == "concurrent":
         return [("", 0)]
@@ -250,7 +262,7 @@ def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:
 
 
 def max_array() -> int:
-    """Return how many tasks this site's arrays may have."""
+    """Return the maximum number of tasks of an array at this site."""
     if not shutil.which("scontrol"):
         return MAX_ARRAY
     shown = subprocess.run(["scontrol", "show", "config"], stdout=subprocess.PIPE, text=True).stdout
@@ -259,7 +271,7 @@ def max_array() -> int:
 
 
 def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str], dict[str, str]]:
-    """Return the ``sbatch`` command line, and what its environment has beside the settings."""
+    """Return the ``sbatch`` command line, and further environment variables."""
     options = {
         "export": "ALL",
         "job-name": args.name,
@@ -283,10 +295,10 @@ def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str]
 
 
 def hand_in(words: list[str], settings: dict[str, str], results: Path) -> None:
-    """Call ``sbatch`` and say how to follow the job."""
+    """Call ``sbatch`` and print how to follow the job."""
     done = subprocess.run(words, env=outside(settings), stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise Refusal("sbatch refused, see above; --dry-run shows its command line")
+        raise Refusal("sbatch failed, see above; --dry-run shows its command line")
     job = done.stdout.strip().split(";")[0]
     print(f"submitted job {job}; follow: squeue -j {job}   log: {results}/slurm   end: scancel {job}")
 

@@ -138,7 +138,7 @@ def test_the_previous_checkpoint_is_used_if_one_is_damaged(two, name, damage):
     assert first_settings([newer, older])["env"] == "A-v0"
     assert restore(Algorithm(), [newer, older], reports.append) == older
     assert reports[0].startswith("checkpoint_00002000 is unusable (") and name in reports[0]
-    assert reports[0].endswith("going on from checkpoint_00001000")
+    assert reports[0].endswith("resuming from checkpoint_00001000")
 
 
 def test_settings_that_are_not_a_mapping_are_rejected(checkpoint):

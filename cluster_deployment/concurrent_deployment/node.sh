@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ray's part of one node, with what the job owns there rather than what the node has. Started by run.sh:
+# Ray on one node, with the resources of the job instead of those of the node. Started by run.sh:
 #   node.sh head IP | node.sh worker ADDRESS
 set -uo pipefail
 # shellcheck source=cluster_deployment/common.sh
@@ -10,11 +10,11 @@ unset OMP_NUM_THREADS # each run gets as many threads as it has CPUs
 
 cpus=${SLURM_CPUS_ON_NODE:-1}
 case ${CUDA_VISIBLE_DEVICES:-} in
-    '' | -1 | NoDevFiles) gpus=0 ;; # the last is Slurm's word for none
+    '' | -1 | NoDevFiles) gpus=0 ;; # Slurm's word for none
     *) gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l) ;;
 esac
 
-memory_mb() { # what the job may use here
+memory_mb() { # memory of the job on this node
     if [ "${SLURM_MEM_PER_NODE:-0}" -gt 0 ]; then
         echo "$SLURM_MEM_PER_NODE"
     elif [ "${SLURM_MEM_PER_CPU:-0}" -gt 0 ]; then
@@ -22,12 +22,12 @@ memory_mb() { # what the job may use here
     elif [ "${SLURM_MEM_PER_GPU:-0}" -gt 0 ] && [ "$gpus" -gt 0 ]; then
         echo $((SLURM_MEM_PER_GPU * gpus))
     else
-        # all of the node, or a site without memory limits: this job's part of it by CPUs
+        # the whole node, or a site without memory limits: the share of the job by its CPUs
         awk -v c="$cpus" -v n="$(nproc --all)" '/^MemTotal/ { print int($2 / 1024 * c / n) }' /proc/meminfo
     fi
 }
 memory=$(memory_mb)
-# Columns, weights and results pass through the object store; it lies in /dev/shm, which containers keep small.
+# Columns, weights and results pass through the object store in /dev/shm, which is small in containers.
 shared=$(df -m --output=avail /dev/shm 2>/dev/null | tail -n 1)
 store=$((memory / 5))
 [ $store -le $((${shared:-64} * 8 / 10)) ] || store=$((shared * 8 / 10))
@@ -43,13 +43,13 @@ own=(--num-cpus="$cpus" --num-gpus="$gpus" --memory=$(((memory - store) * 104857
 say "$(hostname): $role of $where with $cpus CPUs, $gpus GPUs, $memory MB, of which $store MB for shared objects"
 
 if [ "$role" = head ]; then
-    # Where grpcio is installed, Ray starts a server for remote clients, by default always on one port.
+    # If grpcio is installed, Ray starts a server for remote clients, by default on a fixed port.
     client=()
     python -c 'import grpc' 2>/dev/null && client=(--ray-client-server-port="$(free_port)")
     exec ray start --head --node-ip-address="$where" --port=0 --include-dashboard=false "${client[@]}" "${own[@]}"
 fi
 
-# Below the job's folder: where nodes share what should be their own, two of them do not meet there.
+# A folder per node: some sites share the scratch folder between nodes.
 mine=$RAY_TMPDIR/n${SLURM_NODEID:-0}
 rm -rf "$mine"
 (umask 077 && mkdir -p "$mine") || die "$mine cannot be made on $(hostname)"
@@ -59,12 +59,12 @@ ending() {
     kill "$child" 2>/dev/null
     for _ in $(seq 10); do kill -0 "$child" 2>/dev/null && sleep 0.3; done
     kill -KILL "$child" 2>/dev/null
-    for _ in 1 2 3; do sleep 0.5 && rm -rf "$mine" 2>/dev/null; done # what dies may still write there
+    for _ in 1 2 3; do sleep 0.5 && rm -rf "$mine" 2>/dev/null; done # dying processes may still write there
     rmdir "$RAY_TMPDIR" 2>/dev/null
     exit 0
 }
 trap ending TERM INT USR1
-for attempt in 1 2 3 4; do # daemons that were killed come back, and with them the node's CPUs
+for attempt in 1 2 3 4; do # restarts killed daemons, so that the node's CPUs are available again
     ray start --address="$where" --temp-dir="$mine" "${own[@]}" &
     child=$!
     wait $child

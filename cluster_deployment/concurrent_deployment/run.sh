@@ -1,7 +1,7 @@
 #!/bin/bash
 # A study in one allocation of any number of nodes: a Ray cluster inside it, all runs through Ray Tune.
 #   sbatch [--nodes=4 --cpus-per-task=16 ...] cluster_deployment/concurrent_deployment/run.sh STUDY.yaml RESULTS [flags]
-# Submitted again with the same arguments, it goes on where it was. Flags are those of cluster_run.py. See ../README.md.
+# Submitted again with the same arguments, it resumes. The flags are those of cluster_run.py. See ../README.md.
 #SBATCH --job-name=interreplay --nodes=1 --ntasks-per-node=1 --cpus-per-task=4 --time=01:00:00
 #SBATCH --signal=B:USR1@120 --requeue --no-kill --open-mode=append --output=%x-%j.out
 set -uo pipefail
@@ -21,7 +21,7 @@ address_file=$RAY_TMPDIR/ray/ray_current_cluster
 logs=$results/slurm/ray-$(job_name)
 mkdir -p "$logs" || die "$results cannot be written to"
 
-# One node talks to itself only; several by the first address of this one that others can reach.
+# One node uses its loopback address; several use the first address of this node that others can reach.
 ip=127.0.0.1
 if [ "$nodes" -gt 1 ]; then
     ip=${INTERREPLAY_HEAD_IP:-$({ getent ahostsv4 "$head"; hostname -I | tr ' ' '\n'; } |
@@ -29,7 +29,7 @@ if [ "$nodes" -gt 1 ]; then
     [ -n "$ip" ] || die "$head has no address that other nodes reach; set INTERREPLAY_HEAD_IP"
 fi
 
-start_head() { # a port that another job takes in the same moment is the one thing that a second attempt mends
+start_head() { # another attempt helps if another job takes a port at the same moment
     local attempt
     for attempt in 1 2 3; do
         "$here/concurrent_deployment/node.sh" head "$ip" >>"$logs/$head.log" 2>&1 &
@@ -44,10 +44,10 @@ start_head() { # a port that another job takes in the same moment is the one thi
         say "attempt $attempt: Ray's head did not start"
     done
     tail -n 20 "$logs/$head.log" >&2
-    die "Ray's head did not start on $head; the whole log: $logs/$head.log, this node's traps: python smoketest.py --cluster"
+    die "Ray's head did not start on $head; see $logs/$head.log, and check the node: python smoketest.py --cluster"
 }
 
-end() { # end SIGNAL PID: what was started here, and nothing else: `ray stop` would end this user's other jobs too
+end() { # end SIGNAL PID: ends only what was started here; `ray stop` would end other jobs of this user too
     kill -"$1" "$2" 2>/dev/null
     for _ in $(seq 30); do
         kill -0 "$2" 2>/dev/null || return 0
@@ -55,7 +55,7 @@ end() { # end SIGNAL PID: what was started here, and nothing else: `ray stop` wo
     done
     kill -KILL "$2" 2>/dev/null
 }
-stop_ray() { # srun hands USR1 on to the workers' node.sh; at TERM it would kill them before they have cleaned up
+stop_ray() { # srun forwards USR1 to the workers' node.sh; at TERM it would kill them before they clean up
     [ -z "$workers_pid" ] || end USR1 "$workers_pid"
     end TERM "$head_pid"
 }
@@ -65,8 +65,8 @@ workers_pid=
 RAY_ADDRESS=$(cat "$address_file")
 export RAY_ADDRESS
 if [ "$nodes" -gt 1 ]; then
-    # A node that fails takes nothing with it. -n always: a step inherits the job's number of tasks.
-    bind=() # where steps are bound to CPUs, not to the few that one task would get
+    # A failed node does not end the others. --ntasks: a step inherits the job's number of tasks.
+    bind=() # a step would be bound to the CPUs of one task
     scontrol show config | grep -q '^TaskPlugin .*affinity' && bind=(--cpu-bind=none)
     srun --overlap --nodes=$((nodes - 1)) --ntasks=$((nodes - 1)) --ntasks-per-node=1 --exclude="$SLURMD_NODENAME" \
         "${bind[@]}" --mem=0 --no-kill --kill-on-bad-exit=0 --wait=0 --input=none --output="$logs/%N.log" --open-mode=append \

@@ -1,7 +1,7 @@
 #!/bin/bash
-# A study as a job array: one run per task, each a process of its own without a cluster.
+# A study as a job array: each task is one run in a process of its own, without a Ray cluster.
 #   sbatch --array=0-11 cluster_deployment/single_process_deployment/run.sh STUDY.yaml RESULTS [flags]
-# `python cluster_run.py STUDY.yaml --count` says how many runs there are. Submitted again, every run goes on where it was.
+# `python cluster_run.py STUDY.yaml --count` prints the number of runs. Submitted again, each run resumes.
 #SBATCH --job-name=interreplay --ntasks=1 --cpus-per-task=1 --time=01:00:00
 #SBATCH --signal=B:USR1@120 --requeue --open-mode=append --output=%x-%A_%a.out
 set -uo pipefail
@@ -14,7 +14,7 @@ export INTERREPLAY_HOME=${INTERREPLAY_HOME:-$SLURM_SUBMIT_DIR}
 [ $# -ge 2 ] || die "expected STUDY.yaml RESULTS [flags of cluster_run.py], got: $*"
 study=$1 results=$2
 shift 2
-# Hundreds of tasks that import torch from one file server in the same second wait for each other.
+# Hundreds of tasks that import torch from one file server at the same time slow each other down.
 sleep $((SLURM_ARRAY_TASK_ID % 30 * ${INTERREPLAY_STAGGER:-1}))
 activate
 isolate

@@ -1,1 +1,1 @@
-"""A run on disk and on this machine: its folder, resuming it, its progress, signals."""
+"""A run on disk: its folder, lock, checkpoints, results and state files."""

@@ -1,4 +1,4 @@
-"""Ends of a run before its last step: a time limit, a return that was reached, evaluations without a new best."""
+"""Early stopping of a run: at a return, or after evaluations without improvement. Durations of time limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going on from a checkpoint: which one, in which folder, and with what of the results so far."""
+"""Resume a run: choose the checkpoint and the folder, and drop later results."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ UNWRITTEN = "unwritten_result"
 
 
 def with_unwritten(settings: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a run's settings for a checkpoint, with a row of results that could not be written, if there is one."""
-    return settings | ({UNWRITTEN: plain(result)} if result else {})
+    """Return a run's settings for a checkpoint, with the row of results that could not be written, if there is one."""
+    return settings | {UNWRITTEN: plain(result)} if result else settings
 
 
 def unwritten(checkpoint: Path | None) -> dict[str, Any] | None:
-    """Return the row of results that `with_unwritten` left in a checkpoint."""
+    """Return the row of results that `with_unwritten` added to a checkpoint's settings."""
     return read_settings(checkpoint).get(UNWRITTEN) if checkpoint else None
 
 
 def plain(value: Any) -> Any:
-    """Return a tree of results as JSON has it: numpy's numbers as Python's, what is none of these as text."""
+    """Return nested results as values of JSON: numpy's numbers as Python's, other objects as text."""
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -37,10 +37,10 @@ def plain(value: Any) -> Any:
 
 
 def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
-    """Return the settings of the first checkpoint that has readable ones.
+    """Return the settings of the first checkpoint whose settings can be read.
 
     Raises:
-        CheckpointError: None has.
+        CheckpointError: There is none.
     """
     reasons = []
     for checkpoint in checkpoints:
@@ -52,30 +52,30 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
 
 
 def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
-    """Return the run folder to go on in; None where a new one is to be made.
+    """Return the run folder in which a run continues, None if it needs a new folder.
 
     Args:
-        checkpoint: The checkpoint to go on from.
-        output_dir: Where results are to go, if that was said; another place than the run's means a new folder there.
+        checkpoint: The checkpoint to resume.
+        output_dir: Folder for results, or None. Another folder than the parent of the run's folder requires a new one.
     """
     home = checkpoint.parent
-    # The first of them is there from a run's first moment on.
-    is_run = any((home / name).exists() for name in ("params.json", "progress.csv", SETTINGS))
-    if not is_run or (output_dir is not None and output_dir.resolve() != home.parent.resolve()):
+    if output_dir is not None and output_dir.resolve() != home.parent.resolve():
         return None
-    return home
+    # Every run has the first of these files from its beginning.
+    is_run = any((home / name).exists() for name in ("params.json", "progress.csv", SETTINGS))
+    return home if is_run else None
 
 
 def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -> Path:
-    """Restore the first checkpoint that can be restored.
+    """Restore the first usable checkpoint, and return it.
 
     Args:
-        algo: A freshly built algorithm.
-        checkpoints: The best first.
-        say: Told in one line which one it is, and why not one before it.
+        algo: A new algorithm.
+        checkpoints: Checkpoints in order of preference.
+        say: Called with one line that names the checkpoint, and why earlier ones are unusable.
 
     Raises:
-        CheckpointError: None can.
+        CheckpointError: No checkpoint is usable.
     """
     reasons = []
     for checkpoint in checkpoints:
@@ -85,7 +85,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -
         except CheckpointError as error:
             reasons.append(f"{checkpoint.name} is unusable ({error})")
             continue
-        say("; ".join([*reasons, f"going on from {checkpoint.name}"]))
+        say("; ".join([*reasons, f"resuming from {checkpoint.name}"]))
         return checkpoint
     raise CheckpointError("no usable checkpoint: " + "; ".join(reasons))
 
@@ -112,22 +112,22 @@ def changed_rates(
 
 
 def reopen(home: Path, checkpoint: Path, steps: int, total: int, say: Callable[[str], Any]) -> RunFolder:
-    """Return the run's folder without the results that lie beyond the checkpoint.
+    """Return the run's folder after dropping results beyond a checkpoint.
 
     Args:
         home: The run's folder.
-        checkpoint: The checkpoint that was restored.
+        checkpoint: The restored checkpoint.
         steps: Its environment steps.
         total: Environment steps of the whole run.
-        say: Told which newer checkpoints were renamed.
+        say: Called with a line per newer checkpoint, which is renamed.
 
     Raises:
-        UsageError: The run is complete already; nothing was changed.
+        UsageError: The run is complete. Nothing is changed.
     """
     if steps >= total:
-        raise UsageError(f"the run is complete at {steps:,} steps; a --total_env_steps above that goes on")
+        raise UsageError(f"the run is complete at {steps:,} steps; a larger --total_env_steps continues it")
     folder = RunFolder(home)
     for path in folder.set_aside_after(checkpoint):
-        say(f"what lies beyond {checkpoint.name} is kept as {path.name}")
+        say(f"a checkpoint newer than {checkpoint.name} is kept as {path.name}")
     folder.rewind(steps)
     return folder

@@ -1,4 +1,4 @@
-"""The folder of a run: its results, its checkpoints, and going back to one of them."""
+"""The folder of a run: its results and checkpoints, and rewinding it to a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
 class RunFolder:
     """One run on disk: ``params.json``, ``progress.csv``, ``result.json``, TensorBoard's events, ``checkpoint_N``.
 
-    The best of its checkpoints is kept as ``best_checkpoint_N``, however many others come.
+    The best checkpoint is kept as ``best_checkpoint_N``.
     """
 
     def __init__(self, path: Path):
@@ -36,16 +36,17 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: Path, name: str) -> RunFolder:
-        """Return a new folder ``parent/name_<date>-<time>``.
+        """Create a folder ``parent/name_<date>-<time>``.
 
         Raises:
-            UsageError: It cannot be created.
+            UsageError: The folder cannot be created.
         """
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}_{time.strftime('%Y%m%d-%H%M%S')}")
-        for suffix in ["", *(f"_{i}" for i in range(2, 100))]:
+        for number in range(1, 100):
+            path = parent / (stem if number == 1 else f"{stem}_{number}")
             try:
-                (parent / (stem + suffix)).mkdir(parents=True)
-                return cls(parent / (stem + suffix))
+                path.mkdir(parents=True)
+                return cls(path)
             except FileExistsError:
                 continue
             except OSError as error:
@@ -53,24 +54,24 @@ class RunFolder:
         raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --output_dir")
 
     def checkpoints(self) -> list[Path]:
-        """Return the checkpoints, the newest (by environment steps) first."""
-        found = {int(m[1]): p for p in self.path.glob("checkpoint_*") if (m := _CHECKPOINT.fullmatch(p.name))}
-        return [found[steps] for steps in sorted(found, reverse=True)]
+        """Return the checkpoints in descending order of environment steps."""
+        found = [path for path in self.path.glob("checkpoint_*") if _CHECKPOINT.fullmatch(path.name)]
+        return sorted(found, key=steps_of, reverse=True)
 
     def save(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], keep: int) -> Path:
-        """Write a checkpoint beside the others under another name, rename it, then remove the oldest.
+        """Write a checkpoint under a temporary name, rename it, then remove the oldest checkpoints.
 
         Args:
-            steps: Environment steps so far; they name the folder.
-            write: Called with the folder to write into, which does not exist yet.
-            settings: What ``--resume`` starts from.
-            keep: How many checkpoints stay.
+            steps: Environment steps so far, which name the folder.
+            write: Writes into the folder that it is given, which does not exist yet.
+            settings: Settings for ``--resume``.
+            keep: Number of checkpoints to keep.
 
         Raises:
-            UsageError: It cannot be written; the earlier ones are untouched.
+            UsageError: The checkpoint cannot be written. Earlier ones are kept.
         """
         target = self.path / f"checkpoint_{steps:08d}"
-        if target.exists():  # of the same steps of the same run, so of the same state
+        if target.exists():  # the same steps of the same run, hence the same state
             return target
 
         def written(work: Path) -> None:
@@ -83,18 +84,19 @@ class RunFolder:
         return target
 
     def save_best(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], found: Best) -> Path:
-        """Write the best checkpoint in the place of the best one before; that of now is shared where it is there.
+        """Replace the best checkpoint. If there is a checkpoint of the same steps, share its files.
 
         Args:
-            steps: Environment steps so far; they name the folder.
-            write: As of `save`.
-            settings: As of `save`.
-            found: Why it is the best.
+            steps: Environment steps so far, which name the folder.
+            write: As for `save`.
+            settings: As for `save`.
+            found: Why the checkpoint is the best.
 
         Raises:
-            UsageError: It cannot be written; the earlier ones are untouched.
+            UsageError: The checkpoint cannot be written. Earlier ones are kept.
         """
-        before, target = best_checkpoint.inside(self.path), self.path / best_checkpoint.NAME.format(steps)
+        before = best_checkpoint.inside(self.path)
+        target = self.path / best_checkpoint.NAME.format(steps)
         same = self.path / f"checkpoint_{steps:08d}"
 
         def written(work: Path) -> None:
@@ -113,18 +115,18 @@ class RunFolder:
         return target
 
     def best(self) -> Best | None:
-        """Return why the best checkpoint is the best, None where there is none."""
+        """Return the reason for the best checkpoint, None if there is no best checkpoint."""
         found = map(best_checkpoint.read, best_checkpoint.inside(self.path))
-        return max((one for one in found if one is not None), default=None)
+        return max(filter(None, found), default=None)
 
     def _make(self, target: Path, write: Callable[[Path], Any]) -> None:
-        """Write a checkpoint's folder under another name, and rename it.
+        """Write the folder of a checkpoint under a temporary name, and rename it.
 
         Raises:
-            UsageError: It cannot be written.
+            UsageError: The checkpoint cannot be written.
         """
         work = self.path / f".saving_{target.name}"
-        for stale in self.path.glob(".*saving_*"):  # of a process that was killed
+        for stale in self.path.glob(".*saving_*"):  # left by a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
         try:
             write(work)
@@ -137,21 +139,26 @@ class RunFolder:
             ) from error
 
     def set_aside_after(self, checkpoint: Path) -> list[Path]:
-        """Rename the checkpoints newer than the one that the run is resumed from; return their new names."""
-        newer = [
-            path
-            for path in (*self.checkpoints(), *best_checkpoint.inside(self.path))
-            if steps_of(path) > steps_of(checkpoint)
-        ]
-        return [path.rename(_free_name(path.with_name(path.name + ".set_aside"))) for path in newer]
+        """Rename the checkpoints newer than the resumed one, and return their new paths."""
+        renamed = []
+        for path in [*self.checkpoints(), *best_checkpoint.inside(self.path)]:
+            if steps_of(path) <= steps_of(checkpoint):
+                continue
+            target = path.with_name(f"{path.name}.set_aside")
+            number = 1
+            while target.exists():
+                number += 1
+                target = path.with_name(f"{path.name}.set_aside_{number}")
+            renamed.append(path.rename(target))
+        return renamed
 
     def rewind(self, steps: int) -> None:
-        """Drop the rows of ``progress.csv`` and ``result.json`` that are past ``steps``, and half-written ones."""
+        """Drop the rows of ``progress.csv`` and ``result.json`` beyond ``steps``, and incomplete rows."""
         rewind_table(self.path / "progress.csv", steps)
         rewind_lines(self.path / "result.json", steps)
 
     def returns(self, evaluations: bool) -> Iterator[float]:
-        """Yield the mean returns of evaluations, or else of training, in ``progress.csv``."""
+        """Yield the mean returns in ``progress.csv``, of evaluations or of training."""
         column = EVALUATION_RETURN if evaluations else TRAINING_RETURN
         table = self.path / "progress.csv"
         if not table.exists():
@@ -164,19 +171,19 @@ class RunFolder:
 
 
 def steps_of(checkpoint: Path) -> int:
-    """Return the environment steps in the name of a checkpoint's folder; -1 where it has another name."""
+    """Return the environment steps in the name of a checkpoint's folder, -1 for other names."""
     match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_"))
     return int(match[1]) if match else -1
 
 
 def find_checkpoints(path: Path) -> list[Path]:
-    """Return the checkpoints that ``--resume`` may start from, the best first.
+    """Return the checkpoints that ``--resume`` can use, in order of preference.
 
     Args:
-        path: A run folder or a checkpoint's folder.
+        path: The folder of a run or of a checkpoint.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no checkpoint.
     """
     if not path.is_dir():
         kind = "is not a folder" if path.exists() else "does not exist"
@@ -191,10 +198,10 @@ def find_checkpoints(path: Path) -> list[Path]:
 
 
 def read_settings(checkpoint: Path) -> dict[str, Any]:
-    """Return the settings that a checkpoint was made with.
+    """Return the settings of a checkpoint.
 
     Raises:
-        CheckpointError: They are missing or damaged.
+        CheckpointError: The settings are missing or damaged.
     """
     try:
         text = (checkpoint / SETTINGS).read_text()
@@ -210,10 +217,10 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
 
 
 def ensure_writable(folder: Path, flag: str = "--output_dir") -> None:
-    """Make a folder and try to write there; ``flag`` is what named it.
+    """Create a folder if necessary, and check that it is writable. ``flag`` names it in the error message.
 
     Raises:
-        UsageError: That is not possible.
+        UsageError: The folder is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -223,18 +230,18 @@ def ensure_writable(folder: Path, flag: str = "--output_dir") -> None:
         raise _unwritable(folder, error, flag) from None
 
 
-def check_name(name: str, said_by: str) -> None:
-    """Refuse the name of a folder that would lie elsewhere than where it is made.
+def check_name(name: str, source: str) -> None:
+    """Check that a name is the name of a folder and not a path.
 
     Args:
         name: The name.
-        said_by: What said it, for the error message.
+        source: Source of the name, for the error message.
 
     Raises:
-        UsageError: It is none, or leads to another folder.
+        UsageError: The name is empty or leads to another folder.
     """
     if not name.strip() or name in (".", "..") or set(name) & {"/", "\\", "\0"}:
-        raise UsageError(f"{said_by} {name!r}: expected the name of a folder, without / and other than ..")
+        raise UsageError(f"{source} {name!r}: expected the name of a folder, without / and other than ..")
 
 
 def _add_settings(checkpoint: Path, settings: dict[str, Any]) -> None:
@@ -243,7 +250,3 @@ def _add_settings(checkpoint: Path, settings: dict[str, Any]) -> None:
 
 def _unwritable(folder: Path, error: OSError, flag: str = "--output_dir") -> UsageError:
     return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a folder that can")
-
-
-def _free_name(path: Path) -> Path:
-    return next(p for p in (path, *(path.with_name(f"{path.name}_{i}") for i in range(2, 10_000))) if not p.exists())

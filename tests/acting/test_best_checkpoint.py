@@ -81,8 +81,8 @@ def test_a_run_goes_on_from_its_best(run, scored, capsys):
     SCORES[700] = -50.0
     assert custom_training.main(words) == 0
     said = capsys.readouterr().out
-    assert "going on from best_checkpoint_00000300" in said
-    assert "what lies beyond best_checkpoint_00000300 is kept as checkpoint_00000600.set_aside" in said
+    assert "resuming from best_checkpoint_00000300" in said
+    assert "a checkpoint newer than best_checkpoint_00000300 is kept as checkpoint_00000600.set_aside" in said
     assert "newest checkpoint checkpoint_00000700, best best_checkpoint_00000700" in said
     rows = [*csv.DictReader((run / "progress.csv").open())]
     assert [int(float(row["num_env_steps_sampled_lifetime"])) for row in rows] == [100, 200, 300, 400, 500, 600, 700]

@@ -1,4 +1,4 @@
-"""The parts of the batch scripts that need no Slurm: syntax, environments, scratch folders, signals, requeueing."""
+"""The parts of the batch scripts that run without Slurm: environments, scratch folders, signals, requeueing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPTS = [
 ]
 SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
 
-# A driver as cluster_run.py is one: it notes what it is told, and ends with 75 when it is told to stop.
+# A driver like cluster_run.py: it prints signals, and exits with 75 after SIGTERM.
 DRIVER = """
 import signal, sys, time
 def note(number, frame):
@@ -71,7 +71,7 @@ def program(path, text):
 
 
 def ends(job, seconds):
-    """Sets when the scheduler will say that the job ends."""
+    """Set the end of the job that the scheduler reports."""
     end = f"date -d @$(($(date +%s) + {seconds})) +%FT%T"
     program(job / "bin/squeue", f'case "$*" in *%e) {end} ;; *%T) echo "${{STATE:-RUNNING}}" ;; esac')
 
@@ -100,16 +100,13 @@ class Watched:
         return self.process.wait(timeout=300), self.out.read_text()
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(HOME)))
-def test_the_shell_understands_every_script(path):
-    done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, timeout=20)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck is not installed")
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(HOME)))
-def test_shellcheck_finds_nothing(path):
-    done = subprocess.run([SHELLCHECK, "-x", path], cwd=HOME, capture_output=True, text=True, timeout=60)
+def test_bash_and_shellcheck_accept_every_script():
+    for path in SCRIPTS:
+        done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, timeout=20)
+        assert (done.returncode, done.stderr) == (0, ""), path
+    if SHELLCHECK is None:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run([SHELLCHECK, "-x", *SCRIPTS], cwd=HOME, capture_output=True, text=True, timeout=120)
     assert done.stdout == ""
 
 
@@ -126,14 +123,14 @@ def test_a_short_scratch_folder_of_the_job(job, monkeypatch):
     assert array.stdout == f"{TMP}/ir11_3.XXXX\n"
 
 
-def test_a_scratch_folder_that_will_not_do_is_named(job):
+def test_an_unsuitable_scratch_folder_is_named(job):
     done = bash("choose_scratch", INTERREPLAY_SCRATCH=str(job / "long-enough-to-be-too-long"))
     assert done.returncode == 1 and "longer than 38 characters" in done.stderr and "--scratch" in done.stderr
     missing = bash("choose_scratch", INTERREPLAY_SCRATCH="/none")
     assert "/none cannot be written to" in missing.stderr
 
 
-def test_network_file_systems_are_passed_over(job):
+def test_network_file_systems_are_skipped(job):
     program(job / "bin/stat", "case $* in */dev/shm) echo tmpfs ;; *) echo nfs ;; esac")
     assert bash("choose_scratch").stdout == "/dev/shm/ir12.XXXX\n"
 
@@ -149,7 +146,7 @@ def test_isolation(job):
     assert all(re.fullmatch(rf"{TMP}/ir12\.\w{{4}}", folder) for folder in folders) and len(set(folders)) == 2
 
 
-def test_isolation_takes_no_folder_that_somebody_else_made(job):
+def test_isolation_never_uses_an_existing_folder(job):
     base = Path(tempfile.mkdtemp(prefix="ir", dir=TMP))  # pytest's own folders are too long
     try:
         for name in ("ir12", "ir12.XXXX", "ir120.abcd"):
@@ -169,7 +166,7 @@ def test_a_virtual_environment(job):
     program(job / "env/bin/python", "exit 0")
     done = bash("activate; command -v python", INTERREPLAY_VENV=str(job / "env"))
     assert done.stdout.strip() == f"{job}/env/bin/python", done.stderr
-    assert "no virtual environment" in bash("activate", INTERREPLAY_VENV=str(job / "none")).stderr
+    assert "not a virtual environment" in bash("activate", INTERREPLAY_VENV=str(job / "none")).stderr
 
 
 @pytest.mark.parametrize("exe", ["conda", "micromamba"])
@@ -214,15 +211,14 @@ def test_an_environment_without_ray(job):
     assert done.returncode == 1 and "cannot import ray" in done.stderr and "--venv or --conda" in done.stderr
 
 
-@pytest.mark.parametrize("code", [0, 1, 2])
-def test_other_ends_are_the_job_s(job, code):
-    watched = Watched(job, "bash", "-c", f"exit {code}")
-    found, out = watched.end()
-    assert found == code and f"ended with exit code {code}" in out
-    assert not (job / "asked").exists()
+def test_other_exit_codes_end_the_job(job):
+    for code in (0, 1, 2):
+        found, out = Watched(job, "bash", "-c", f"exit {code}").end()
+        assert found == code and f"ended with exit code {code}" in out
+        assert not (job / "asked").exists()
 
 
-def test_a_warning_with_time_left_saves_and_goes_on(job):
+def test_a_warning_with_time_left_saves_and_continues(job):
     watched = Watched(job, "python3", "driver.py")
     watched.until("driver ready")
     watched.process.send_signal(10)
@@ -253,7 +249,7 @@ def test_a_warning_at_the_last_moment_stops_at_once(job):
     assert watched.end()[0] == 75
 
 
-def test_a_warning_before_python_listens_does_not_end_it(job):
+def test_a_warning_before_the_signal_handlers_does_not_end_the_driver(job):
     watched = Watched(job, "python3", "driver.py")
     time.sleep(0.3)
     watched.process.send_signal(10)
@@ -262,61 +258,66 @@ def test_a_warning_before_python_listens_does_not_end_it(job):
     assert watched.end()[0] == 75
 
 
-def test_a_driver_that_ends_before_it_listens_is_started_again_later(job):
+def test_a_driver_that_ends_before_its_signal_handlers_is_requeued(job):
     watched = Watched(job, "/bin/sleep", "20")
     time.sleep(0.3)
     watched.process.terminate()
     code, out = watched.end()
-    assert code == 75 and "back into the queue" in out
+    assert code == 75 and "requeueing" in out
 
 
-def test_a_driver_that_hangs_does_not_keep_the_job_from_going_on(job):
+def test_a_hanging_driver_is_killed_before_the_job_ends(job):
     ends(job, 27)
     program(job / "bin/sleep", f'echo "$1" >>{job}/slept; exec /bin/sleep 0.2')
     watched = Watched(job, "bash", "-c", "trap '' TERM; echo ready; for i in {1..300}; do /bin/sleep 0.1; done")
     watched.until("ready")
     watched.process.terminate()
     code, out = watched.end()
-    assert code == 75 and "back into the queue" in out
+    assert code == 75 and "requeueing" in out
     assert int((job / "slept").read_text().split()[0]) in (10, 11, 12), "15 s before the end"
 
 
-def test_a_job_that_was_canceled_does_not_come_back(job, monkeypatch):
-    monkeypatch.setenv("STATE", "CANCELLED")
+REQUEUED = "scontrol requeue 12\n"
+LATE = "echo asked >>tries; [ $(wc -l <tries) = 3 ] && echo"
+REQUEUEING = {
+    "a canceled job is not requeued": ({"STATE": "CANCELLED"}, "", "", "", "the scheduler ended this job"),
+    "squeue fails": ({}, "echo asked >>tries; exit 1", "", REQUEUED, "does not report"),
+    "squeue prints nothing": ({}, "echo asked >>tries; exit 0", "", REQUEUED, "does not report"),
+    "squeue is missing": ({}, None, "", REQUEUED, "does not report"),
+    "squeue answers late": ({}, f"{LATE} RUNNING", "", REQUEUED, "requeueing"),
+    "squeue answers late that the job ends": ({}, f"{LATE} COMPLETING", "", "", "the scheduler ended this job"),
+    "a failed requeue is repeated": ({}, "", "echo x >>asked; [ $(wc -l <asked) = 2 ]", "x\nx\n", "requeueing"),
+    "a site that forbids requeueing": ({}, "", "exit 1", "", "submit the same command again"),
+    "a task of an array requeues itself only": (
+        {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "7"},
+        "",
+        "",
+        "scontrol requeue 12_7\n",
+        "requeueing",
+    ),
+    "requeueing is limited": ({"SLURM_RESTART_COUNT": "100"}, "", "", "", "requeued 100 times already"),
+}
+
+
+@pytest.mark.parametrize(("variables", "squeue", "scontrol", "asked", "line"), REQUEUEING.values(), ids=REQUEUEING)
+def test_requeueing(job, monkeypatch, variables, squeue, scontrol, asked, line):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if squeue is None:
+        (job / "bin/squeue").unlink()
+    elif squeue:
+        program(job / "bin/squeue", squeue)
+    if scontrol:
+        program(job / "bin/scontrol", scontrol)
     code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and "the scheduler ended this job" in out and not (job / "asked").exists()
-
-
-@pytest.mark.parametrize("fails", ["exit 1", "exit 0", "echo 'Socket timed out' >&2; exit 1"])
-def test_a_scheduler_that_does_not_answer_does_not_end_the_job(job, fails):
-    program(job / "bin/squeue", f"echo asked >>{job}/tries; {fails}")
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and "the scheduler does not answer" in out and "ended this job" not in out
-    assert (job / "tries").read_text().count("asked") == 3
-    assert (job / "asked").read_text() == "scontrol requeue 12\n"
-
-
-@pytest.mark.parametrize(("state", "requeued"), [("RUNNING", True), ("COMPLETING", False)])
-def test_a_scheduler_that_answers_late_is_believed(job, state, requeued):
-    program(job / "bin/squeue", f"echo asked >>{job}/tries; [ $(wc -l <{job}/tries) = 3 ] && echo {state}")
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and (job / "asked").exists() == requeued, out
-
-
-def test_without_squeue_the_job_goes_back_into_the_queue(job):
-    (job / "bin/squeue").unlink()
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and (job / "asked").read_text() == "scontrol requeue 12\n", out
-
-
-def test_a_requeue_that_is_not_heard_is_repeated(job):
-    program(job / "bin/scontrol", f"echo x >>{job}/asked; [ $(wc -l <{job}/asked) = 2 ]")
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and (job / "asked").read_text() == "x\nx\n" and "cannot be requeued" not in out
+    assert code == 75 and line in out
+    assert ((job / "asked").read_text() if (job / "asked").exists() else "") == asked
+    if "asked >>tries" in (squeue or ""):
+        assert (job / "tries").read_text().count("asked") == 3
 
 
 @pytest.mark.parametrize("answer", ["exit 1", "echo", "echo N/A"])
-def test_without_an_answer_the_job_s_end_is_the_one_of_its_start(job, answer):
+def test_without_an_answer_the_end_is_that_of_the_job_s_start(job, answer):
     program(job / "bin/squeue", answer)
     end = int(time.time()) + 5_000
     left = int(bash("seconds_left", SLURM_JOB_END_TIME=str(end)).stdout)
@@ -324,27 +325,8 @@ def test_without_an_answer_the_job_s_end_is_the_one_of_its_start(job, answer):
     assert bash("seconds_left").stdout == "120\n"
 
 
-def test_an_array_s_task_requeues_itself_only(job, monkeypatch):
-    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "12")
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "7")
-    assert Watched(job, "bash", "-c", "exit 75").end()[0] == 75
-    assert (job / "asked").read_text() == "scontrol requeue 12_7\n"
-
-
-def test_requeueing_has_an_end(job, monkeypatch):
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "100")
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and "requeued 100 times already" in out and not (job / "asked").exists()
-
-
-def test_a_site_that_requeues_nothing(job):
-    program(job / "bin/scontrol", "exit 1")
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and "submit the same command again" in out
-
-
 def ray_start(job, role, **env):
-    """What node.sh says, and the arguments that it starts Ray with."""
+    """The output of node.sh, including the arguments of Ray."""
     program(job / "bin/ray", 'printf "%s\\n" "ray" "$@"; exit 1')
     program(job / "bin/sleep", "exit 0")
     program(job / "bin/df", "echo Avail; echo ${SHARED_MB:-100000}")
@@ -354,7 +336,7 @@ def ray_start(job, role, **env):
     return subprocess.run(["bash", node, role, "10.0.0.1"], env=own, capture_output=True, text=True, timeout=300).stdout
 
 
-def test_ray_is_told_what_the_job_owns(job):
+def test_ray_receives_the_resources_of_the_job(job):
     head = ray_start(job, "head", SLURM_MEM_PER_NODE="10000", CUDA_VISIBLE_DEVICES="2,5")
     assert {"--num-cpus=4", "--num-gpus=2", f"--memory={8000 * 2**20 * 9 // 10}"} < set(head.split())
     assert {f"--object-store-memory={2000 * 2**20}", "--include-dashboard=false", "--port=0"} < set(head.split())
@@ -369,19 +351,21 @@ def test_a_small_shared_memory_holds_a_small_object_store(job):
 
 
 def test_memory_without_a_limit_is_shared_by_cpus(job):
-    said = ray_start(job, "head", SLURM_MEM_PER_NODE="0", SLURM_CPUS_ON_NODE=str(os.cpu_count()))
+    output = ray_start(job, "head", SLURM_MEM_PER_NODE="0", SLURM_CPUS_ON_NODE=str(os.cpu_count()))
     total = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])
-    assert f"{total // 1024} MB" in said
+    assert f"{total // 1024} MB" in output
 
 
-def test_daemons_of_a_worker_that_end_are_started_again_some_times(job):
-    said = ray_start(job, "worker", SLURM_NODEID="3", SLURM_MEM_PER_NODE="10000")
-    assert said.count("ray\n") == 4 and said.count("Ray ended with exit code 1") == 4
-    assert said.count("--address=10.0.0.1") == 4 and f"--temp-dir={job}/scratch/n3" in said and "--head" not in said
+def test_ended_daemons_of_a_worker_are_restarted_three_times(job):
+    output = ray_start(job, "worker", SLURM_NODEID="3", SLURM_MEM_PER_NODE="10000")
+    assert output.count("ray\n") == 4 and output.count("Ray ended with exit code 1") == 4
+    assert (
+        output.count("--address=10.0.0.1") == 4 and f"--temp-dir={job}/scratch/n3" in output and "--head" not in output
+    )
 
 
 @pytest.mark.parametrize(("kind", "word"), [("single_process", "--array"), ("concurrent", "STUDY.yaml RESULTS")])
-def test_a_script_that_is_called_wrongly(job, kind, word):
+def test_wrong_arguments_of_a_script(job, kind, word):
     done = subprocess.run(
         ["bash", HOME / f"cluster_deployment/{kind}_deployment/run.sh"],
         env={**os.environ, "INTERREPLAY_HOME": str(HOME)},
@@ -391,7 +375,7 @@ def test_a_script_that_is_called_wrongly(job, kind, word):
     assert done.returncode == 1 and word in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_script_that_does_not_find_the_repository(job):
+def test_a_missing_repository(job):
     done = subprocess.run(
         ["bash", HOME / "cluster_deployment/concurrent_deployment/run.sh", "a", "b"],
         env={**os.environ, "SLURM_SUBMIT_DIR": str(job), "INTERREPLAY_HOME": ""},

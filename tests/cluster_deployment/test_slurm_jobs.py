@@ -106,7 +106,7 @@ def neighbors(warned, slurm, folder):
     return long, time.monotonic(), found
 
 
-def test_the_smoke_test_finds_no_trap_inside_of_a_job(submitted, folder):
+def test_the_smoke_test_finds_no_problem_inside_of_a_job(submitted, folder):
     words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
     said = command(*words, "--results_dir", folder / "smoke", seconds=150)
     assert said.count("\nok ") == 12 and "all checks passed" in said
@@ -124,14 +124,14 @@ def test_two_jobs_on_one_node(neighbors):
     assert [(status["failures"], status["starts"]) for status in neighbors[2]] == [([], 1)] * 2
 
 
-def test_a_warned_job_saves_is_requeued_and_ends_as_if_nothing_had_been(warned, array):
+def test_a_warned_job_is_requeued_and_ends_with_the_same_results(warned, array):
     for task, job in warned.items():
         job.finish()
         assert job.told(task)["Restarts"] == "1"
         status = job.status()
         assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 2)
         assert 0 < status["begun_at"] < STEPS
-        assert "the scheduler warns" in job.log() and "back into the queue" in job.log()
+        assert "warning of the scheduler" in job.log() and "requeueing" in job.log()
         assert steps_of_curve(job.run()) == CURVE
         assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
 
@@ -189,7 +189,7 @@ def next_on(node, job, names):
     return found[0]
 
 
-def test_a_canceled_job_does_not_come_back(neighbors):
+def test_a_canceled_job_is_not_requeued(neighbors):
     long, canceled, _ = neighbors
     long.finish(expected="CANCELLED")
     time.sleep(max(0, canceled + 8 - time.monotonic()))  # a requeued job would be back by then

@@ -1,4 +1,4 @@
-"""What a launcher mentions before a study waits in the queue: idle GPUs, too few CPUs, too little memory."""
+"""Notes of the launcher about a job that does not fit its runs: idle GPUs, too few CPUs, too little memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask(capsys, study, *flags, **job):
     return int(out), [line.removeprefix("note: ") for line in err.splitlines()]
 
 
-def test_a_job_that_fits_is_not_talked_about(study, capsys):
+def test_a_job_that_fits_has_no_notes(study, capsys):
     assert ask(capsys, study) == (2, [])
     assert ask(capsys, study, mem="") == (2, [])
     assert ask(capsys, study, mem="0") == (2, [])
@@ -55,7 +55,7 @@ def test_a_job_that_fits_is_not_talked_about(study, capsys):
         ("", {"mem": "1G", "array": False, "cpus": 2}, "2 runs at a time on a node"),
     ],
 )
-def test_what_does_not_fit_is_one_line(study, capsys, flags, job, named):
+def test_a_mismatch_is_one_line(study, capsys, flags, job, named):
     count, notes = ask(capsys, study, *flags.split(), **job)
     assert count == 2 and len(notes) == 1 and named in notes[0], notes
 
@@ -66,7 +66,7 @@ def test_workers_may_be_on_other_nodes(study, capsys):
     assert "--cpus 3 are too few" in ask(capsys, study, *flags, cpus=3, nodes=1, array=False, mem="8G")[1][0]
 
 
-def test_memory_is_that_of_the_buffer_and_the_process(study, capsys):
+def test_memory_of_the_buffer_and_the_process(study, capsys):
     _, (note,) = ask(capsys, study, mem="1M")
     settings = slurm_request.settings_for({"env": "Pendulum-v1", "buffer": "Uniform", "buffer_size": 1_000_000})
     size = slurm_request.buffer_bytes(settings)
@@ -109,7 +109,7 @@ def test_the_launcher_rejects_a_study_whose_runs_cannot_start(study, tmp_path, e
 
 
 @pytest.mark.slow
-def test_where_the_packages_are_missing_the_launcher_reports_that_nothing_was_checked(study, tmp_path):
+def test_the_launcher_reports_missing_packages(study, tmp_path):
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "activate").write_text(f'PATH="{tmp_path}/env/bin:/usr/bin:/bin"\n')
     (tmp_path / "env" / "bin" / "python").symlink_to("/usr/bin/false")
@@ -128,7 +128,7 @@ def launched(folder, words):
 
 
 @pytest.mark.slow
-def test_the_launcher_passes_it_on(study, tmp_path):
+def test_the_launcher_prints_the_notes(study, tmp_path):
     words = ["single", study, "--mem", "100M", "--gpus", "1", "--venv", str(tmp_path / "env"), "--dry-run"]
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "activate").write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
@@ -138,7 +138,7 @@ def test_the_launcher_passes_it_on(study, tmp_path):
     assert "note: --gpus 1 would be idle" in done.stderr and "note: --mem 100M is too little" in done.stderr
 
 
-def test_a_device_that_is_chosen_by_itself_fits_a_job_with_gpus_and_one_without(study, capsys):
+def test_an_automatic_device_fits_jobs_with_and_without_gpus(study, capsys):
     small = ["--device", "auto", "--buffer_size", "1000"]
     assert ask(capsys, study, *small) == (2, [])
     assert ask(capsys, study, *small, gpus="1") == (2, [])

@@ -1,4 +1,4 @@
-"""The launcher, with an sbatch that only writes down what it was asked for."""
+"""The launcher, with an sbatch that only records its arguments."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
     assert "12 runs" in shown and "would submit:" in shown and "--array=0-11" in shown and "--mail-type=END" in shown
     assert not (site / "results").exists()
     monkeypatch.setenv("PATH", str(site / "bin"))
-    assert "no sbatch here" in refused(capsys, "single", "study.yaml")
+    assert "sbatch is not installed here" in refused(capsys, "single", "study.yaml")
 
 
 @pytest.mark.parametrize(
     ("time", "expected"),
     [("90", 5400), ("90:30", 5430), ("01:00:00", 3600), ("2-00", 172_800), ("1-02:03:04", 93_784), ("1-02:03", 93_780)],
 )
-def test_times_as_slurm_reads_them(time, expected):
+def test_formats_of_times(time, expected):
     assert submit.seconds(time) == expected

@@ -49,12 +49,12 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_sdist_is_the_whole_repository(built):
+def test_the_sdist_contains_the_whole_repository(built):
     clone, sdist, _ = built
     assert not files(clone) - sdist
 
 
-def test_the_wheel_holds_both_packages_with_all_their_files(built):
+def test_the_wheel_contains_both_packages_with_all_files(built):
     clone, _, wheel = built
     wanted = {name for name in files(clone) if name.startswith(("interreplay/", "replay_buffers/"))}
     assert not wanted - wheel
@@ -63,7 +63,7 @@ def test_the_wheel_holds_both_packages_with_all_their_files(built):
     assert {f"{report}/page.html", f"{report}/page.css", f"{report}/published_curves.csv.gz"} <= wheel
 
 
-def test_the_wheel_holds_nothing_else(built):
+def test_the_wheel_contains_nothing_else(built):
     _, _, wheel = built
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"interreplay", "replay_buffers"}
@@ -85,7 +85,7 @@ def test_an_installed_wheel_finds_its_configurations(built, where, tmp_path):
     assert done.stdout == f"{tmp_path / 'share/interreplay/configs'} True\n", done.stderr
 
 
-def test_the_wheel_brings_the_configurations(built):
+def test_the_wheel_contains_the_configurations(built):
     clone, _, wheel = built
     wanted = {str(path.relative_to(clone)) for path in (clone / "configs").rglob("*.yaml")}
     brought = {name.partition(".data/data/share/interreplay/")[2] for name in wheel if ".data/" in name}
@@ -117,7 +117,7 @@ def test_an_installed_wheel_trains_evaluates_and_reports_in_an_empty_folder(buil
     assert (here / "report" / "index.html").stat().st_size > 1_000
 
 
-def test_what_is_cited_is_what_is_handed_out(built):
+def test_the_citation_names_the_current_version(built):
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     clone, _, _ = built
     assert {"cff-version", "message", "title", "authors", "version", "license"} <= cited.keys()

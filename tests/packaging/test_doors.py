@@ -1,4 +1,4 @@
-"""The scripts at the top: one line where the Python that runs lacks what they need, as before `.venv` is activated."""
+"""The top-level scripts report missing packages in one line, such as before `.venv` is activated."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOORS = sorted(path.name for path in ROOT.glob("*.py"))
-# Without site-packages, and with what is around it ignored: a Python that has the standard library only.
+# Without site-packages and environment variables: a Python with the standard library only.
 BARE = [sys.executable, "-S", "-E"]
 
 
 @pytest.fixture
 def clone(tmp_path):
-    """A clone of which nothing is installed."""
+    """A clone without an installation."""
     for name in (*DOORS, "setup.cfg"):
         shutil.copy(ROOT / name, tmp_path / name)
     for package in ("interreplay", "replay_buffers"):
@@ -37,32 +37,27 @@ def call(*words: str, cwd: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_there_are_seven():
+def test_scripts_without_packages_name_the_environment(clone):
     assert len(DOORS) == 7
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_the_environment_beside_is_named(clone, door):
+    for door in DOORS:
+        if door != "smoketest.py":
+            code, out, err = call(door, "--help", cwd=clone)
+            assert (code, out, err.count("\n")) == (2, "", 1), err
+            assert "make install sets up .venv" in err
     made(clone)
-    code, out, err = call(door, cwd=clone)
-    assert (code, out, err.count("\n")) == (2, "", 1), err
-    assert err.startswith(f"{door}: error: {sys.executable} has no ray, torch, ")
-    assert err.endswith(f"; source .venv/bin/activate first, or call .venv/bin/python {door}\n")
+    for door in DOORS:
+        code, out, err = call(door, cwd=clone)
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert err.startswith(f"{door}: error: {sys.executable} has no ray, torch, ")
+        assert err.endswith(f"; source .venv/bin/activate first, or call .venv/bin/python {door}\n")
 
 
-@pytest.mark.parametrize("door", [door for door in DOORS if door != "smoketest.py"])
-def test_without_an_environment_beside_make_install_is_named(clone, door):
-    code, out, err = call(door, "--help", cwd=clone)
-    assert (code, out, err.count("\n")) == (2, "", 1), err
-    assert "make install sets up .venv" in err
-
-
-def test_the_smoke_test_reports_by_itself_where_there_is_no_other_environment(clone):
+def test_the_smoke_test_reports_missing_packages(clone):
     code, out, err = call("smoketest.py", cwd=clone)
     assert (code, err) == (1, "") and "FAIL  torch: not installed" in out
 
 
-def test_from_elsewhere_the_whole_path_is_named(clone, tmp_path_factory):
+def test_from_another_folder_the_full_path_is_named(clone, tmp_path_factory):
     made(clone)
     code, _, err = call(str(clone / "enjoy.py"), cwd=tmp_path_factory.mktemp("elsewhere"))
     assert code == 2 and f"source {clone}/.venv/bin/activate first" in err and f"python {clone}/enjoy.py\n" in err
@@ -70,12 +65,12 @@ def test_from_elsewhere_the_whole_path_is_named(clone, tmp_path_factory):
 
 @pytest.mark.slow  # `test_a_mistyped_flag_from_the_shell` goes through one
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "argument_parser.py"])
-def test_where_all_is_there_doors_open(door):
+def test_installed_scripts_print_their_help(door):
     done = subprocess.run([sys.executable, door, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
 
 
-def test_make_install_shows_pips_progress_and_no_shell_lines(tmp_path):
+def test_make_install_prints_only_the_output_of_pip(tmp_path):
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\necho "$@"\n')

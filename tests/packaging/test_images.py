@@ -53,7 +53,7 @@ def test_shellcheck_finds_nothing_in(path):
     assert done.stdout == ""
 
 
-def test_what_is_copied_exists_and_is_not_ignored():
+def test_copied_files_exist_and_are_not_ignored():
     assert all((ROOT / source).exists() for source in copied())
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert kept == copied()
@@ -141,7 +141,7 @@ def test_the_batch_scripts_run_python_in_the_image(site):
     assert "import ray" in asked[0], "the environment is tried before anything runs"
 
 
-def test_a_job_with_a_gpu_and_a_scratch_folder_gives_them_to_the_image(site):
+def test_the_image_receives_the_gpu_and_scratch_folder_of_the_job(site):
     done = run(site, "activate; python -V", CUDA_VISIBLE_DEVICES="0", RAY_TMPDIR=str(site))
     assert done.returncode == 0, done.stderr
     last = (site / "asked").read_text().splitlines()[-1]
@@ -157,6 +157,6 @@ def test_signals_reach_the_program_in_the_image(site):
     assert done.stdout == "ended 75\n", done.stderr
 
 
-def test_without_an_image_one_line_says_what_is_missing(site):
+def test_a_missing_image_is_one_line(site):
     done = run(site, "activate", INTERREPLAY_IMAGE=str(site / "none.sif"))
     assert done.returncode == 1 and f"INTERREPLAY_IMAGE={site}/none.sif: expected an image file" in done.stderr

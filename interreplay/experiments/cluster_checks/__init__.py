@@ -1,1 +1,1 @@
-"""Whether runs on this node of a cluster would step into a known trap."""
+"""Checks of a cluster's node for known problems of runs."""

@@ -208,7 +208,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)
         try:
-            code = run_study.run_trials(jobs, execution, folder, reporter.tell, reporter.beat, scheduler, searcher)
+            code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
         finally:
             reporter.close()
         folder.fetch()

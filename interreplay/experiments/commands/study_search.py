@@ -11,7 +11,7 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.run_flags import CATALOGUE
 from interreplay.experiments.studies.grid import SettingsResolver, with_values
-from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
+from interreplay.experiments.studies.study import TPE, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import DRAWN, OVER
 from interreplay.runs.results.reader import curve
@@ -48,7 +48,7 @@ def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: Setting
     if one_by_one:
         from interreplay.experiments.tune.sequential_search import distributions
 
-        require_optuna(Execution(searcher=TPE))
+        require_optuna()
         distributions(domains(search))
     return sampled(runs, search, given["num_samples"] or 10, resolver, CATALOGUE)
 
@@ -60,23 +60,22 @@ def check_search(study: Study, given: Mapping[str, Any]) -> None:
         UsageError: With the flag.
     """
     how = study.execution
-    if how.searcher == TPE or how.scheduler == "median":
-        require_optuna(how)
+    if how.searcher == TPE:
+        require_optuna()
     if "run" in given and how.searcher == TPE:
         raise UsageError(f"--run {given['run']}: --searcher {TPE} draws one run after another; leave --run out")
     if how.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {how.scheduler} compares returns, so it takes one environment only")
 
 
-def require_optuna(execution: Execution) -> None:
-    """Reject an execution that requires Optuna if it is not installed.
+def require_optuna() -> None:
+    """Check that Optuna is installed.
 
     Raises:
-        UsageError: With the flag.
+        UsageError: It is not.
     """
     if importlib.util.find_spec("optuna") is None:
-        word = f"--searcher {TPE}" if execution.searcher == TPE else f"--scheduler {execution.scheduler}"
-        raise UsageError(f"{word} needs optuna: pip install 'interreplay[search]'")
+        raise UsageError(f"--searcher {TPE} needs optuna: pip install 'interreplay[search]'")
 
 
 def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) -> Study:

@@ -1,1 +1,1 @@
-"""Studies: many runs that belong together, from a file or from flags; none of it needs Ray."""
+"""Studies of many runs, from a file or from flags. Nothing here requires Ray."""

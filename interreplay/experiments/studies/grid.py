@@ -1,4 +1,4 @@
-"""From a study file's contents to its runs: every combination, seed by seed."""
+"""Expand the contents of a study file to runs: all combinations, seed by seed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
 
 
 class SettingsResolver(NamedTuple):
-    """From what a study says to the settings of its runs.
+    """Resolves the flags of a study to the settings of its runs.
 
     Attributes:
-        flags: Every flag of ``custom_training`` by name.
-        settings_for: From given flags to a run's settings; raises `UsageError`.
-        environment: From a run's settings to its environment's current id; raises `UsageError`.
+        flags: The flags of ``custom_training`` by name.
+        settings_for: Returns a run's settings for given flags; raises `UsageError`.
+        environment: Returns the current id of a run's environment for its settings; raises `UsageError`.
     """
 
     flags: Mapping[str, Flag]
@@ -34,15 +34,15 @@ class SettingsResolver(NamedTuple):
 
 
 def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
-    """Return the runs of a grid, or of several under ``grids``: all of the first seed, then all of the second, ...
+    """Return the runs of a grid, or of several under ``grids``, ordered by seed.
 
     Args:
-        contents: Lists ``buffers``, ``envs``, ``trainers``, ``seeds`` and ``settings``; those beside ``grids`` are
-            the defaults of each grid.
-        resolver: What they mean.
+        contents: The lists ``buffers``, ``envs``, ``trainers`` and ``seeds``, and ``settings``. Next to ``grids``,
+            they are the defaults of each grid.
+        resolver: Resolves flags to settings.
 
     Raises:
-        UsageError: Something is unknown, or empty.
+        UsageError: A name is unknown, or a list is empty.
     """
     common = {key: value for key, value in contents.items() if key in GRID_KEYS}
     grids = contents.get("grids", [{}])
@@ -52,7 +52,7 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     for grid in grids:
         check_keys("grids", grid, GRID_KEYS)
         settings = typed(common.get("settings"), resolver.flags) | typed(grid.get("settings"), resolver.flags)
-        described += _one(common | grid | {"settings": settings}, resolver)
+        described += _combinations(common | grid | {"settings": settings}, resolver)
     described.sort(key=lambda each: each[0])
     runs = []
     reasons = {}
@@ -66,8 +66,10 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     return runs
 
 
-def _one(grid: Mapping[str, Any], resolver: SettingsResolver) -> Iterator[tuple[int, dict[str, Any], str | None]]:
-    """Yield the place of its seed in the list of seeds, the flags and the label of every run."""
+def _combinations(
+    grid: Mapping[str, Any], resolver: SettingsResolver
+) -> Iterator[tuple[int, dict[str, Any], str | None]]:
+    """Yield the position of the seed, the flags and the label of each run of a grid."""
     seeds = seeds_from(grid.get("seeds", 1))
     buffers = [_buffer(value, resolver) for value in _listed(grid, "buffers", [None])]
     envs = [_with_settings(value, "env", resolver) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
@@ -81,45 +83,49 @@ def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolve
     """Return a run from its flags, after checking that they fit each other.
 
     Args:
-        flags: Flags and values, ``buffer_args`` among them as a mapping.
-        label: The replay method's name in tables; made from its arguments for None.
-        resolver: What the flags mean.
+        flags: Flags and values. ``buffer_args`` is a mapping.
+        label: Name of the replay method in tables; None derives it from the arguments.
+        resolver: Resolves flags to settings.
         **more: Further attributes of the `PlannedRun`.
     """
     run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
     settings = resolver.settings_for(run.given())
     env = resolver.environment(settings)
-    flags = flags | {"env": env}
-    return PlannedRun(settings.trainer, env, label or label_of(settings), settings.seed, flags, **more)
+    if not label:
+        arguments = [f"{name}={readable(value)}" for name, value in settings.buffer_args.items()]
+        if settings.prioritized is not None:
+            arguments.append("prioritized")
+        label = short(settings.buffer)
+        if arguments:
+            label += f"({','.join(arguments)})"
+    return PlannedRun(settings.trainer, env, label, settings.seed, flags | {"env": env}, **more)
 
 
 def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsResolver) -> PlannedRun:
-    """Return a run of a search with other values, under the same name.
+    """Return a run of a search with other values and the same name.
 
     Args:
         run: The run.
-        values: Of the searched settings, by flags or by arguments of the replay method.
-        resolver: What flags mean.
+        values: Values of the searched settings, by flags or by arguments of the replay method.
+        resolver: Resolves flags to settings.
 
     Raises:
-        UsageError: They do not fit each other.
+        UsageError: The values do not fit each other.
     """
-    of_flags = {name: value for name, value in values.items() if name in resolver.flags}
-    arguments = run.flags.get("buffer_args", {}) | {k: v for k, v in values.items() if k not in of_flags}
-    flags = run.flags | of_flags | ({"buffer_args": arguments} if arguments else {})
+    flags = dict(run.flags)
+    arguments = dict(flags.get("buffer_args", {}))
+    for name, value in values.items():
+        target = flags if name in resolver.flags else arguments
+        target[name] = value
+    if arguments:
+        flags["buffer_args"] = arguments
     return replace(make_run(flags, run.label, resolver, sampled=dict(values)), called=run.called)
 
 
-def label_of(settings: SimpleNamespace) -> str:
-    """Return a replay method and the arguments that were given to it: ``NMER(k=3)``."""
-    listed = [f"{name}={readable(value)}" for name, value in settings.buffer_args.items()]
-    listed += ["prioritized"] if settings.prioritized is not None else []
-    return f"{short(settings.buffer)}({','.join(listed)})" if listed else short(settings.buffer)
-
-
-def _listed(grid: Mapping[str, Any], key: str, otherwise: list[Any]) -> list[Any]:
-    value = grid.get(key, otherwise)
-    value = value if isinstance(value, list) else [value]
+def _listed(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[Any]:
+    value = grid.get(key, default)
+    if not isinstance(value, list):
+        value = [value]
     if not value or (key in grid and value == [None]):
         raise UsageError(f"{key} is empty, so the grid is; give at least one, or leave {key} out")
     return value
@@ -130,11 +136,13 @@ def _buffer(value: Any, resolver: SettingsResolver) -> tuple[str | None, dict[st
     if value is None:
         return None, {}
     name, options = entry(value, "buffer")
-    own = typed(options.pop("settings", None), resolver.flags)
+    flags = typed(options.pop("settings", None), resolver.flags) | {"buffer": name}
     label = options.pop("label", None)
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label {label!r} of {name}: expected a name")
-    return label, own | {"buffer": name} | ({"buffer_args": options} if options else {})
+    if options:
+        flags["buffer_args"] = options
+    return label, flags
 
 
 def _with_settings(value: Any, kind: str, resolver: SettingsResolver) -> dict[str, Any]:
@@ -144,10 +152,10 @@ def _with_settings(value: Any, kind: str, resolver: SettingsResolver) -> dict[st
 
 
 def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
-    """Return settings from YAML as the flags of the same names would have read them.
+    """Convert settings from YAML as the flags of the same names convert their values.
 
     Raises:
-        UsageError: There is no such flag, or it does not take such a value.
+        UsageError: There is no such flag, or it rejects the value.
     """
     if not isinstance(settings, dict | None):
         raise UsageError(f"settings {settings!r}: expected a mapping such as {{total_env_steps: 10000}}")
@@ -155,13 +163,15 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
     for key, value in (settings or {}).items():
         name = str(key).replace("-", "_")
         name = next((flag.name for flag in flags.values() if name in flag.aliases), name)
-        if name in flags and (instead := flags[name].in_study) is not None:
-            raise UsageError(f"settings: {key} does not belong into a study" + (f"; use {instead}" if instead else ""))
         if name not in flags:
             near = did_you_mean(name, sorted(name for name, flag in flags.items() if flag.in_study is None))
             raise UsageError(
                 f"settings: unknown {key!r}; {near} accepted: every flag that custom_training.py --help lists"
             )
+        instead = flags[name].in_study
+        if instead is not None:
+            hint = f"; use {instead}" if instead else ""
+            raise UsageError(f"settings: {key} does not belong into a study{hint}")
         try:
             read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:
@@ -171,10 +181,10 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
 
 
 def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
-    """Refuse keys that mean nothing.
+    """Reject unknown keys.
 
     Raises:
-        UsageError: Naming the nearest that would be accepted.
+        UsageError: A key is unknown; suggests the most similar one.
     """
     for key in mapping:
         if key not in accepted:

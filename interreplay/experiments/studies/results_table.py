@@ -1,17 +1,19 @@
-"""What came out of a study: a row per run, and means with intervals over seeds."""
+"""Results of a study: a row per run, and means with confidence intervals over seeds."""
 
 from __future__ import annotations
 
 import csv
 import io
-import itertools
 import math
+import re
 import shlex
-import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.studies.study import PlannedRun
@@ -20,173 +22,185 @@ from interreplay.experiments.studies.trial_folder import FINISHED, STATUS, write
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
 
-RUNS, TABLE = "runs.csv", "table.csv"
+RUNS = "runs.csv"
+TABLE = "table.csv"
 WIDTH = 100
-"""Characters of a line of the closing tables."""
-NARROW = (24, 14)
-"""Characters of columns of text, before and after columns of numbers are made narrower."""
+"""Maximum number of characters in a line of the closing tables."""
 RUN_COLUMNS = (
-    *("number", "name", "trainer", "env", "buffer", "seed", "state", "env_steps", "final_return"),
-    *("mean_return", "best_return", "seconds", "starts", "failures", "last_failure"),
+    "number",
+    "name",
+    "trainer",
+    "env",
+    "buffer",
+    "seed",
+    "state",
+    "env_steps",
+    "final_return",
+    "mean_return",
+    "best_return",
+    "seconds",
+    "starts",
+    "failures",
+    "last_failure",
 )
 TABLE_COLUMNS = (
-    *("env", "trainer", "buffer", "n"),
-    *("final_return", "final_low", "final_high", "mean_return", "mean_low", "mean_high"),
+    "env",
+    "trainer",
+    "buffer",
+    "n",
+    "final_return",
+    "final_low",
+    "final_high",
+    "mean_return",
+    "mean_low",
+    "mean_high",
 )
+Row = dict[str, Any]
 
 
-def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> list[dict[str, Any]]:
-    """Return a row per run with `RUN_COLUMNS` and what a search drew; the mean return is over the whole curve."""
+def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> list[Row]:
+    """Return a row per run with `RUN_COLUMNS` and its drawn values. The mean return is over the whole curve."""
     rows = []
     for number, run in enumerate(runs):
         trial = folder.trial(run)
-        status, values = trial.status(), [value for _, value in curve(trial.path)]
-        row = {"number": number, "name": run.name, "trainer": run.trainer, "env": run.env, "buffer": run.label}
-        row |= {"seed": run.seed, **run.sampled}
-        row |= {key: status[key] for key in ("state", "env_steps", "seconds", "starts")}
-        row |= {"failures": len(status["failures"]), "last_failure": (status["failures"] or [""])[-1]}
-        row |= dict.fromkeys(("final_return", "mean_return", "best_return"), math.nan)
-        if values:
-            row |= {"final_return": values[-1], "mean_return": float(np.mean(values)), "best_return": max(values)}
-        rows.append(row)
+        status = trial.status()
+        returns = [value for _, value in curve(trial.path)] or [math.nan]
+        row = {
+            "number": number,
+            "name": run.name,
+            "trainer": run.trainer,
+            "env": run.env,
+            "buffer": run.label,
+            "seed": run.seed,
+            "final_return": returns[-1],
+            "mean_return": float(np.mean(returns)),
+            "best_return": max(returns),
+            "failures": len(status["failures"]),
+            "last_failure": (status["failures"] or [""])[-1],
+        }
+        for name in ("state", "env_steps", "seconds", "starts"):
+            row[name] = status[name]
+        rows.append(row | run.sampled)
     return rows
 
 
-def table_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return final and mean returns of every environment, trainer and buffer, over the seeds of finished runs."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+def groups_of(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
+    """Return the rows of each environment, trainer and buffer."""
+    groups = defaultdict(list)
     for row in rows:
-        groups.setdefault((row["env"], row["trainer"], row["buffer"]), []).append(row)
+        groups[row["env"], row["trainer"], row["buffer"]].append(row)
+    return groups
+
+
+def table_of(rows: Iterable[Row]) -> list[Row]:
+    """Return final and mean returns of each environment, trainer and buffer over the seeds of finished runs."""
     table = []
-    for (env, trainer, buffer), members in groups.items():
+    for (env, trainer, buffer), members in groups_of(rows).items():
         done = [row for row in members if row["state"] == FINISHED and not math.isnan(row["final_return"])]
-        line: dict[str, Any] = {"env": env, "trainer": trainer, "buffer": buffer, "n": len(done)}
+        line: Row = {"env": env, "trainer": trainer, "buffer": buffer, "n": len(done)}
         for name in ("final", "mean"):
-            values = [row[f"{name}_return"] for row in done]
-            line[f"{name}_return"] = float(np.mean(values)) if values else math.nan
-            line[f"{name}_low"], line[f"{name}_high"] = (
-                interval(mean, [np.array(values)]) if values else (math.nan,) * 2
-            )
+            values = np.array([row[f"{name}_return"] for row in done])
+            line[f"{name}_return"] = float(values.mean()) if done else math.nan
+            low, high = interval(mean, [values]) if done else (math.nan, math.nan)
+            line[f"{name}_low"] = low
+            line[f"{name}_high"] = high
         table.append(line)
     return sorted(table, key=lambda line: (line["env"], line["trainer"]))
 
 
-def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Write ``runs.csv`` and ``table.csv``; return their rows."""
+def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[list[Row], list[Row]]:
+    """Write ``runs.csv`` and ``table.csv``, and return their rows."""
     rows = rows_of(folder, runs)
     table = table_of(rows)
-    sampled = sorted({key for run in runs for key in run.sampled})
+    sampled = sorted(set().union(*(run.sampled for run in runs)))
     write_whole(folder.path / RUNS, as_csv(rows, [*RUN_COLUMNS, *sampled]))
     write_whole(folder.path / TABLE, as_csv(table, TABLE_COLUMNS))
     folder.publish(RUNS, TABLE, STATUS)
     return rows, table
 
 
-def as_csv(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:
-    """Return rows as the text of a CSV file; NaN is an empty field."""
+def as_csv(rows: Iterable[Row], columns: Sequence[str]) -> str:
+    """Return rows as the text of a CSV file. NaN becomes an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="")
     writer.writeheader()
     for row in rows:
-        plain = {key: "" if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
-        writer.writerow(plain)
+        missing = [key for key, value in row.items() if isinstance(value, float) and math.isnan(value)]
+        writer.writerow(row | dict.fromkeys(missing, ""))
     return text.getvalue()
 
 
-def as_text(table: Sequence[dict[str, Any]]) -> str:
+def as_text(table: Sequence[Row]) -> str:
     """Return the table for a terminal or a log."""
-    head = ("environment", "trainer", "buffer", "n", "final return", "mean return")
-    lines = [
-        (t["env"], t["trainer"], t["buffer"], str(t["n"]), *(_shown(t, name) for name in ("final", "mean")))
-        for t in table
-    ]
-    return aligned([head, *lines], right={3, 4, 5}, width=WIDTH)
+    lines = [("environment", "trainer", "buffer", "n", "final return", "mean return")]
+    for row in table:
+        returns = []
+        for name in ("final", "mean"):
+            text = shown(row[f"{name}_return"])
+            if not math.isnan(row[f"{name}_low"]):
+                text += f" [{row[f'{name}_low']:,.1f}, {row[f'{name}_high']:,.1f}]"
+            returns.append(text)
+        lines.append((row["env"], row["trainer"], row["buffer"], str(row["n"]), returns[0], returns[1]))
+    return aligned(lines, right={3, 4, 5}, width=WIDTH)
 
 
-def ranking(rows: Iterable[dict[str, Any]], sampled: Mapping[str, PlannedRun]) -> list[tuple[str, ...]]:
-    """Return what a search drew, the best first: environment, buffer, values, finished seeds, final return, steps.
+def ranking(rows: Iterable[Row], sampled: Mapping[str, PlannedRun]) -> list[tuple[str, ...]]:
+    """Return the draws of a search, the best first: environment, trainer, buffer, values, seeds, final return, steps.
 
     Args:
-        rows: As `rows_of` returns them.
+        rows: Result of `rows_of`.
         sampled: The runs by name.
     """
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        if sampled[row["name"]].sampled:
-            groups.setdefault((row["env"], row["trainer"], row["buffer"]), []).append(row)
     lines = []
-    for (env, trainer, buffer), members in groups.items():
+    for (env, trainer, buffer), members in groups_of(rows).items():
+        drawn = sampled[members[0]["name"]].sampled
+        if not drawn:
+            continue
         done = [row["final_return"] for row in members if row["state"] == FINISHED]
-        final = float(np.nanmean(done)) if done and not np.isnan(done).all() else math.nan
-        values = ", ".join(f"{key}={_brief(value)}" for key, value in sampled[members[0]["name"]].sampled.items())
+        finite = [value for value in done if not math.isnan(value)]
+        final = float(np.mean(finite)) if finite else math.nan
         steps = max(row["env_steps"] for row in members)
-        rank = (env, trainer, math.isnan(final), -final if not math.isnan(final) else -steps)
-        lines.append((rank, (env, trainer, buffer, values, str(len(done)), shown(final), f"{steps:,}")))
+        values = []
+        for key, value in drawn.items():
+            values.append(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}")
+        rank = (env, trainer, not finite, -final if finite else -steps)
+        lines.append((rank, (env, trainer, buffer, ", ".join(values), str(len(done)), shown(final), f"{steps:,}")))
     return [line for _, line in sorted(lines)]
-
-
-def _brief(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_command(run: PlannedRun) -> str:
     """Return a command line that trains with the settings of a run."""
     words = ["python", "custom_training.py"]
     for name, value in run.flags.items():
-        pairs = value.items() if name == "buffer_args" else ()
-        words += [f"--buffer_arg={key}={item}" for key, item in pairs]
-        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        if name == "buffer_args":
+            words += [f"--buffer_arg={key}={item}" for key, item in value.items()]
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
             words += [f"--{name}={item}" for item in value]
-        elif name != "buffer_args":
-            words.append(f"--{name}={','.join(map(str, value)) if isinstance(value, list) else value}")
+        elif isinstance(value, list):
+            words.append(f"--{name}={','.join(map(str, value))}")
+        else:
+            words.append(f"--{name}={value}")
     return shlex.join(words)
 
 
-def _shown(line: dict[str, Any], name: str) -> str:
-    value, low, high = (line[f"{name}_{part}"] for part in ("return", "low", "high"))
-    if math.isnan(value):
-        return "-"
-    return f"{value:,.1f}" + ("" if math.isnan(low) else f" [{low:,.1f}, {high:,.1f}]")
-
-
-def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: int | None = None) -> str:
+def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: int = 10_000) -> str:
     """Return lines of words as aligned columns.
 
     Args:
-        lines: Words of every line, as many in each.
-        right: Columns that are aligned at their right.
-        width: Characters that a line may have: long words continue on the next line. None for no limit.
+        lines: Words of each line, the same number in all.
+        right: Columns that are aligned at the right.
+        width: Maximum number of characters in a line. Long words continue on the next line.
     """
-    flush = set(right)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    if width is not None:
-        _narrow(lines, flush, widths, width)
-    found = []
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for number in range(len(lines[0])):
+        table.add_column(justify="right" if number in right else "left", overflow="fold")
+    natural = sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) - 2
     for line in lines:
-        cells = [_wrapped(word, size, i in flush) for i, (word, size) in enumerate(zip(line, widths, strict=True))]
-        for row in itertools.zip_longest(*cells, fillvalue=""):
-            sized = zip(row, widths, strict=True)
-            words = [word.rjust(size) if i in flush else word.ljust(size) for i, (word, size) in enumerate(sized)]
-            found.append("  ".join(words).rstrip())
-    return "\n".join(found)
-
-
-def _narrow(lines: Sequence[Sequence[str]], flush: set[int], widths: list[int], width: int) -> None:
-    """Make columns narrower until a line fits: columns of text, then of numbers, then of text again."""
-    text = {i for i in range(len(widths)) if i not in flush}
-    numbers = {i: max(len(part) for line in lines for part in _wrapped(line[i], 1, True)) for i in flush}
-    for least in (dict.fromkeys(text, NARROW[0]), numbers, dict.fromkeys(text, NARROW[1])):
-        while sum(widths) + 2 * (len(widths) - 1) > width:
-            wide = [i for i in least if widths[i] > least[i]]
-            if not wide:
-                break
-            widths[max(wide, key=lambda i: widths[i])] -= 1
-
-
-def _wrapped(word: str, size: int, number: bool) -> list[str]:
-    """Return the lines of a cell: text breaks at spaces and commas, a number before its interval."""
-    if len(word) <= size:
-        return [word]
-    if number:
-        return word.replace(" [", "\n[").split("\n")
-    return [part.strip() for part in textwrap.wrap(word.replace(",", ", "), size, break_on_hyphens=False)]
+        words = list(line)
+        for number, word in enumerate(line):
+            if natural > width and number not in right:
+                words[number] = re.sub(r",(?=\S)", ", ", word)  # arguments may then continue on the next line
+        table.add_row(*words)
+    text = io.StringIO()
+    Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())

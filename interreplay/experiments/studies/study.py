@@ -1,4 +1,4 @@
-"""What a study is made of: runs with names, and how they are carried out."""
+"""The contents of a study: named runs, and how they are executed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interreplay.runs.run_folder import check_name
 
 STUDY = "study.yaml"
 TPE = "tpe"
-"""The searcher that decides one run after another."""
+"""The searcher that draws the settings of each run when it starts."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class PlannedRun:
     Attributes:
         trainer: The algorithm.
         env: The environment's current id.
-        label: What the replay method and its settings are called in tables.
+        label: Name of the replay method and its settings in tables.
         seed: The seed.
-        flags: Flags of ``custom_training`` and their values, those above included; plain values only.
-        sampled: What a search drew for it.
-        called: Its name where that is another one than is made today; studies keep the names that they began with.
+        flags: Flags of ``custom_training`` and their values, including the attributes above; plain values only.
+        sampled: Values that a search drew for the run.
+        called: The name in the study's folder, if it differs from the current form of names.
     """
 
     trainer: str
@@ -40,30 +40,37 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """Its name, and that of its folder: ``SAC_Hopper-v5_NMER-k=10_s0``."""
-        return self.called or "_".join(map(_in_a_name, (self.trainer, self.env, self.label, f"s{self.seed}")))
+        """The name of the run and of its folder: ``SAC_Hopper-v5_NMER-k=10_s0``."""
+        if self.called:
+            return self.called
+        parts = []
+        for part in (self.trainer, self.env, self.label, f"s{self.seed}"):
+            parts.append(re.sub(r"[^A-Za-z0-9._=-]+", "-", part).strip("-") or "-")
+        return "_".join(parts)
 
     def given(self) -> dict[str, Any]:
-        """Return the flags as ``FlagParser.given`` would have returned them."""
+        """Return the flags as ``FlagParser.given`` returns them."""
         flags = dict(self.flags)
         arguments = flags.pop("buffer_args", {})
-        return flags | ({"buffer_arg": list(arguments.items())} if arguments else {})
+        if arguments:
+            flags["buffer_arg"] = list(arguments.items())
+        return flags
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How runs are carried out; changing it changes no result but for ``cpus_per_trial``, a run's threads.
+    """How runs are executed. Only ``cpus_per_trial``, the number of a run's threads, affects results.
 
     Attributes:
-        cpus_per_trial: CPUs, and so threads, of the process that learns; each env runner takes one more.
+        cpus_per_trial: CPUs and threads of the process that learns. Each env runner takes one more CPU.
         gpus_per_trial: GPUs of that process; may be a fraction.
-        max_concurrent: Runs at a time; 0 for as many as there are CPUs for.
-        max_failures: How often a run that fails is tried again from its checkpoint.
+        max_concurrent: Number of runs at a time; 0 for as many as there are CPUs for.
+        max_failures: How often a failed run is retried from its last checkpoint.
         hang_timeout: Seconds without an env step after which a run counts as hung.
-        scheduler: What ends runs early, see `interreplay.experiments.tune.hyperparameter_search.scheduler`.
-        searcher: Who draws searched settings: ``random`` all of them before the study begins, ``tpe`` one run after
-            another, by what came out of those before.
-        search: The distributions of a search that draws one run after another, as texts by setting.
+        scheduler: Stops runs early, see `interreplay.experiments.tune.hyperparameter_search.scheduler`.
+        searcher: How searched settings are drawn: ``random`` before the study begins, ``tpe`` when each run starts,
+            given the results of earlier runs.
+        search: Distributions of a sequential search, as texts by setting.
     """
 
     cpus_per_trial: int = 1
@@ -78,7 +85,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Study:
-    """Runs in the order in which they are started, and how."""
+    """Runs in the order in which they start, and how they are executed."""
 
     runs: Sequence[PlannedRun]
     execution: Execution
@@ -86,50 +93,41 @@ class Study:
     def __post_init__(self) -> None:
         if not self.runs:
             raise UsageError("the grid is empty: it needs at least one buffer, environment, trainer and seed")
-        check_names(self.runs)
+        name, count = Counter(run.name for run in self.runs).most_common(1)[0]
+        if count > 1:
+            raise UsageError(
+                f"{count} runs are called {name!r}; remove duplicates, or distinguish buffers with label: NAME"
+            )
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as mappings and lists, for a file."""
-        runs = [{"name": run.name} | asdict(run) for run in self.runs]
-        return asdict(self.execution) | {"runs": [{k: v for k, v in run.items() if k != "called"} for run in runs]}
+        """Return the study as mappings and lists, for a file."""
+        runs = []
+        for run in self.runs:
+            entries = {"name": run.name} | asdict(run)
+            del entries["called"]
+            runs.append(entries)
+        return asdict(self.execution) | {"runs": runs}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Study:
         """Return the inverse of `to_plain`.
 
         Raises:
-            UsageError: It is something else.
+            UsageError: The value has another form.
         """
         try:
-            runs = [
-                PlannedRun(**{("called" if key == "name" else key): value for key, value in run.items()})
-                for run in plain["runs"]
-            ]
-            for run in runs:
-                check_name(run.name, f"{STUDY}: the run")
+            runs = []
+            for entries in plain["runs"]:
+                run = dict(entries)
+                runs.append(PlannedRun(called=run.pop("name"), **run))
+                check_name(runs[-1].name, f"{STUDY}: the run")
             return cls(runs, Execution(**{key: value for key, value in plain.items() if key != "runs"}))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, UsageError):
+                raise
             raise UsageError(f"{STUDY} is damaged: {error}") from None
 
 
-def _in_a_name(part: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._=-]+", "-", part).strip("-") or "-"
-
-
 def cpus_per_run(execution: Execution, settings: Iterable[Mapping[str, Any]]) -> int:
-    """Return the CPUs that a run takes, those of its env runners included, where all runs take alike."""
+    """Return the CPUs of one run, including its env runners; the largest run counts."""
     return execution.cpus_per_trial + max(each["num_workers"] for each in settings)
-
-
-def check_names(runs: Iterable[PlannedRun]) -> None:
-    """Refuse runs that would share a folder.
-
-    Raises:
-        UsageError: Two have one name.
-    """
-    counts = Counter(run.name for run in runs)
-    name, count = counts.most_common(1)[0]
-    if count > 1:
-        raise UsageError(
-            f"{count} runs are called {name!r}; drop what is listed twice, or tell buffers apart with label: NAME"
-        )

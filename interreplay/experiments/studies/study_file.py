@@ -1,4 +1,4 @@
-"""Reading study files."""
+"""Read study files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from interreplay.experiments.studies.grid import GRID_KEYS, check_keys
 
 
 def read(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
-    """Return the contents of a study file: keys of a grid, ``grids``, and how to run it.
+    """Return the contents of a study file: keys of a grid, ``grids``, and the settings of its execution.
 
     Args:
-        path: YAML.
-        execution: The flags that say how, by name; their values are read as the flags read theirs.
+        path: The YAML file.
+        execution: Flags of the execution by name, which convert their values.
 
     Raises:
-        UsageError: It cannot be read, or says something unknown.
+        UsageError: The file cannot be read, or a key or value is invalid.
     """
     try:
         contents = yaml.safe_load(path.read_text())
@@ -31,15 +31,13 @@ def read(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
         raise UsageError(f"study file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         hint = "in a list, entries with braces need quotes: 'NMER{k: 10}'"
-        raise UsageError(f"study file {path} is no YAML: {' '.join(str(error).split())}; {hint}") from None
+        raise UsageError(f"study file {path} is not valid YAML: {' '.join(str(error).split())}; {hint}") from None
     if not isinstance(contents, dict) or not contents:
         raise UsageError(f"study file {path} holds no study; expected keys such as buffers, envs, trainers and seeds")
     check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *execution))
-    return contents | {key: _typed(key, contents[key], flag) for key, flag in execution.items() if key in contents}
-
-
-def _typed(key: str, value: Any, flag: Flag) -> Any:
-    try:
-        return flag.type(written(value))
-    except argparse.ArgumentTypeError as error:
-        raise UsageError(f"{key} {error}") from None
+    for key in execution.keys() & contents.keys():
+        try:
+            contents[key] = execution[key].type(written(contents[key]))
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{key} {error}") from None
+    return contents

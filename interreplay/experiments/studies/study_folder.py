@@ -14,31 +14,32 @@ from interreplay.experiments.studies.study import STUDY, PlannedRun, Study
 from interreplay.experiments.studies.trial_folder import TrialFolder, write_whole
 from interreplay.runs.run_folder import ensure_writable
 
-# Where the scripts for Slurm keep the jobs' output, from before the study begins.
 JOBS = "slurm"
+"""Folder in which the scripts for Slurm keep the output of jobs; it exists before the study begins."""
 
 
 class StudyFolder:
-    """Where a study's results are.
+    """The folder of a study's results.
 
     Args:
         path: The folder.
-        store: The place elsewhere that it is a copy of.
+        store: The remote folder of which it is a copy, or None.
     """
 
     def __init__(self, path: Path, store: Store | None = None):
-        self.path, self.store = path, store
+        self.path = path
+        self.store = store
 
     @classmethod
     def at(cls, place: str | Path, flag: str = "--output_dir") -> StudyFolder:
-        """Return the folder of a path or a URI; of one elsewhere, what tells how far the runs are is brought here.
+        """Return the folder at a path or a URI. Small files of a remote folder are downloaded.
 
         Args:
             place: The path or URI.
             flag: The flag that names it, for the error message.
 
         Raises:
-            UsageError: It is a file.
+            UsageError: The path is a file.
         """
         place = str(place)
         if not is_elsewhere(place):
@@ -52,16 +53,16 @@ class StudyFolder:
 
     @property
     def place(self) -> str:
-        """What names it on a command line."""
+        """The name of the folder on a command line."""
         return self.store.uri if self.store else str(self.path)
 
     def fetch(self) -> None:
-        """Bring here what runs on other machines have come to."""
+        """Download the state of the runs from a remote folder."""
         if self.store:
             self.store.pull(only=SMALL)
 
     def publish(self, *names: str) -> None:
-        """Bring files of the study, and the states of its runs, to where the folder is."""
+        """Upload files of the study with these names to a remote folder."""
         if self.store:
             self.store.push(only=names)
 
@@ -70,35 +71,35 @@ class StudyFolder:
         return TrialFolder(self.path / run.name)
 
     def begin(self, study: Study) -> Study:
-        """Write ``study.yaml``; a folder that has the same one already is continued.
+        """Write ``study.yaml``, or continue a folder that already holds the same study.
 
         Returns:
-            The study, its runs with the names that they have in the folder.
+            The study, whose runs have their names in the folder.
 
         Raises:
-            UsageError: The folder cannot be written to, or holds another study.
+            UsageError: The folder is not writable, or holds another study.
         """
         ensure_writable(self.path, "--output_dir")
         if (self.path / STUDY).exists():
             runs = self.read().runs
             if runs != study.runs:
                 raise UsageError(
-                    f"--output_dir {self.path} holds another study; choose another folder, or go on with that one: "
+                    f"--output_dir {self.path} holds another study; choose another folder, or resume that study: "
                     f"--resume {self.place}"
                 )
             return replace(study, runs=runs)
-        names = (path.name for path in self.path.iterdir())
-        if stray := next((name for name in names if not name.startswith(".") and name != JOBS), None):
-            raise UsageError(f"--output_dir {self.path} holds {stray!r} and no study; choose a new folder")
+        for name in sorted(path.name for path in self.path.iterdir()):
+            if not name.startswith(".") and name != JOBS:
+                raise UsageError(f"--output_dir {self.path} holds {name!r} and no study; choose a new folder")
         write_whole(self.path / STUDY, _dump(study.to_plain()))
         self.publish(STUDY)
         return study
 
     def read(self) -> Study:
-        """Return the study that is in the folder.
+        """Return the study in the folder.
 
         Raises:
-            UsageError: There is none.
+            UsageError: The folder holds no study.
         """
         try:
             plain = yaml.load((self.path / STUDY).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -1,4 +1,4 @@
-"""The folder of one run of a study: a run's folder with a state, held by one process at a time."""
+"""The folder of one run of a study: a run folder with a status."""
 
 from __future__ import annotations
 
@@ -13,54 +13,59 @@ from interreplay.errors import UsageError
 from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.run_folder import RunFolder
 
-STATUS, DRAWN = "status.json", "drawn.json"
-WAITING, RUNNING, INTERRUPTED, CRASHED = "waiting", "running", "interrupted", "crashed"
-FINISHED, FAILED, STOPPED = "finished", "failed", "stopped early"
+STATUS = "status.json"
+DRAWN = "drawn.json"
+WAITING = "waiting"
+RUNNING = "running"
+INTERRUPTED = "interrupted"
+CRASHED = "crashed"
+FINISHED = "finished"
+FAILED = "failed"
+STOPPED = "stopped early"
 OVER = (FINISHED, STOPPED)
 _RESULTS = ("progress.csv", "result.json", "params.json", "params.pkl", "error.txt")
 
 
 class TrialFolder(RunFolder):
-    """A run's folder that knows how far the run is."""
+    """A run folder with a status file."""
 
     def status(self) -> dict[str, Any]:
-        """Return the run's ``state``, ``failures`` (a line each), ``starts``, ``seconds`` and ``env_steps``."""
+        """Return the run's ``state``, ``failures`` (one line each), ``starts``, ``seconds`` and ``env_steps``."""
         empty = {"state": WAITING, "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
         try:
             return empty | json.loads((self.path / STATUS).read_text())
         except FileNotFoundError:
             return empty
         except (OSError, ValueError) as error:
-            raise UsageError(
-                f"{self.path / STATUS} cannot be read: {error}; remove it to begin that run anew"
-            ) from None
+            path = self.path / STATUS
+            raise UsageError(f"{path} cannot be read: {error}; remove it to start that run again") from None
 
     def note(self, **changes: Any) -> dict[str, Any]:
-        """Change the status; on disk it is the old one or the new one, never half of it."""
+        """Change the status. The file is replaced atomically."""
         status = self.status() | changes
         write_whole(self.path / STATUS, json.dumps(status, indent=1) + "\n")
         return status
 
     def drawn(self) -> dict[str, Any] | None:
-        """Return the values that a search drew for the run when it began, None where it has not, or all were known."""
+        """Return the values that a sequential search drew for the run, None if there are none."""
         try:
             return json.loads((self.path / DRAWN).read_text())
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise UsageError(f"{self.path / DRAWN} cannot be read: {error}; remove it to draw others") from None
+            raise UsageError(f"{self.path / DRAWN} cannot be read: {error}; remove it to draw again") from None
 
     def note_drawn(self, values: dict[str, Any]) -> None:
-        """Write down the values that a search drew."""
+        """Write the values that a search drew."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / DRAWN, json.dumps(values) + "\n")
 
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
-        """Add a failure to the status; another attempt may follow a `CRASHED` one."""
+        """Add a failure to the status. Another attempt may follow the state `CRASHED`."""
         return self.note(state=state, failures=[*self.status()["failures"], shortened(line)])
 
     def clear(self) -> None:
-        """Remove the results of an attempt that ended before its first checkpoint."""
+        """Remove the results of an attempt without a checkpoint."""
         for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
         for folder in best_checkpoint.inside(self.path):
@@ -68,7 +73,7 @@ class TrialFolder(RunFolder):
 
 
 def shortened(text: str, most: int = 500) -> str:
-    """Return a text on one line; of a long one the beginning and the end, which in tracebacks is the reason."""
+    """Return a text on one line. A long text keeps its beginning and its end, which in tracebacks is the reason."""
     text = " ".join(text.split())
     if len(text) <= most:
         return text
@@ -77,7 +82,7 @@ def shortened(text: str, most: int = 500) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that is the old one or the new one whenever somebody looks."""
+    """Write a file atomically: readers see the old or the new contents."""
     work = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
     with work.open("w") as file:
         file.write(text)

@@ -1,1 +1,1 @@
-"""One run: from settings to an algorithm, and its loop with results on disk."""
+"""One run: build its algorithm, train it, and write its results."""

@@ -1,4 +1,4 @@
-"""Write the results of an algorithm that is trained in Python, so that `interreplay report` can read them."""
+"""Write the results of an algorithm trained in Python, for `interreplay report`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
 
     Args:
         algo: The algorithm.
-        folder: Of this run alone; it is made if it does not exist. Results that it holds are continued.
-        total_env_steps: The env steps after which the run is finished, for reports.
+        folder: Folder of this run alone, created if it does not exist. Existing results are continued.
+        total_env_steps: Env steps after which the run is finished, for reports.
 
     Raises:
-        UsageError: The folder cannot be written to.
+        UsageError: The folder is not writable.
     """
     return AlgorithmLog(algo, Path(folder), total_env_steps)
 
@@ -38,11 +38,11 @@ class AlgorithmLog:
 
     Args:
         algo: The algorithm.
-        folder: Of this run.
-        total_env_steps: The env steps after which the run is finished, or None.
+        folder: Folder of this run.
+        total_env_steps: Env steps after which the run is finished, or None.
 
     Raises:
-        UsageError: The folder cannot be written to.
+        UsageError: The folder is not writable.
     """
 
     def __init__(self, algo: Any, folder: Path, total_env_steps: int | None = None):
@@ -88,7 +88,7 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
         found["total_env_steps"] = total_env_steps
     for name in config.own_settings():
         found[name] = _plain(getattr(config, name))
-    # By the names of the command line, where RLlib has others.
+    # RLlib has other names for these flags.
     if "num_steps_sampled_before_learning_starts" in found:
         found["learning_starts"] = found.pop("num_steps_sampled_before_learning_starts")
     found["train_batch_size"] = config.train_batch_size_per_learner
@@ -96,7 +96,7 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a setting as JSON can hold it: plain values, and the name of anything else."""
+    """Return a setting as plain values for JSON, and anything else by its name."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""From the command line's settings to an algorithm that is ready to train."""
+"""Build an algorithm from the settings of the command line."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
-"""Settings of every loop by the names of their flags."""
+"""Settings of all training loops, by the names of their flags."""
 OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows")
-"""Those of algorithms that replay transitions."""
+"""Settings of algorithms that replay transitions."""
 
 
 def build(config_name: str, settings: SimpleNamespace, source: RowSource | None = None) -> Any:
@@ -46,7 +46,7 @@ def build(config_name: str, settings: SimpleNamespace, source: RowSource | None 
 
 
 def new_config(name: str) -> Any:
-    """Return RLlib's configuration of an algorithm, all at its defaults; argument as ``config_name`` of `build`."""
+    """Return the default configuration of an algorithm; `name` is as ``config_name`` of `build`."""
     if ":" not in name:
         return getattr(importlib.import_module("interreplay.rllib"), name)()
     algorithm = own_class(name, Algorithm, "trainer")
@@ -56,16 +56,16 @@ def new_config(name: str) -> Any:
 
 
 def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
-    """Return the settings that not all algorithms share, defaults included, as the configuration takes them."""
+    """Return the settings of the algorithm itself, including defaults, by the names of its configuration."""
     own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
     own["train_batch_size_per_learner"] = own.pop("train_batch_size")
-    if own.get("huber_delta") == "none":  # as it was written down before
+    if own.get("huber_delta") == "none":  # the form in stored settings of earlier runs
         own["huber_delta"] = None
     return own
 
 
 def configure(config_name: str, settings: SimpleNamespace) -> Any:
-    """Return RLlib's configuration of a job; arguments as in `build`."""
+    """Return RLlib's configuration of a run; arguments as for `build`."""
     s = settings
     config = new_config(config_name)
     env, arguments = environment_config(vars(s))
@@ -85,7 +85,7 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         num_envs_per_env_runner=s.num_envs_per_worker,
         rollout_fragment_length=s.rollout_fragment_length,
     )
-    # A runner that fails ends the job with its traceback; RLlib would go on without saying so.
+    # A failed runner ends the run with its traceback. By default, RLlib would continue silently.
     config.fault_tolerance(restart_failed_env_runners=False)
     config.evaluation(
         evaluation_interval=s.evaluation_interval or None,

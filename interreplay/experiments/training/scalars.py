@@ -1,4 +1,4 @@
-"""Which numbers of a result TensorBoard shows, and in which groups: a few, by names that one looks for."""
+"""The numbers of a result that TensorBoard shows, in a few groups with standard names."""
 
 from __future__ import annotations
 
@@ -38,24 +38,27 @@ _LEFT_OUT = re.compile(
 
 
 def scalars(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield names and values of what is shown of a result.
+    """Yield the names and values of a result that TensorBoard shows.
 
-    The groups are ``evaluation``, ``training`` (episodes), ``learner`` (losses and the like), ``replay`` and ``speed``;
-    what somebody's callback adds is in ``other``, or with the episodes where it was logged beside them.
+    The groups are ``evaluation``, ``training`` (episodes), ``learner`` (losses), ``replay`` and ``speed``. Metrics of
+    user callbacks are in ``other``, or with the episodes if they were logged next to them.
     """
     for key, value in flatten_dict(dict(result), delimiter="/").items():
-        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        name = _named(key) if number and not math.isnan(value) else None
-        if name is not None:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            continue
+        name = _named(key)
+        if name is not None and not math.isnan(value):
             yield name, float(value)
 
 
 def _named(key: str) -> str | None:
-    """Return the name of a number, None where it is left out."""
+    """Return the name of a number in TensorBoard, None if it is omitted."""
     if key in SPEED:
         return f"speed/{SPEED[key]}"
-    if match := _RUNNERS.fullmatch(key):
-        group, inner = "evaluation" if match[1] else "training", match[2]
+    match = _RUNNERS.fullmatch(key)
+    if match:
+        group = "evaluation" if match[1] else "training"
+        inner = match[2]
         if inner in EPISODES:
             return f"{group}/{EPISODES[inner]}"
         return None if _HOST.match(inner) else f"{group}/{inner}"

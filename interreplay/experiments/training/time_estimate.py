@@ -1,4 +1,4 @@
-"""How long the updates of a long run will take, measured on a copy of its networks before it begins."""
+"""Estimate the time of a long run's updates by measuring updates of a copy of its networks."""
 
 from __future__ import annotations
 
@@ -12,59 +12,64 @@ import numpy as np
 import torch
 
 from interreplay.environments.spaces import leaves
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import duration
 from interreplay.learning.update import Batch
 from interreplay.transitions import Observation, Transitions, as_tensor, join_parts
 
 MANY = 100_000
-"""Updates from which on a run is long enough to be told its time."""
+"""Minimum number of updates of a run for which the time is estimated."""
 MEASURED_SECONDS = 2.0
 
 
 def describe_updates(algo: Any, settings: SimpleNamespace) -> str:
-    """Return a line that says how long the updates of a run take here; "" where it makes few.
+    """Return a line about the time of a run's updates on this machine, "" for fewer than `MANY` updates.
 
     Args:
-        algo: The algorithm, new or restored; it is left as it is, random states included.
-        settings: The run's.
+        algo: The algorithm, new or restored. It is not changed, nor are its random states.
+        settings: Settings of the run.
     """
     steps = settings.total_env_steps - max(algo.env_steps, settings.learning_starts)
     count = steps * settings.updates_per_step
     if count < MANY:
         return ""
     seconds = seconds_per_update(algo)
-    each = f"{settings.updates_per_step:g} update" + ("s" if settings.updates_per_step != 1 else "")
     return (
         f"updates alone take about {duration(count * seconds)} here: {steps:,} steps, "
-        f"{each} of {1e3 * seconds:.3g} ms per step (--updates_per_step)"
+        f"{counted(settings.updates_per_step, 'update')} of {1e3 * seconds:.3g} ms per step (--updates_per_step)"
     )
 
 
 def seconds_per_update(algo: Any, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return how long an update takes on average, those of the policy in their turn included.
+    """Return the mean seconds of an update, including delayed updates of the policy.
 
     Args:
-        algo: The algorithm; copies of its networks learn, from random rows.
-        clock: In seconds.
+        algo: The algorithm. Copies of its networks learn from random rows.
+        clock: Returns the time in seconds.
     """
     update = algo.config.make_update(copy.deepcopy(algo.learner.single_module))
     device = algo.learner._device
-    rng, rows = torch.Generator(device=device).manual_seed(0), random_rows(algo)
+    rng = torch.Generator(device=device).manual_seed(0)
+    rows = random_rows(algo)
     batch = Batch(rows.map(lambda column: column.to(device)), torch.ones(len(rows), device=device))
     turn = getattr(algo.config, "policy_delay", 1)
-    update.update(batch, rng)  # which makes room for moments and gradients
+    update.update(batch, rng)  # allocates moments and gradients
     update.updates = 0
-    begun, count = clock(), 0
-    while count < 3 or (count % turn and clock() - begun < 3 * MEASURED_SECONDS) or clock() - begun < MEASURED_SECONDS:
+    count = 0
+    elapsed = 0.0
+    begun = clock()
+    while count < 3 or elapsed < MEASURED_SECONDS or (count % turn and elapsed < 3 * MEASURED_SECONDS):
         float(update.update(batch, rng).metrics[0])  # waits for a GPU
         count += 1
-    return (clock() - begun) / count
+        elapsed = clock() - begun
+    return elapsed / count
 
 
 def random_rows(algo: Any) -> Transitions:
-    """Return a batch of random rows of an algorithm's spaces."""
-    module, n = algo.learner.single_module, algo.config.train_batch_size_per_learner
-    space = copy.deepcopy(module.observation_space)  # whose own random state stays as it is
+    """Return a batch of random transitions of an algorithm's spaces."""
+    module = algo.learner.single_module
+    n = algo.config.train_batch_size_per_learner
+    space = copy.deepcopy(module.observation_space)  # keeps the random state of the original
     space.seed(0)
 
     def observations() -> Observation:

@@ -1,4 +1,4 @@
-"""Runs in Weights & Biases and MLflow, through the callbacks that Ray has for them."""
+"""Log runs to Weights & Biases and MLflow, through Ray's callbacks."""
 
 from __future__ import annotations
 
@@ -17,27 +17,33 @@ from interreplay.errors import UsageError
 
 
 def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> list[LoggerCallback]:
-    """Return callbacks that log to these, set up.
+    """Return the callbacks that log to these services, after setting them up.
 
     Args:
         wandb: A project of Weights & Biases, or None. ``WANDB_MODE=offline`` keeps everything on disk.
-        mlflow: An experiment of MLflow, or None; with ``URI/`` before it, at that place, such as ``file:runs/pendulum``
-            or ``http://host:5000/pendulum``, else at ``MLFLOW_TRACKING_URI``.
-        **wandb_settings: For ``wandb.init``.
+        mlflow: An experiment of MLflow, or None. A prefix ``URI/`` names the server, such as in ``file:runs/pendulum``
+            or ``http://host:5000/pendulum``; the default is ``MLFLOW_TRACKING_URI``.
+        **wandb_settings: Arguments of ``wandb.init``.
 
     Raises:
-        UsageError: A package is not installed, or the service cannot be had.
+        UsageError: A package is not installed, or the service is not available.
     """
-    made = [_wandb(wandb, wandb_settings)] if wandb else []
-    return made + ([_mlflow(mlflow)] if mlflow else [])
+    made = []
+    if wandb:
+        made.append(_wandb(wandb, wandb_settings))
+    if mlflow:
+        made.append(_mlflow(mlflow))
+    return made
 
 
 def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
     _require("wandb", f"--wandb {project}")
     from ray.air.integrations.wandb import WandbLoggerCallback
 
-    mode = os.environ.get("WANDB_MODE")  # for the process that writes, which may have begun before this was set
-    callback = WandbLoggerCallback(project=project, **settings | ({"mode": mode} if mode else {}))
+    mode = os.environ.get("WANDB_MODE")
+    if mode:  # the process that writes may have started before this was set
+        settings = settings | {"mode": mode}
+    callback = WandbLoggerCallback(project=project, **settings)
     try:
         _set_up(callback, f"--wandb {project}", "log in with: wandb login; or set WANDB_MODE=offline")
     except UsageError as error:
@@ -45,7 +51,7 @@ def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
             raise
         how = "log in with: wandb login; or set WANDB_API_KEY; or keep the run on disk with WANDB_MODE=offline"
         raise UsageError(f"--wandb {project} needs a key of Weights & Biases, and none is set; {how}") from error
-    # Ray's own class of this actor would be restarted, and warns at every start that this may fail.
+    # Ray would restart its own class of this actor, and warn at every start that this may fail.
     variables = {name: value for name, value in os.environ.items() if name.startswith("WANDB_")}
     actor = ray.remote(num_cpus=0, runtime_env={"env_vars": variables}, **_force_on_current_node())
     callback._remote_logger_class = actor(callback._logger_actor_cls)
@@ -53,7 +59,7 @@ def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
 
 
 def offline_runs(folder: Path) -> str:
-    """Return a line about the runs of Weights & Biases that are on disk only, "" if there are none."""
+    """Return a line about the runs of Weights & Biases that are only on disk, "" if there are none."""
     found = sorted(folder.glob("wandb/offline-run-*"))
     if not found:
         return ""
@@ -65,7 +71,7 @@ def _mlflow(place: str) -> LoggerCallback:
     _require("mlflow", f"--mlflow {place}")
     from ray.air.integrations.mlflow import MLflowLoggerCallback
 
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # who names a folder wants one; MLflow 3 would rather not
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow 3 rejects folders by default
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     uri, _, experiment = place.rpartition("/")
     if not experiment:
@@ -79,7 +85,7 @@ def _set_up(callback: LoggerCallback, flag: str, hint: str) -> LoggerCallback:
         callback.setup()
     except OSError as error:
         raise UsageError(f"{flag} cannot be written to ({error.strerror or error}); {hint}") from error
-    except Exception as error:  # whatever a client of a service raises
+    except Exception as error:  # any error of a service's client
         raise UsageError(f"{flag}: {' '.join(str(error).split())[:300]}; {hint}") from error
     return callback
 

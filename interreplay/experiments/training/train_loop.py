@@ -1,4 +1,4 @@
-"""The loop of one run: train, write results, save, until the end or until a signal asks for less."""
+"""The training loop of one run: train, write results and save, until the end or a request to stop."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from interreplay.runs.run_folder import RunFolder
 
 
 class _Stop(Exception):
-    """Ends the iteration in hand; raised between two rounds of sampling, where a checkpoint loses nothing."""
+    """Ends the current iteration. Raised between two rounds of sampling, where a checkpoint loses nothing."""
 
 
 class Training:
     """A run: its algorithm, its settings and its folder.
 
-    A checkpoint may be written in the middle of an iteration. It holds what that iteration has gathered so far, so that
-    a run that was interrupted there writes the same rows of results as one that was not.
+    A checkpoint can be written in the middle of an iteration. It contains the metrics of that iteration so far, so that
+    an interrupted run writes the same rows of results as an uninterrupted one.
 
     Args:
         algo: The algorithm, new or restored.
-        settings: What ``argument_parser.settings_for`` returned.
-        folder: Where results and checkpoints go.
-        progress: Told the env steps after every round of sampling.
-        trackers: Further loggers of Tune's, such as those for Weights & Biases and MLflow.
-        say: Told in one line when one of them fails.
-        saved: Called after every checkpoint.
-        unwritten: A row of results that a full disk kept out of the files, as the checkpoint has it that was restored.
+        settings: Result of ``argument_parser.settings_for``.
+        folder: Folder for results and checkpoints.
+        progress: Called with the env steps after each round of sampling.
+        trackers: Further logger callbacks of Tune, such as those for Weights & Biases and MLflow.
+        say: Called with one line when one of them fails.
+        saved: Called after each checkpoint.
+        unwritten: A row of results from the restored checkpoint that could not be written because of a full disk.
 
     Attributes:
-        checkpoint: The newest that was written here.
-        stop_reason: Which return ended the run before its last step, "" if none did.
+        checkpoint: The newest checkpoint of this process.
+        stop_reason: Why a return ended the run before its last step, "" if none did.
         timed_out: Whether ``max_time`` ended this process's part of the run.
     """
 
@@ -56,26 +56,35 @@ class Training:
         saved: Callable[[], object] = str,
         unwritten: dict[str, Any] | None = None,
     ):
-        self.algo, self.settings, self.folder = algo, settings, folder
-        self._trackers, self._say = trackers, say
-        self._saved, self._saves, self._unwritten = saved, 0, unwritten
+        self.algo = algo
+        self.settings = settings
+        self.folder = folder
+        self._progress = progress
+        self._trackers = trackers
+        self._say = say
+        self._saved = saved
+        self._saves = 0
+        self._unwritten = unwritten
         self._first: tuple[int, ...] = ()
         self.checkpoint: Path | None = None
         self.stop_reason = ""
         self.timed_out = False
-        limit = settings.max_time
-        self._deadline = time.monotonic() + seconds(limit) if limit else math.inf
-        self._progress, self._saving, self._stopping, self._goal = progress, False, False, 0
+        self._deadline = math.inf
+        if settings.max_time:
+            self._deadline = time.monotonic() + seconds(settings.max_time)
+        self._saving = False
+        self._stopping = False
+        self._goal = 0
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
 
     def save_soon(self) -> None:
-        """Ask for a checkpoint after the round in hand; safe in signal handlers and other threads."""
+        """Request a checkpoint after the current round. Safe in signal handlers and other threads."""
         self._saving = True
 
     def stop(self) -> None:
-        """Ask for a checkpoint and the end after the round in hand; safe in signal handlers and other threads.
+        """Request a checkpoint and the end after the current round. Safe in signal handlers and other threads.
 
-        An evaluation goes on to its end, so that its row of results is that of an uninterrupted run, unless the
+        An evaluation continues to its end, so that its results equal those of an uninterrupted run, unless the
         environment has no time limit.
         """
         self._stopping = True
@@ -83,20 +92,21 @@ class Training:
 
     @property
     def complete(self) -> bool:
-        """Whether the run is at its end."""
+        """Whether the run has reached its end."""
         return self.algo.env_steps >= self.settings.total_env_steps or bool(self.stop_reason)
 
     def iterations(self) -> Iterator[dict[str, Any]]:
-        """Train, and yield each iteration's result; a checkpoint is written at the end."""
+        """Train and yield the result of each iteration. Write a checkpoint at the end."""
         log = self._begin_log()
         early_stop = self._early_stop()
         self.stop_reason = early_stop.reason
-        self.pulse()  # where it begins
+        self.pulse()  # records the counts at the beginning
         self.algo.on_progress = self._round
         try:
             while not self.complete and not self._stopping:
                 result = self._iterate()
-                if (found := self._found_in(result)) is not None:
+                found = found_in(result, evaluations=bool(self.settings.evaluation_interval))
+                if found is not None:
                     early_stop.add(found.value)
                     self.stop_reason = early_stop.reason
                 if self.stop_reason:
@@ -105,7 +115,8 @@ class Training:
                 freq = self.settings.checkpoint_freq
                 if self._saving or self.complete or (freq and result["training_iteration"] % freq == 0):
                     self.save()
-                self._keep_if_best(result)
+                if found is not None and self.settings.keep_best:
+                    self._keep_if_best(found)
                 yield result
         except _Stop:
             pass
@@ -125,46 +136,45 @@ class Training:
         return log
 
     def _write(self, log: RunLog, result: dict[str, Any]) -> None:
-        """Write a result; where that fails, a checkpoint takes it along, and a resumed run writes it first.
+        """Write a result. If that fails, save a checkpoint with the result, which a resumed run writes first.
 
         Raises:
-            UsageError: It failed, as it does where a disk is full; says what is kept.
+            UsageError: The result could not be written, for example because of a full disk.
         """
         try:
             log.write(result, self.algo.env_steps)
-            if self.algo.evaluation_video is not None and (frames := self.algo.evaluation_video.take()):
+            frames = self.algo.evaluation_video.take() if self.algo.evaluation_video is not None else []
+            if frames:
                 log.video("evaluation", frames, self.algo.env_steps)
         except OSError as error:
             self._unwritten = {name: value for name, value in result.items() if name != "config"}
-            told = f"results in {self.folder.path} cannot be written ({error.strerror})"
-            raise UsageError(f"{told}; {self.rescue()}") from error
+            problem = f"results in {self.folder.path} cannot be written ({error.strerror})"
+            raise UsageError(f"{problem}; {self.rescue()}") from error
 
     def rescue(self) -> str:
-        """Save what an error outside of learning left whole; return half a sentence that says where it is."""
+        """Save a checkpoint after an error outside of learning, and return a clause that names it."""
         try:
             return f"what was learned so far is kept in {self.save(more=1)}"
-        except Exception as error:  # of runners that are lost, too
+        except Exception as error:  # runners may be lost too
             newest = next((path.name for path in self.folder.checkpoints()), "none")
             return f"no checkpoint could be made of it ({first_line(error)}); the newest is {newest}"
 
     def last_checkpoint(self) -> str:
-        """Return half a sentence that names the newest checkpoint, all of which have finite weights."""
+        """Return a clause that names the newest checkpoint; all checkpoints have finite weights."""
         newest = next((path for path in self.folder.checkpoints()), None)
         return "no checkpoint was made before" if newest is None else f"the last finite checkpoint is {newest}"
 
     def pulse(self) -> tuple[int, ...] | None:
-        """Return counts of which one changes as long as something moves, None before the first of them does.
-
-        Safe in other threads, and costs no step anything.
-        """
-        runners = (self.algo.env_runner, self.algo.eval_env_runner)
-        steps = (runner.num_env_steps_sampled_lifetime for runner in runners if runner is not None)
-        counts = (self.algo.env_steps, self.algo.learner.updates, self._saves, *steps)
-        self._first = self._first or counts
-        return counts if counts != self._first else None
+        """Return counts that change with any progress, None before the first progress. Safe in other threads."""
+        counts = [self.algo.env_steps, self.algo.learner.updates, self._saves]
+        for runner in (self.algo.env_runner, self.algo.eval_env_runner):
+            if runner is not None:
+                counts.append(runner.num_env_steps_sampled_lifetime)
+        self._first = self._first or tuple(counts)
+        return tuple(counts) if tuple(counts) != self._first else None
 
     def save(self, more: int = 0) -> Path:
-        """Write a checkpoint; ``more`` older ones than usual stay."""
+        """Write a checkpoint, and keep ``more`` older ones than usual."""
         self._saving = False
         keep = self.settings.keep_checkpoints + more
         self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, self._settings(), keep)
@@ -172,22 +182,16 @@ class Training:
         self._saves += 1
         return self.checkpoint
 
-    def _keep_if_best(self, result: dict[str, Any]) -> None:
-        """Keep a checkpoint of now where an iteration's result is the best one so far."""
-        if not self.settings.keep_best:
-            return
-        found = self._found_in(result)
+    def _keep_if_best(self, found: Best) -> None:
+        """Keep the current checkpoint if its return is the best so far."""
         before = self.folder.best()
-        if found is not None and (before is None or found > before):
+        if before is None or found > before:
             self.folder.save_best(self.algo.env_steps, self.algo.save_to_path, self._settings(), found)
             self._saved()
             self._saves += 1
 
-    def _found_in(self, result: dict[str, Any]) -> Best | None:
-        return found_in(result, evaluations=bool(self.settings.evaluation_interval))
-
     def _early_stop(self) -> EarlyStop:
-        """Return what ends the run by its returns; earlier ones are those in the run's folder."""
+        """Return the early stop of the run, given the returns in the run's folder."""
         evaluations = bool(self.settings.evaluation_interval)
         return EarlyStop(
             target=self.settings.stop_at_return,
@@ -207,21 +211,19 @@ class Training:
         if self._cut and self.complete:
             self.algo.request_stop()
         if self.complete or steps >= self._goal:
-            return  # the iteration ends by itself, and what was asked for is done after it
+            return  # the iteration ends now, and the requests are handled after it
         if self._stopping:
             raise _Stop
-        elif self._saving:
+        if self._saving:
             self.save()
 
     def _iterate(self) -> dict[str, Any]:
-        self._goal = (self.algo.env_steps // self.settings.steps_per_iteration + 1) * self.settings.steps_per_iteration
+        length = self.settings.steps_per_iteration
+        self._goal = (self.algo.env_steps // length + 1) * length
         result = self.algo.train()
-        if self._cut and self.complete:
-            result |= self._last_evaluation(result["training_iteration"])
+        if self._cut and self.complete:  # RLlib skips the evaluation of an iteration that was cut short
+            self.algo.stop_requested = False
+            interval = self.settings.evaluation_interval
+            if interval and result["training_iteration"] % interval == 0:
+                result["evaluation"] = self.algo.evaluate()
         return result
-
-    def _last_evaluation(self, iteration: int) -> dict[str, Any]:
-        """Return the evaluation that is due after an iteration that the run's end cut short, as part of its result."""
-        self.algo.stop_requested = False
-        interval = self.settings.evaluation_interval
-        return {"evaluation": self.algo.evaluate()} if interval and iteration % interval == 0 else {}

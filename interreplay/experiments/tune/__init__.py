@@ -1,1 +1,1 @@
-"""Many runs through Ray Tune."""
+"""Studies of many runs through Ray Tune."""

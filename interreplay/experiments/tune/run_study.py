@@ -1,4 +1,4 @@
-"""The runs of a study through Ray Tune: as many at a time as there is room for, each in a process of its own."""
+"""Run a study through Ray Tune: each run in its own process, as many at a time as the resources allow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from interreplay.experiments.process.machine import check_room, counted, own_cpu
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.tune.callbacks import Progress, StopWhenSaved, Tell
+from interreplay.experiments.tune.callbacks import OnEvent, Progress, StopWhenSaved
 from interreplay.experiments.tune.sequential_search import SequentialSearch
 from interreplay.experiments.tune.signal_actor import start_signal_actor
 from interreplay.experiments.tune.trainable import Trial
@@ -29,8 +29,8 @@ from interreplay.rllib import ray_session
 
 Job = tuple[Path, dict[str, Any]]
 _TUNE = {
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # a run writes its own results
-    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # what is done is read from the runs' folders, not from Tune's state
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # runs write their own results
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # studies resume from the folders of their runs
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a run has no score before its first evaluation
@@ -42,76 +42,47 @@ def run_trials(
     jobs: Sequence[Job],
     execution: Execution,
     folder: StudyFolder,
-    tell: Tell,
+    on_event: OnEvent,
     beat: Callable[[], Any],
     scheduler: TrialScheduler | None = None,
     searcher: SequentialSearch | None = None,
 ) -> int:
-    """Run them all, or until a signal.
+    """Run all jobs, or until a signal.
 
-    SIGUSR1 lets every running trial save and go on, SIGTERM and SIGINT save and stop.
+    SIGUSR1 makes each running trial save and continue. SIGTERM and SIGINT make it save and stop.
 
     Args:
-        jobs: Folder and settings of every run, in the order in which they are started.
-        execution: How.
-        folder: The study's; Tune keeps its own files in it, too.
-        tell: Told what happens: ``start``, ``result``, ``retry``, ``fail`` or ``end``, of which run, and its figures.
+        jobs: Folder and settings of each run, in the order in which they start.
+        execution: Resources, retries and limits.
+        folder: Folder of the study, in which Tune keeps its own files too.
+        on_event: Called with an event (``start``, ``result``, ``retry``, ``fail`` or ``end``), the run's name and its
+            figures.
         beat: Called twice a second.
-        scheduler: Ends runs early; None lets them all run to their ends.
-        searcher: Draws settings of one run after another; None takes those of the jobs.
+        scheduler: Stops runs early; None stops none.
+        searcher: Draws the settings of each run when it starts; None uses the settings of the jobs.
 
     Returns:
-        The exit code that a signal asks for, 0 without one.
+        The exit code for the signal received, 0 without one.
     """
     os.environ.update(_TUNE)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
-    signals, progress = start_signal_actor(), Progress(tell)
+    signals = start_signal_actor()
+    progress = Progress(on_event)
     ending = StopWhenSaved(progress)
-    tuner = _tuner(jobs, execution, folder, signals, ending, progress, scheduler, searcher)
-    ended, requests, errors = threading.Event(), list[str](), list[BaseException]()
-
-    def fit() -> None:
-        try:
-            tuner.fit()
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            ended.set()
-
-    with Interrupts(lambda: requests.append("stop"), lambda: requests.append("save")) as interrupts:
-        # Tune would put its own signal handlers in the place of these, were it in this thread.
-        threading.Thread(target=fit, daemon=True).start()
-        while not ended.wait(0.5) and not ending.overdue:
-            beat()
-            while requests:
-                signals.broadcast.remote(request := requests.pop(0))
-                if request == "stop":
-                    ending.request()
-    if errors:
-        raise errors[0]
-    return interrupts.exit_code if interrupts.received else 0
-
-
-def _tuner(
-    jobs: Sequence[Job],
-    execution: Execution,
-    folder: StudyFolder,
-    signals: Any,
-    ending: StopWhenSaved,
-    progress: Progress,
-    scheduler: TrialScheduler | None,
-    searcher: SequentialSearch | None,
-) -> tune.Tuner:
     workers = max(settings["num_workers"] for _, settings in jobs)
-    own = {"CPU": execution.cpus_per_trial} | ({"GPU": execution.gpus_per_trial} if execution.gpus_per_trial else {})
-    resources = PlacementGroupFactory([own, *({"CPU": 1} for _ in range(workers))])
-    how = {"hang_timeout": execution.hang_timeout, "uri": folder.store.uri if folder.store else ""}
-    configs = [{"folder": str(path), "settings": settings} | how for path, settings in jobs]
-    if searcher is not None:
-        searcher.configured = how
-    return tune.Tuner(
+    bundle: dict[str, float] = {"CPU": execution.cpus_per_trial}
+    if execution.gpus_per_trial:
+        bundle["GPU"] = execution.gpus_per_trial
+    resources = PlacementGroupFactory([bundle] + [{"CPU": 1}] * workers)
+    common = {"hang_timeout": execution.hang_timeout, "uri": folder.store.uri if folder.store else ""}
+    space: dict[str, Any] = {}
+    if searcher is None:
+        space["job"] = tune.grid_search([{"folder": str(path), "settings": how} | common for path, how in jobs])
+    else:
+        searcher.configured = common
+    tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(Trial, signals=signals), resources),
-        param_space={"job": tune.grid_search(configs)} if searcher is None else {},
+        param_space=space,
         tune_config=tune.TuneConfig(
             search_alg=searcher,
             num_samples=1 if searcher is None else len(jobs),
@@ -130,22 +101,47 @@ def _tuner(
             verbose=0,
         ),
     )
+    ended = threading.Event()
+    requests: list[str] = []
+    errors: list[BaseException] = []
+
+    def fit() -> None:
+        try:
+            tuner.fit()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    with Interrupts(lambda: requests.append("stop"), lambda: requests.append("save")) as interrupts:
+        # In the main thread, Tune would replace these signal handlers.
+        threading.Thread(target=fit, daemon=True).start()
+        while not ended.wait(0.5) and not ending.overdue:
+            beat()
+            while requests:
+                request = requests.pop(0)
+                signals.broadcast.remote(request)
+                if request == "stop":
+                    ending.request()
+    if errors:
+        raise errors[0]
+    return interrupts.exit_code if interrupts.received else 0
 
 
 def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable[[str], Any]) -> Execution:
-    """Join a cluster, or start a Ray of this process, and find out how many runs it has room for.
+    """Join a cluster or start a private one, and compute how many runs fit at a time.
 
     Args:
-        address: Of a cluster, or ``"local"`` for one of its own that nobody else can join.
-        execution: How the runs are to be carried out.
+        address: Address of a cluster, or ``"local"`` for a private one on this machine.
+        execution: Resources, retries and limits.
         jobs: The runs.
-        say: Told what there is.
+        say: Called with a line about the available resources.
 
     Returns:
         ``execution`` with ``max_concurrent`` filled in.
 
     Raises:
-        UsageError: There is no cluster, or no room for a single run.
+        UsageError: There is no such cluster, or one run does not fit.
     """
     ray_session.quiet()
     per_run = cpus_per_run(execution, [settings for _, settings in jobs])
@@ -155,30 +151,29 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable
     else:
         _join(address, execution)
     found = ray.cluster_resources()
-    cpus, gpus = int(found.get("CPU", 0)), found.get("GPU", 0.0)
+    cpus = int(found.get("CPU", 0))
+    gpus = found.get("GPU", 0.0)
     check_room(per_run, execution.gpus_per_trial, cpus, gpus)
     room = cpus // per_run
     if execution.gpus_per_trial:
         room = min(room, int(gpus / execution.gpus_per_trial))
     at_once = min(execution.max_concurrent or room, room, len(jobs))
-    where = "this machine" if address == "local" else f"{sum(n['Alive'] for n in ray.nodes())} nodes at {address}"
-    there = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {where}"
-    say(f"{there}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
+    where = "this machine"
+    if address != "local":
+        where = f"{sum(node['Alive'] for node in ray.nodes())} nodes at {address}"
+    available = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {where}"
+    say(f"{available}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
     return replace(execution, max_concurrent=at_once)
 
 
 def _join(address: str, execution: Execution) -> None:
     variables = ray_session.quieting() | ray_session.thread_limits(execution.cpus_per_trial)
     try:
-        _check_listening(address)
+        # Ray itself would retry for minutes if nothing listens at the address.
+        host, colon, port = address.rpartition(":")
+        if colon and "/" not in host and port.isdigit():
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": variables})
     except (OSError, RuntimeError, ValueError) as error:
         message = " ".join(str(error).split())[:300]
-        raise UsageError(f"no Ray cluster at --address {address} ({message}); --address local takes none") from None
-
-
-def _check_listening(address: str) -> None:
-    """Raise OSError where nobody listens; Ray itself would try for minutes."""
-    host, colon, port = address.rpartition(":")
-    if colon and "/" not in host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=10).close()
+        raise UsageError(f"no Ray cluster at --address {address} ({message}); --address local needs none") from None

@@ -1,31 +1,29 @@
-"""A search that decides one run after another by what those before came to: Optuna's, through Ray Tune."""
+"""A sequential search: Optuna's tree-structured Parzen estimator proposes the settings of each run when it begins."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.search.sample import Domain
 
 from interreplay.errors import UsageError
 
 Values = Mapping[str, Any]
-"""Of searched settings by name."""
+"""Values of the searched settings by name."""
 ATTEMPTS = 100
-"""How often values are drawn anew that do not fit each other."""
+"""Maximum number of draws for one run; values that do not fit each other are drawn again."""
 
 
 class Slot(NamedTuple):
-    """A run of a search that is to be carried out.
+    """A run that the search is to start.
 
     Attributes:
-        values: That were drawn for it in an earlier start, None where there are none.
-        job: Returns its folder and settings for these or for other values; raises `UsageError` where they do not fit.
+        values: Values that were drawn for the run before it was interrupted; None for a new run.
+        job: Returns the folder and settings of the run for given values. Raises `UsageError` if they do not fit.
     """
 
     values: Values | None
@@ -33,10 +31,10 @@ class Slot(NamedTuple):
 
 
 def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
-    """Return Optuna's distributions for those of Ray Tune.
+    """Return Optuna's distributions for distributions of Ray Tune.
 
     Raises:
-        UsageError: Optuna does not have one.
+        UsageError: Optuna has no such distribution.
     """
     from ray.tune.search.optuna import OptunaSearch
 
@@ -47,133 +45,85 @@ def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
 
 
 class SequentialSearch(Searcher):
-    """Optuna's tree-structured Parzen estimator, told what earlier runs of the study came to.
+    """Ray Tune's searcher around an Optuna study that knows the results of earlier runs.
 
-    Runs that were interrupted are resumed with the values that they had; others get values when they begin.
+    Ray's own ``OptunaSearch`` draws values that do not fit each other, and cannot resume runs that were interrupted.
 
     Args:
         space: Distributions of Ray Tune by setting.
-        slots: The runs that are left, in the order in which they are started.
-        before: Values and returns of the runs that are over.
-        seed: Of the draws.
+        slots: The runs to start, in order.
+        before: Values and returns of finished runs.
+        seed: Seed of the draws.
 
     Attributes:
-        configured: What the configuration of every trial has beside folder and settings.
+        configured: Further entries of each trial's configuration.
 
     Raises:
-        UsageError: A distribution is one that Optuna does not have.
+        UsageError: Optuna does not have one of the distributions.
     """
 
     def __init__(
         self, space: Mapping[str, Domain], slots: Sequence[Slot], before: Sequence[tuple[Values, float]], seed: int = 0
     ):
         super().__init__(metric="score", mode="max")
-        from ray.tune.search.optuna import OptunaSearch
+        import optuna
 
-        logging.getLogger("optuna").setLevel(logging.ERROR)
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._space = distributions(space)
+        self._slots = list(slots)
+        self._trials: dict[str, Any] = {}
+        self.configured: dict[str, Any] = {}
         known = [(dict(values), value) for values, value in before if not math.isnan(value)]
-        points, returns = ([one[i] for one in known] for i in (0, 1))
-        self._optuna = OptunaSearch(
-            distributions(space),
-            metric="score",
-            mode="max",
-            points_to_evaluate=points or None,
-            evaluated_rewards=returns or None,
-            # Another one for each start: draws of the same numbers as in the last would be made of other results.
-            seed=seed + len(known),
-        )
-        self._slots, self.configured = list(slots), dict[str, Any]()
+        # Each start has its own seed: the same random numbers would repeat the draws of the previous start.
+        sampler = optuna.samplers.TPESampler(seed=seed + len(known))
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        for values, value in known:
+            self._study.add_trial(optuna.trial.create_trial(params=values, distributions=self._space, value=value))
 
     def suggest(self, trial_id: str) -> Any:
         if not self._slots:
             return Searcher.FINISHED
         slot = self._slots.pop(0)
         if slot.values is not None:
-            return self._config(slot, self._enqueued(trial_id, slot.values))
+            self._study.enqueue_trial(dict(slot.values))
         for _ in range(ATTEMPTS):
+            trial = self._study.ask(self._space)
             try:
-                return self._config(slot, self._optuna.suggest(trial_id))
-            except UsageError as error:  # they do not fit each other: Optuna is told, and asked again
+                folder, settings = slot.job(slot.values or trial.params)
+            except UsageError as error:
                 reason = error
-                self._optuna.on_trial_complete(trial_id, error=True)
-                self._forget(trial_id)
-        raise UsageError(f"search: {ATTEMPTS} draws of Optuna's cannot be run, the last one: {reason}")
-
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        if "score" in result:
-            self._optuna.on_trial_result(trial_id, result)
+                self._fail(trial)
+                continue
+            self._trials[trial_id] = trial
+            return {"job": {"folder": str(folder), "settings": settings, **self.configured}}
+        raise UsageError(f"search: none of {ATTEMPTS} draws of Optuna can run; the last one: {reason}")
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        self._optuna.on_trial_complete(trial_id, result, error)
+        trial = self._trials.pop(trial_id)
+        if error or not result or "score" not in result:
+            self._fail(trial)
+        else:
+            self._study.tell(trial, result["score"])
+
+    def _fail(self, trial: Any) -> None:
+        from optuna.trial import TrialState
+
+        self._study.tell(trial, state=TrialState.FAIL)
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Do nothing: only final results count."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return nothing: Tune pickles what it may restore from, and here nobody restores from that."""
+        """Return nothing for Tune's own snapshots: studies resume from the folders of their runs."""
         return {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SequentialSearch:
-        """Return itself: it stands for the one study."""
+        """Return the searcher itself, which Tune would copy."""
         return self
 
     def save(self, checkpoint_path: str) -> None:
-        """Write an empty file: what is done is read from the runs' own folders."""
+        """Write an empty file, which Tune expects."""
         Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:
         """Do nothing."""
-
-    def _config(self, slot: Slot, values: Values) -> dict[str, Any]:
-        folder, settings = slot.job(values)
-        return {"job": {"folder": str(folder), "settings": settings, **self.configured}}
-
-    def _enqueued(self, trial_id: str, values: Values) -> Values:
-        """Let Optuna's next trial have these values, and return them."""
-        self._optuna._ot_study.enqueue_trial(dict(values))
-        self._optuna.suggest(trial_id)
-        return values
-
-    def _forget(self, trial_id: str) -> None:
-        self._optuna._ot_trials.pop(trial_id, None)
-        self._optuna._completed_trials.discard(trial_id)
-
-
-class MedianScheduler(FIFOScheduler):
-    """Ends runs whose best return so far is below the median of the others' at the same step: Optuna's median pruner.
-
-    Args:
-        before: Env steps and returns of runs that are over.
-        grace: Env steps that every run has.
-        first: Runs that are over before any is ended.
-    """
-
-    def __init__(self, before: Sequence[Sequence[tuple[int, float]]], grace: int, first: int = 3):
-        super().__init__()
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=first, n_warmup_steps=grace)
-        self._study = optuna.create_study(direction="maximize", pruner=pruner)
-        self._trials: dict[str, Any] = {}
-        for curve in before:
-            trial = self._study.ask()
-            for steps, value in curve:
-                trial.report(value, steps)
-            self._study.tell(trial, curve[-1][1] if curve else None, state=None if curve else _failed())
-
-    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        if "score" not in result or result.get("done"):
-            return self.CONTINUE
-        if trial.trial_id not in self._trials:
-            self._trials[trial.trial_id] = self._study.ask()
-        mine = self._trials[trial.trial_id]
-        mine.report(result["score"], int(result["env_steps"]))
-        return self.STOP if mine.should_prune() else self.CONTINUE
-
-    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        if (mine := self._trials.pop(trial.trial_id, None)) is not None:
-            self._study.tell(mine, result.get("score"))
-
-
-def _failed() -> Any:
-    from optuna.trial import TrialState
-
-    return TrialState.FAIL

@@ -1,4 +1,4 @@
-"""A request that reaches every running trial at once, on whichever node: save, or save and stop."""
+"""Requests to all running trials on all nodes: save, or save and stop."""
 
 from __future__ import annotations
 
@@ -13,33 +13,43 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
 class StopSignalActor:
-    """An actor; trials wait for it in a thread each."""
+    """An actor in which each trial waits for requests, from a thread of its own."""
 
     def __init__(self) -> None:
-        self._saves, self._stopping, self._called = 0, False, asyncio.Event()
+        self._saves = 0
+        self._stopping = False
+        self._called = asyncio.Event()
 
     async def broadcast(self, request: str) -> None:
-        """Broadcast the request ``"save"`` or ``"stop"`` to all who wait, and to those who come later."""
+        """Send the request ``"save"`` or ``"stop"`` to all trials, including those that start later."""
         self._saves += request == "save"
         self._stopping |= request == "stop"
-        called, self._called = self._called, asyncio.Event()
+        called = self._called
+        self._called = asyncio.Event()
         called.set()
 
     async def wait(self, saves: int | None) -> tuple[int, bool]:
-        """Return how often ``"save"`` was requested, and whether ``"stop"`` was; wait while it is at most ``saves``."""
+        """Wait for a request, unless `saves` is None.
+
+        Args:
+            saves: Number of save requests that the trial has already received.
+
+        Returns:
+            The number of save requests so far, and whether a stop was requested.
+        """
         while saves is not None and self._saves <= saves and not self._stopping:
             await self._called.wait()
         return self._saves, self._stopping
 
 
 def start_signal_actor() -> Any:
-    """Start a `StopSignalActor` on the driver's node: no trial needs a node that may be lost during the study."""
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=here)(StopSignalActor).remote()
+    """Start a `StopSignalActor` on the driver's node, so that the loss of another node does not end it."""
+    driver = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=driver)(StopSignalActor).remote()
 
 
 def listen(signals: Any, ask: Callable[[str], Any]) -> None:
-    """Pass the requests of a `StopSignalActor` on to ``ask``, from a thread of its own, as long as it lives."""
+    """Pass requests of a `StopSignalActor` to ``ask``, in a thread that ends with the actor."""
     saves, stopping = ray.get(signals.wait.remote(None))
     if stopping:
         ask("stop")
@@ -50,7 +60,7 @@ def listen(signals: Any, ask: Callable[[str], Any]) -> None:
         while not stopping:
             try:
                 seen, stopping = ray.get(signals.wait.remote(seen))
-            except RayError:  # the driver has ended, and this process is about to
+            except RayError:  # the driver has ended, and this process will end too
                 return
             ask("stop" if stopping else "save")
 

@@ -1,4 +1,4 @@
-"""One run of a study in this process, without Tune: for job arrays, and for looking closely at one."""
+"""Run one run of a study in this process, without Tune, such as in a task of a job array."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from interreplay.rllib import ray_session
 
 
 def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO, uri: str = "") -> int:
-    """Start a run or resume it, to its end or to a signal; try again from its checkpoint when it fails.
+    """Start or resume a run, until its end or a signal. Retry from its last checkpoint if it fails.
 
     Args:
-        folder: The run's.
-        settings: What ``argument_parser.settings_for`` returned.
-        how: Of it, ``max_failures`` and ``hang_timeout``.
-        stream: Where to report.
-        uri: The study's folder elsewhere, of which the folder's parent is the copy.
+        folder: Folder of the run.
+        settings: Result of ``argument_parser.settings_for``.
+        how: Supplies ``max_failures`` and ``hang_timeout``.
+        stream: Receives the reports.
+        uri: URI of the study's folder, if ``folder`` is part of a local copy.
 
     Returns:
-        The exit code: 0 finished, 1 failed for good, 75 after SIGTERM or ``max_time``, 130 after Ctrl-C.
+        The exit code: 0 if finished, 1 if failed, 75 after SIGTERM or ``max_time``, 130 after Ctrl-C.
     """
     ray_session.prepare_host(settings["threads"], settings["num_workers"])
-
     for attempt in range(how.max_failures + 1):
         try:
             return _attempt(StudyRun(folder.path, settings, how.hang_timeout, uri), stream)
@@ -38,7 +37,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
         except Exception as error:
             then = "for good" if attempt == how.max_failures else "trying again from its last checkpoint"
             _write(stream, colored(f"failed, {then}: {described(error)}", RED, stream))
-    with contextlib.suppress(OSError):  # where the disk is full
+    with contextlib.suppress(OSError):  # full disk
         folder.note(state=FAILED)
     return 1
 

@@ -1,4 +1,4 @@
-"""One run of a study, in its folder: begun, gone on with, or found to be over."""
+"""One run of a study in its folder: started, resumed, or found to be finished."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from interreplay.errors import (
     CheckpointError,
@@ -39,20 +39,20 @@ from interreplay.runs.resume import restore, unwritten
 
 
 class PermanentFailure(Exception):
-    """A failure that another attempt from the same checkpoint would only repeat."""
+    """A failure that another attempt from the same checkpoint would repeat."""
 
 
 class StudyRun:
-    """A run of a study; a context that holds its folder and ends its processes.
+    """A run of a study. As a context, it locks its folder and ends its processes.
 
     Args:
-        folder: Its folder, made where there is none.
-        settings: What ``argument_parser.settings_for`` returned.
-        hang_timeout: Seconds without an env step after which this process ends itself.
-        uri: The study's folder elsewhere, of which the folder's parent is the copy.
+        folder: Folder of the run, created if necessary.
+        settings: Result of ``argument_parser.settings_for``.
+        hang_timeout: Seconds without progress after which this process ends.
+        uri: URI of the study's folder, if ``folder`` is part of a local copy.
 
     Attributes:
-        over: The state it was found in or came to, ``""`` while it runs.
+        over: The final state of the run, ``""`` while it runs.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], hang_timeout: float, uri: str = ""):
@@ -61,9 +61,13 @@ class StudyRun:
             folder = self._store.here / folder.name
             self._store.pull(folder.name)
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.settings = TrialFolder(folder), SimpleNamespace(**settings)
-        self.over, self.training = "", cast("Training | None", None)
-        self._timeout, self._started, self._exits = hang_timeout, time.monotonic(), contextlib.ExitStack()
+        self.folder = TrialFolder(folder)
+        self.settings = SimpleNamespace(**settings)
+        self.over = ""
+        self.training: Training | None = None
+        self._timeout = hang_timeout
+        self._started = time.monotonic()
+        self._exits = contextlib.ExitStack()
         self._requested = ""
 
     def __enter__(self) -> StudyRun:
@@ -73,7 +77,9 @@ class StudyRun:
             self.over = state if state in OVER else ""
             if not self.over:
                 self._status = self.folder.note(state=RUNNING, starts=self.folder.status()["starts"] + 1)
-                exits.enter_context(HangWatch(self.folder.path, self._timeout, self._pulse, self._hung))
+                exits.enter_context(
+                    HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
+                )
             self._exits = exits.pop_all()
         return self
 
@@ -82,16 +88,21 @@ class StudyRun:
 
     def ask(self, request: str) -> None:
         """Request ``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
-        self._requested = request if request == "stop" else self._requested
-        if self.training is not None:
-            (self.training.stop if request == "stop" else self.training.save_soon)()
+        if request == "stop":
+            self._requested = request
+        if self.training is None:
+            return
+        if request == "stop":
+            self.training.stop()
+        else:
+            self.training.save_soon()
 
     def results(self) -> Generator[dict[str, Any]]:
-        """Run to the end, or to where `ask` stopped it; yield a few figures per iteration.
+        """Train until the end or a request to stop, and yield a few figures per iteration.
 
         Raises:
-            PermanentFailure: It failed for good.
-            Exception: It failed; another attempt goes on from its last checkpoint.
+            PermanentFailure: The run failed, and another attempt would fail in the same way.
+            Exception: The run failed; another attempt resumes from its last checkpoint.
         """
         try:
             if not self.over and self._requested != "stop":
@@ -102,11 +113,14 @@ class StudyRun:
                         "evaluations": self.settings.evaluation_interval,
                         "begun_at": begun_at,
                     }
-        except (GeneratorExit, SystemExit):  # the second is how Ray ends the processes of a study that is gone
+        except (GeneratorExit, SystemExit):  # Ray raises SystemExit in processes whose driver has ended
             raise
         except BaseException as error:
             self._failed(error)
-        self._ended()
+        if not self.over:
+            complete = self.training is not None and self.training.complete
+            self.over = FINISHED if complete else INTERRUPTED
+            self._note(self.over)
 
     def _prepare(self) -> Training:
         algo = build(ALGORITHMS[self.settings.trainer].config, self.settings)
@@ -114,8 +128,9 @@ class StudyRun:
         checkpoints = self.folder.checkpoints()
         notes: list[str] = []
         checkpoint = None
-        with contextlib.suppress(CheckpointError):
-            checkpoint = restore(algo, checkpoints, notes.append) if checkpoints else None
+        if checkpoints:
+            with contextlib.suppress(CheckpointError):
+                checkpoint = restore(algo, checkpoints, notes.append)
         if checkpoint is None:
             self.folder.clear()
         else:
@@ -128,21 +143,18 @@ class StudyRun:
         return self.training
 
     def ended_from_outside(self) -> None:
-        """Note that nobody wants the rest of the run: a scheduler ended it, or the whole study stops."""
+        """Record that Tune ended the run: by a scheduler, or because the whole study stops."""
         self.over = INTERRUPTED if self._requested == "stop" else STOPPED
-        self._note(self.over)
-
-    def _ended(self) -> None:
-        if self.over:
-            return
-        training = self.training
-        self.over = FINISHED if training is not None and training.complete else INTERRUPTED
         self._note(self.over)
 
     def _note(self, state: str) -> None:
         steps = self.training.algo.env_steps if self.training is not None else self._status["env_steps"]
         self.folder.note(
-            state=state, seconds=self._seconds(), env_steps=steps, ended=time.time(), reason=self._reason()
+            state=state,
+            seconds=self._seconds(),
+            env_steps=steps,
+            ended=time.time(),
+            reason=self._reason(),
         )
         self._push()
 
@@ -155,7 +167,7 @@ class StudyRun:
         return self.training.stop_reason
 
     def _saved(self) -> None:
-        self.folder.note(seconds=self._seconds())  # what is left to tell of a process that is killed
+        self.folder.note(seconds=self._seconds())  # remains if the process is killed
         self._push()
 
     def _seconds(self) -> float:
@@ -166,36 +178,29 @@ class StudyRun:
             self._store.push(self.folder.path.name)
 
     def _failed(self, error: BaseException) -> None:
-        hopeless = isinstance(error, NonFiniteError | TrainingDiverged | UsageError) and not _is_full(error)
+        full_disk = isinstance(error.__cause__, OSError)  # may have room at the next attempt
+        permanent = isinstance(error, NonFiniteError | TrainingDiverged | UsageError) and not full_disk
         line = described(error)
         if isinstance(error, TrainingDiverged) and self.training is not None:
             line += f"; {self.training.last_checkpoint()}"
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
             self.training.rescue()
-        with contextlib.suppress(OSError):  # where the disk is full
-            self.folder.note_failure(line, FAILED if hopeless else CRASHED)
+        with contextlib.suppress(OSError):  # full disk
+            self.folder.note_failure(line, FAILED if permanent else CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
             self._push()
-        if hopeless:
+        if permanent:
             self.over = FAILED
             raise PermanentFailure(line) from error
         raise error
 
-    def _pulse(self) -> tuple[int, ...] | None:
-        """Return what changes as long as the run moves, None before it can."""
+    def _progress(self) -> tuple[int, ...] | None:
+        """Return counts that change with any progress, None before the first progress."""
         return self.training.pulse() if self.training is not None else None
-
-    def _hung(self, line: str) -> None:
-        self.folder.note_failure(line)
-
-
-def _is_full(error: BaseException) -> bool:
-    """Return whether a disk had no room, which may have changed at the next attempt."""
-    return isinstance(error.__cause__, OSError)
 
 
 def described(error: BaseException) -> str:
-    """Return an error's kind and message; that of its cause where RLlib raised one without any."""
+    """Return an error's class and message. If the message is empty, as RLlib raises some, describe its cause."""
     cause = error.__cause__ or error.__context__
     if not str(error).strip() and cause is not None:
         return described(cause)
@@ -203,7 +208,7 @@ def described(error: BaseException) -> str:
 
 
 def figures(result: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Return what is reported of an iteration: a few plain numbers."""
+    """Return env steps and mean returns of an iteration as plain numbers."""
     trained = result.get("env_runners", {}).get("episode_return_mean", math.nan)
     evaluated = result.get("evaluation", {}).get("env_runners", {}).get("episode_return_mean", math.nan)
     return {"env_steps": steps, "return": float(trained), "evaluation_return": float(evaluated)}

@@ -1,4 +1,4 @@
-"""A run of a study as a trial of Ray Tune's."""
+"""A run of a study as a trial of Ray Tune."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from interreplay.rllib import ray_session
 
 
 class Trial(tune.Trainable):
-    """A `StudyRun` in a process of Ray's; an iteration of the run is one of Tune's."""
+    """A `StudyRun` in a process of Ray. An iteration of the run is an iteration of Tune."""
 
     def setup(self, config: dict[str, Any], signals: Any = None) -> None:
-        """Take the run's folder; ``config["job"]`` holds ``folder``, ``settings``, ``hang_timeout``, ``uri``."""
-        config = config["job"]
+        """Prepare the run: ``config["job"]`` holds ``folder``, ``settings``, ``hang_timeout`` and ``uri``."""
+        job = config["job"]
         ray_session.quiet()
-        threads = config["settings"]["threads"]
-        torch.set_num_threads(threads)
-        self._run = StudyRun(Path(config["folder"]), config["settings"], config["hang_timeout"], config["uri"])
+        torch.set_num_threads(job["settings"]["threads"])
+        self._run = StudyRun(Path(job["folder"]), job["settings"], job["hang_timeout"], job["uri"])
         listen(signals, self._run.ask)
         self._results = self._run.results()
         self._entered = False
         self._score: dict[str, float] = {}
-        self._last: dict[str, Any] = {"env_steps": 0, "return": float("nan"), "evaluation_return": float("nan")}
+        self._last: dict[str, Any] = {"env_steps": 0, "return": math.nan, "evaluation_return": math.nan}
 
     def step(self) -> dict[str, Any]:
-        """Return one iteration of the run; the last one says so with ``done``."""
+        """Return one iteration of the run. The last one has ``done``."""
         try:
-            if not self._entered:  # here and not in setup, after whose failures Tune would not try again
+            if not self._entered:  # not in setup: Tune does not retry trials that fail there
                 self._run.__enter__()
                 self._entered = True
             self._last = next(self._results)
@@ -53,14 +52,14 @@ class Trial(tune.Trainable):
         self._entered = False
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """Return nothing: a run saves by itself, into its own folder."""
+        """Return nothing: the run saves checkpoints in its own folder."""
         return {}
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Do nothing: a run is resumed from its own folder."""
+        """Do nothing: the run resumes from its own folder."""
 
     def cleanup(self) -> None:
-        """Close the run at the end, also where a scheduler ends the trial before its time."""
+        """Close the run, also if a scheduler stops the trial early."""
         if self._entered:
             self._results.close()
             self._run.ended_from_outside()
@@ -68,6 +67,6 @@ class Trial(tune.Trainable):
 
 
 def scored(figures: dict[str, Any]) -> dict[str, float]:
-    """Return what schedulers compare: the return of the newest evaluation, or of training where there is none."""
+    """Return the score for schedulers: the return of the newest evaluation, or of training without evaluations."""
     value = figures["return" if figures["evaluations"] == 0 else "evaluation_return"]
     return {} if math.isnan(value) else {"score": value}

@@ -1,4 +1,4 @@
-"""The best checkpoint of a run, which is kept beside the newest: why it is the best, and where it lies."""
+"""The best checkpoint of a run, which is kept in addition to the newest ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NAMED = re.compile(r"best_checkpoint_\d+")
 
 
 class Best(NamedTuple):
-    """Why a checkpoint is the best: evaluations count before returns in training, then the mean return.
+    """The reason for the best checkpoint. Evaluations rank above returns in training, then larger mean returns.
 
     Attributes:
-        evaluated: Whether the return is that of an evaluation.
+        evaluated: Whether the return is from an evaluation.
         value: The mean return of its episodes.
     """
 
@@ -36,11 +36,11 @@ class Best(NamedTuple):
 
 
 def found_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
-    """Return what an iteration's result says of its networks, None where it says nothing.
+    """Return the mean return of an iteration's result, None if it has none.
 
     Args:
-        result: With the returns of episodes in training, and of an evaluation where there was one.
-        evaluations: Whether the run has evaluations; returns in training do not count then.
+        result: Result with the returns of episodes in training, and of an evaluation if there was one.
+        evaluations: Whether the run has evaluations; returns in training are then ignored.
     """
     part = result.get("evaluation", {}) if evaluations else result
     value = float(part.get("env_runners", {}).get("episode_return_mean", math.nan))
@@ -48,12 +48,12 @@ def found_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
 
 
 def inside(run: Path) -> list[Path]:
-    """Return the best checkpoint of a run; several where a process was killed while it replaced one."""
+    """Return the best checkpoint of a run; several if a process was killed while replacing it."""
     return [path for path in sorted(run.glob("best_checkpoint_*")) if _NAMED.fullmatch(path.name)]
 
 
 def read(checkpoint: Path) -> Best | None:
-    """Return why a checkpoint was kept as the best, None where that cannot be read."""
+    """Return the reason stored in a best checkpoint, None if it cannot be read."""
     try:
         found = json.loads((checkpoint / BEST).read_text())
         return Best(bool(found["evaluated"]), float(found["value"]))
@@ -65,32 +65,36 @@ def best_of(folder: Path) -> Path:
     """Return the best checkpoint of a run, or of several runs in a folder.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no best checkpoint.
     """
     if not folder.is_dir() or (folder / MANIFEST).exists():
-        raise UsageError(f"{folder} is not the folder of a run; expected one, whose best checkpoint is meant")
-    found = {path.parent.absolute(): read(path.parent) for path in folder.glob(f"**/best_checkpoint_*/{BEST}")}
-    known = {path: best for path, best in found.items() if best is not None and _NAMED.fullmatch(path.name)}
+        raise UsageError(f"{folder} is not the folder of a run; expected the folder of a run with a best checkpoint")
+    known = []
+    for file in folder.glob(f"**/best_checkpoint_*/{BEST}"):
+        path = file.parent.absolute()
+        best = read(path)
+        if best is not None and _NAMED.fullmatch(path.name):
+            known.append((best, path))
     if not known:
         raise UsageError(
-            f"{folder} holds no best checkpoint; runs with --keep_best have one from their first "
-            "evaluation on, or from their first episodes where there are no evaluations"
+            f"{folder} holds no best checkpoint; runs with --keep_best have one after their first "
+            "evaluation, or after their first episodes if there are no evaluations"
         )
-    return max(known, key=lambda path: (known[path], path))
+    return max(known)[1]
 
 
 def mark(checkpoint: Path, best: Best, steps: int) -> None:
-    """Write into a checkpoint why it is the best."""
+    """Write the reason for the best checkpoint into its folder."""
     manifest.add(checkpoint, BEST, json.dumps(best._asdict() | {"env_steps": steps}) + "\n")
 
 
 def share(checkpoint: Path, copy: Path) -> None:
-    """Make a copy of a checkpoint whose files are those of the original where the disk allows it."""
-    shutil.copytree(checkpoint, copy, copy_function=_linked)
+    """Copy a checkpoint with hard links, or with copies of its files if the file system has no hard links."""
 
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
 
-def _linked(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # as on disks without such links
-        shutil.copy2(source, target)
+    shutil.copytree(checkpoint, copy, copy_function=link)

@@ -1,4 +1,4 @@
-"""Find the checkpoints in a folder, and read what they belong to."""
+"""Find checkpoints in a folder, and read their descriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"checkpoint_\d+")
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Return whether a folder is a checkpoint of our algorithms or of RLlib's."""
+    """Return whether a folder is a checkpoint of our algorithms or of RLlib."""
     return (folder / CHECKPOINT).exists() or (folder / METADATA).exists()
 
 
@@ -27,24 +27,21 @@ def find(folder: Path) -> list[Path]:
     """Return the checkpoints in a folder, the newest first, or the folder itself if it is one.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no checkpoint.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder} {'is no folder' if folder.exists() else 'does not exist'}; {_EXPECTED}")
+        problem = "is not a folder" if folder.exists() else "does not exist"
+        raise UsageError(f"{folder} {problem}; {_EXPECTED}")
     if is_checkpoint(folder):
         return [folder.absolute()]
-    numbered = (path for path in folder.glob("**/checkpoint_*/") if _NUMBERED.fullmatch(path.name))
-    found = [path for path in numbered if is_checkpoint(path)]
+    found = []
+    for path in folder.glob("**/checkpoint_*/"):
+        if _NUMBERED.fullmatch(path.name) and is_checkpoint(path):
+            name = CHECKPOINT if (path / CHECKPOINT).exists() else METADATA
+            found.append(((path / name).stat().st_mtime, path.absolute()))
     if not found:
         raise UsageError(f"{folder} holds no checkpoint; {_EXPECTED}")
-    ordered = sorted(found, key=lambda path: (_written(path), path), reverse=True)
-    return [path.absolute() for path in ordered]
-
-
-def _written(checkpoint: Path) -> float:
-    """Return when a checkpoint was written, in seconds."""
-    name = CHECKPOINT if (checkpoint / CHECKPOINT).exists() else METADATA
-    return (checkpoint / name).stat().st_mtime
+    return [path for _, path in sorted(found, reverse=True)]
 
 
 def newest_of(folder: Path) -> Path:
@@ -53,10 +50,10 @@ def newest_of(folder: Path) -> Path:
 
 
 def read_description(checkpoint: Path) -> dict[str, Any]:
-    """Return what a checkpoint of our algorithms belongs to: ``checkpoint.json``, checked against its checksum.
+    """Return the contents of ``checkpoint.json`` of our algorithms, checked against its checksum.
 
     Raises:
-        CheckpointError: It is missing or damaged.
+        CheckpointError: The file is missing or damaged.
     """
     path = checkpoint / CHECKPOINT
     try:

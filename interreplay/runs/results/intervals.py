@@ -37,18 +37,18 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
 
     Args:
         statistic: Called with arrays like `strata` and ``axis=-1``.
-        strata: One array ``(..., runs)`` per environment (and method); each is resampled by itself.
-        seed: Of the resampling.
+        strata: One array ``(..., runs)`` per environment (and method); each is resampled separately.
+        seed: Seed of the resampling.
 
     Returns:
-        Lower and upper bound; NaN where a stratum has fewer than two runs, which tell nothing about the spread, and
-        where the statistic of some resamples is no number.
+        Lower and upper bound; NaN if a stratum has fewer than two runs, or if the statistic of some resamples is NaN.
     """
     if min(stratum.shape[-1] for stratum in strata) < 2:
         shape = np.shape(statistic(*strata, axis=-1))
-        return np.full(shape, np.nan)[()], np.full(shape, np.nan)[()]
+        unknown = np.full(shape, np.nan)[()]
+        return unknown, unknown
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # said of resamples without a number
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # for resamples whose statistic is NaN
         found = stats.bootstrap(
             tuple(strata),
             statistic,
@@ -63,7 +63,7 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
 
 
 def difference(ours: Array, theirs: Array, axis: int = -1) -> Any:
-    """Return the mean of one method's runs less that of another's."""
+    """Return the difference between the means of two methods' runs."""
     return np.mean(ours, axis=axis) - np.mean(theirs, axis=axis)
 
 
@@ -85,7 +85,7 @@ def improvement(pairs: int) -> Callable[..., Any]:
 
 
 def ratio(pairs: int) -> Callable[..., Any]:
-    """Return one method's `mean` over another's, NaN where that is not positive; arguments as of `improvement`."""
+    """Return the ratio of two methods' means, NaN unless the second is positive; arguments as for `improvement`."""
 
     def statistic(*strata: Array, axis: int = -1) -> Any:
         below = np.asarray(mean(*strata[pairs:], axis=axis))

@@ -1,4 +1,4 @@
-"""The rows of one run, from the files that Tune's loggers write: ``result.json``, else ``progress.csv``; also zipped."""
+"""Read the results of one run from ``result.json`` or ``progress.csv``, also compressed."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ NAMES = {
     "success": ("evaluation/env_runners/success_rate",),
     "timestamp": ("timestamp",),
 }
-"""Under which names RLlib reported a thing, the newest first."""
+"""Names of a quantity in RLlib's results, the newest first."""
 LARGEST = 1e100
-"""Numbers from here on are damage; squares and sums of smaller ones are finite."""
+"""Larger numbers count as damaged. Squares and sums of smaller numbers are finite."""
 MOST_OF_A_LINE = 1 << 24
-"""Characters of a result; a compressed file may hold a line that memory does not."""
+"""Maximum number of characters of a result. A small compressed file can hold a line that exceeds memory."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What a run reported.
+    """The results of a run.
 
     Attributes:
         rows: One mapping per result; names of nested values are joined by ``/``.
-        note: What was wrong with the file, empty where nothing was.
+        note: A problem of the file, "" if there is none.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -57,11 +57,11 @@ class Rows:
 
 
 def read_rows(folder: Path) -> Rows:
-    """Return the results in a run's folder, none where there are none yet.
+    """Return the results in a run's folder, which may be empty.
 
     Raises:
         OSError: A file cannot be read.
-        ValueError: A file holds something else than results.
+        ValueError: A file does not contain results.
     """
     for name in FILES:
         path = folder / name
@@ -74,8 +74,9 @@ def read_rows(folder: Path) -> Rows:
 
 
 def _json_rows(file: TextIO, name: str) -> Rows:
-    """Read one JSON object per line; the last may be half written."""
-    found, broken = [], 0
+    """Read one JSON object per line. The last line may be incomplete."""
+    found = []
+    broken = 0
     for line in iter(lambda: file.readline(MOST_OF_A_LINE), ""):
         if len(line) == MOST_OF_A_LINE:
             raise ValueError(f"{name} holds a line of more than {MOST_OF_A_LINE:,} characters")
@@ -90,7 +91,9 @@ def _json_rows(file: TextIO, name: str) -> Rows:
         found.append(dict(_flat(row)))
     if broken and not found:
         raise ValueError(f"{name} holds no result that can be read")
-    return Rows(found, f"{broken} unreadable line{'s' * (broken > 1)}" if broken else "")
+    if not broken:
+        return Rows(found)
+    return Rows(found, f"{broken} unreadable line{'s' * (broken > 1)}")
 
 
 def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -102,7 +105,7 @@ def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def number(value: Any) -> float:
-    """Return a number below `LARGEST`, NaN for everything else."""
+    """Return a value as a number, NaN if it is not a number below `LARGEST`."""
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -111,12 +114,16 @@ def number(value: Any) -> float:
 
 
 def named(row: Mapping[str, Any], name: str) -> float:
-    """Return the first finite number among the columns that `NAMES` lists for `name`, NaN where there is none."""
-    return next((found for column in NAMES[name] if not math.isnan(found := number(row.get(column)))), math.nan)
+    """Return the first finite number in the columns of `NAMES` for `name`, NaN if there is none."""
+    for column in NAMES[name]:
+        found = number(row.get(column))
+        if not math.isnan(found):
+            return found
+    return math.nan
 
 
 def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with rising env steps: what was done again after a restart counts as done the last time."""
+    """Return the rows with increasing env steps. Steps that were repeated after a restart count once, the last time."""
     kept: list[dict[str, Any]] = []
     least = math.inf
     for row in reversed(rows):
@@ -128,13 +135,13 @@ def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def elapsed_seconds(rows: list[dict[str, Any]]) -> list[float]:
-    """Return the wall-clock seconds of a run at each of its rows, NaN where a row has none; they never fall.
+    """Return the non-decreasing wall-clock seconds of a run at each row, NaN if a row has no time.
 
-    Runs of earlier versions restarted their clock when they were resumed. A row belongs to a restarted clock where its
-    time is below the previous row's, or where its process began after the previous row and both clocks agree.
+    Runs of earlier versions restarted their clock when they were resumed. A row belongs to a restarted clock if its
+    time is below that of the previous row, or if its process began after the previous row and both clocks agree.
 
     Args:
-        rows: Results of one run, as `kept_rows` returns them.
+        rows: Result of `kept_rows`.
     """
     found = []
     before = 0.0
@@ -156,10 +163,14 @@ def elapsed_seconds(rows: list[dict[str, Any]]) -> list[float]:
 
 
 def curve(folder: Path) -> list[tuple[int, float]]:
-    """Return env steps and evaluation returns of a run; those of training episodes where it was never evaluated."""
+    """Return env steps and evaluation returns of a run, or returns in training if it was never evaluated."""
     rows = kept_rows(read_rows(folder).rows)
     for name in ("evaluation", "training"):
-        points = [(int(named(row, "env_steps")), named(row, name)) for row in rows]
-        if found := [(steps, value) for steps, value in points if not math.isnan(value)]:
+        found = []
+        for row in rows:
+            value = named(row, name)
+            if not math.isnan(value):
+                found.append((int(named(row, "env_steps")), value))
+        if found:
             return found
     return []

@@ -1,4 +1,4 @@
-"""States as files: arrays and plain values in a folder that appears completely or not at all, with checksums."""
+"""Atomic state files with checksums: nested containers of arrays and plain values in a folder."""
 
 from interreplay.runs.state_files.arrays import ARRAYS, MANIFEST, STATE, load, resolve, save, write_atomically
 

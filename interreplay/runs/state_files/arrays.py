@@ -109,7 +109,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
 
 
 def _memory_order(array: np.ndarray) -> list[int]:
-    """Return the axes of an array in the order of its memory; those of an array with gaps as they are.
+    """Return the axes of an array in the order of its memory; unchanged for an array with gaps.
 
     Tensors of convolutions have their channels last in memory. Optimizers compute other roundings in another order.
     """

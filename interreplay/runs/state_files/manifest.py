@@ -1,4 +1,4 @@
-"""Manifests: the files of a folder with their sizes and checksums, so that damage, and files added later, are found."""
+"""Manifests list the files of a folder with sizes and checksums, to detect damage and files added later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def seal(folder: Path) -> None:
 
 
 def add(folder: Path, name: str, text: str) -> None:
-    """Write one more file into a folder that is sealed; one that is not becomes so."""
+    """Write one more file into a sealed folder. A folder without a manifest is sealed."""
     (folder / name).write_text(text)
     if (folder / MANIFEST).exists():
         _write(folder, read(folder) | {name: _flushed(folder / name)})
@@ -39,11 +39,11 @@ def check(folder: Path, trusted: bool = False) -> None:
     """Compare a folder with its manifest.
 
     Args:
-        folder: What `seal` sealed.
-        trusted: Whether it may hold further files, and links.
+        folder: A sealed folder.
+        trusted: Whether to accept further files and links.
 
     Raises:
-        CheckpointError: A file, or the manifest, is missing or damaged, or there is one that nobody sealed.
+        CheckpointError: A file or the manifest is missing or damaged, or a file is not listed.
     """
     entries = read(folder)
     if not trusted:
@@ -52,7 +52,7 @@ def check(folder: Path, trusted: bool = False) -> None:
         for path in _files(folder):
             relative = path.relative_to(folder)
             if str(relative) not in known and not any(part.startswith(".") for part in relative.parts):
-                raise CheckpointError(f"{path} is not listed in {MANIFEST}: it was put there after the checkpoint")
+                raise CheckpointError(f"{path} is not listed in {MANIFEST}: it was added after the checkpoint")
     for name, entry in entries.items():
         _check_file(folder / name, entry)
 
@@ -61,7 +61,7 @@ def check_one(folder: Path, name: str) -> None:
     """Compare one file with the manifest.
 
     Raises:
-        CheckpointError: It, or the manifest, is missing or damaged.
+        CheckpointError: The file or the manifest is missing or damaged.
     """
     entries = read(folder)
     if name in entries:
@@ -74,7 +74,7 @@ def check_part(folder: Path, part: str) -> None:
     """Compare the files in one folder of a checkpoint with the manifest, without reading the others.
 
     Raises:
-        CheckpointError: One, or the manifest, is missing or damaged.
+        CheckpointError: A file or the manifest is missing or damaged.
     """
     for name, entry in read(folder).items():
         if name.startswith(f"{part}/"):
@@ -82,10 +82,11 @@ def check_part(folder: Path, part: str) -> None:
 
 
 def check_links(folder: Path) -> None:
-    """Raise CheckpointError where a folder holds symbolic links: what they lead to could be changed at any time."""
+    """Raise CheckpointError if a folder contains symbolic links, whose targets can change at any time."""
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            if (path := Path(place) / name).is_symlink():
+            path = Path(place) / name
+            if path.is_symlink():
                 raise CheckpointError(f"{path} is a symbolic link; expected a file or a folder")
 
 
@@ -93,7 +94,7 @@ def read(folder: Path) -> dict[str, Entry]:
     """Return the files that the manifest lists, with their sizes and checksums.
 
     Raises:
-        CheckpointError: It cannot be read, or is damaged.
+        CheckpointError: The manifest cannot be read, or is damaged.
     """
     path = folder / MANIFEST
     try:
@@ -107,7 +108,7 @@ def read(folder: Path) -> dict[str, Entry]:
             f"{folder} has the format {manifest.get('format')}, which this version cannot read; expected {FORMAT}"
         )
     if set(manifest) != {"format", "files", "checksum"} or manifest["checksum"] != _own(manifest["files"]):
-        raise CheckpointError(f"{path} has another checksum than when it was saved: the checkpoint is damaged")
+        raise CheckpointError(f"{path} has a wrong checksum: the checkpoint is damaged")
     return {_inside(folder, name): _entry(path, value) for name, value in manifest["files"].items()}
 
 
@@ -120,7 +121,7 @@ def _inside(folder: Path, name: str) -> str:
 
 def _entry(path: Path, value: Any) -> Entry:
     if not isinstance(value, list) or len(value) != 2 or not all(type(part) is int for part in value):
-        raise CheckpointError(f"{path} is damaged: {value!r} is no size and checksum")
+        raise CheckpointError(f"{path} is damaged: malformed entry {value!r}")
     return value[0], value[1]
 
 
@@ -148,13 +149,11 @@ def _flushed(path: Path) -> Entry:
 
 def _check_file(path: Path, entry: Entry) -> None:
     size, checksum = entry
-    found = path.stat().st_size if path.is_file() else None
+    found = path.stat().st_size if path.is_file() else "no"
     if found != size:
-        raise CheckpointError(
-            f"{path} has {found if found is not None else 'no'} bytes; expected {size}: the checkpoint is damaged"
-        )
+        raise CheckpointError(f"{path} has {found} bytes; expected {size}: the checkpoint is damaged")
     if _checksum(path) != checksum:
-        raise CheckpointError(f"{path} has another checksum than when it was saved: the checkpoint is damaged")
+        raise CheckpointError(f"{path} has a wrong checksum: the checkpoint is damaged")
 
 
 def _checksum(path: Path) -> int:
@@ -166,7 +165,7 @@ def _checksum(path: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """Have a file or folder written to disk."""
+    """Flush a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -201,7 +201,7 @@ def test_a_damaged_checkpoint_is_passed_over(copy, capsys):
     assert custom_training.main(["--resume", str(copy), "--quiet"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert any(
-        "checkpoint_00000300 is unusable" in line and "going on from checkpoint_00000200" in line for line in out
+        "checkpoint_00000300 is unusable" in line and "resuming from checkpoint_00000200" in line for line in out
     )
     assert steps(copy) == [100, 200, 300]
     assert "checkpoint_00000300" in checkpoints(copy)

@@ -138,7 +138,7 @@ def test_the_newest_usable_checkpoint_is_restored(folder):
     assert restore(algo, [newer, older], said.append) == older
     assert algo.restored == str(older)
     assert len(said) == 1
-    assert "checkpoint_00002000 is unusable (buffer.npz is truncated); going on from checkpoint_00001000" in said[0]
+    assert "checkpoint_00002000 is unusable (buffer.npz is truncated); resuming from checkpoint_00001000" in said[0]
     with pytest.raises(CheckpointError, match="no usable checkpoint"):
         restore(Algorithm({str(newer), str(older)}), [newer, older], said.append)
 

@@ -124,7 +124,7 @@ def test_a_run_is_resumed_evaluated_and_exported(folder, capsys):
     assert evaluate.main([str(home), "--episodes", "1"]) == 0
     assert export.main([str(home), "--to", "policy.pt2"]) == 0
     out = capsys.readouterr().out
-    assert "going on from checkpoint_00000120" in out and "1 episode: return" in out
+    assert "resuming from checkpoint_00000120" in out and "1 episode: return" in out
     assert "ClippedSAC on Pendulum-v1" in out and (folder / "policy.pt2").exists()
 
 

@@ -328,7 +328,7 @@ def test_a_new_user_trains_resumes_and_films(folder):
     command("train", "--env", "my_envs:PointRoom-v0", "--env_kwargs", "wind=.05", *around.split(), *TINY)
     (home,) = (folder / "results").iterdir()
     assert home.name.startswith("SAC_my_envs-PointRoom-v0_Uniform_s0")
-    assert "going on from checkpoint_00000120" in command("train", "--resume", str(home), "--total_env_steps=180")
+    assert "resuming from checkpoint_00000120" in command("train", "--resume", str(home), "--total_env_steps=180")
     said = command("evaluate", str(home), "--episodes=1", "--video=point.gif")
     assert re.search(r"episode 1: return \S+ in (\d|1\d|20) steps", said)
     assert (folder / "point.gif").stat().st_size > 1_000

@@ -203,7 +203,7 @@ def test_train_resume_and_evaluate_in_a_folder_of_one_s_own(folder):
     assert "SAC with ReplayBuffer(selector=Recent(share=0.2)) on Pendulum-v1" in out
     (home,) = (folder / "results").iterdir()
     assert home.name.startswith("SAC_Pendulum-v1_ReplayBuffer-Recent_s0")
-    assert "going on from checkpoint_00000200" in command(
+    assert "resuming from checkpoint_00000200" in command(
         folder, "train", "--resume", str(home), "--total_env_steps=300"
     )
     assert "1 episode: return" in command(folder, "evaluate", str(home), "--episodes=1")

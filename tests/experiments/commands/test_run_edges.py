@@ -264,16 +264,16 @@ def test_runs_of_a_study_that_cannot_learn_are_counted():
 
 
 def fill(monkeypatch, at: int, checkpoints_too: bool):
-    from interreplay.experiments.training.result_log import JsonLoggerCallback
+    from interreplay.experiments.training.event_files import EventFile
     from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    plain, save = JsonLoggerCallback.log_trial_result, OffPolicyAlgorithm.save_to_path
+    plain, save = EventFile.add_scalars, OffPolicyAlgorithm.save_to_path
     monkeypatch.setattr(
-        *(JsonLoggerCallback, "log_trial_result"),
-        lambda self, i, trial, result: (full if result[STEPS] >= at else plain)(self, i, trial, result),
+        *(EventFile, "add_scalars"),
+        lambda self, values, steps: (full if steps >= at else plain)(self, values, steps),
     )
     monkeypatch.setattr(
         *(OffPolicyAlgorithm, "save_to_path"),

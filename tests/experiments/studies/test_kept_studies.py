@@ -1,4 +1,4 @@
-"""Runs of a study that are kept, and restored elsewhere so that it goes on from them."""
+"""Finished runs of a study are kept in a repository, and restored so that the study resumes."""
 
 import json
 
@@ -12,7 +12,7 @@ LINES = [{"env_runners": {"episode_return_mean": -3.0}, "hostname": "here"}, {"t
 
 @pytest.fixture
 def kept(tmp_path):
-    """A kept study of a run that was over and of one that was not."""
+    """A kept study with a finished and an unfinished run."""
     results = tmp_path / "results"
     for name, state in (("over", FINISHED), ("half", RUNNING)):
         run = results / name
@@ -25,7 +25,7 @@ def kept(tmp_path):
     return tmp_path / "kept"
 
 
-def test_runs_that_were_over_come_back_without_what_names_the_machine(kept, tmp_path, capsys):
+def test_finished_runs_are_restored_without_names_of_the_machine(kept, tmp_path, capsys):
     restore_study.main([str(kept), str(tmp_path / "back")])
     assert "1 of 1 runs restored" in capsys.readouterr().out
     run = tmp_path / "back" / "over"
@@ -33,11 +33,11 @@ def test_runs_that_were_over_come_back_without_what_names_the_machine(kept, tmp_
     assert json.loads((run / "params.json").read_text()) == {"seed": 3, "output_dir": "results"}
     results = [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
     assert results == [{"env_runners": {"episode_return_mean": -3.0}}, {"training_iteration": 2}]
-    assert not (kept / "half").exists(), "it will be gone on with"
+    assert not (kept / "half").exists(), "it is not finished"
     assert (tmp_path / "back" / "study.yaml").read_text() == "seeds: 2\n"
 
 
-def test_runs_that_are_there_stay_as_they_are(kept, tmp_path):
+def test_existing_runs_are_not_replaced(kept, tmp_path):
     run = tmp_path / "back" / "over"
     run.mkdir(parents=True)
     (run / "result.json").write_text("mine")

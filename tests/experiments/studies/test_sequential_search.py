@@ -1,4 +1,4 @@
-"""Optuna's search through Ray Tune: told what earlier runs came to, killed and resumed, and its pruner."""
+"""Sequential search with Optuna through Ray Tune, and the median stopping rule."""
 
 import csv
 import json
@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
 from interreplay.experiments.commands import study_search
 from interreplay.experiments.tune.hyperparameter_search import domains, scheduler
-from interreplay.experiments.tune.sequential_search import MedianScheduler, SequentialSearch, Slot
+from interreplay.experiments.tune.sequential_search import SequentialSearch, Slot
 
 ROOT = Path(__file__).resolve().parents[3]
 SPACE = domains({"x": "uniform(0, 1)", "k": "randint(1, 4)"})
@@ -39,7 +40,7 @@ def suggested(search, number):
     return search.suggest(f"trial_{number}")["job"]["settings"]
 
 
-def test_it_draws_where_earlier_runs_were_good():
+def test_draws_concentrate_where_earlier_runs_were_good():
     rng = np.random.default_rng(0)
     before = [({"x": x, "k": 2}, -((x - 0.3) ** 2)) for x in rng.random(40)]
     far = {}
@@ -50,18 +51,17 @@ def test_it_draws_where_earlier_runs_were_good():
     assert far[40] < 0.2 < far[0]  # .29 of random draws
 
 
-def test_it_learns_from_the_runs_of_its_own():
+def test_the_search_learns_from_its_own_runs():
     search = SequentialSearch(SPACE, [slot() for _ in range(50)], [])
     found = []
     for number in range(50):
         found.append(suggested(search, number)["x"])
         result = {"score": -((found[-1] - 0.8) ** 2), "training_iteration": 1, "env_steps": 100}
-        search.on_trial_result(f"trial_{number}", result)
         search.on_trial_complete(f"trial_{number}", result)
     assert np.abs(np.array(found[-15:]) - 0.8).mean() < 0.15 < np.abs(np.array(found[:10]) - 0.8).mean()
 
 
-def test_what_was_begun_keeps_its_values_and_what_does_not_fit_is_drawn_anew():
+def test_interrupted_runs_keep_their_values_and_invalid_draws_are_repeated():
     began = {"x": 0.123, "k": 3}
     refuse = lambda values: values["k"] != 2
     search = SequentialSearch(SPACE, [slot(began), slot(refuse=refuse), slot()], [({"x": 0.5, "k": 1}, float("nan"))])
@@ -71,28 +71,28 @@ def test_what_was_begun_keeps_its_values_and_what_does_not_fit_is_drawn_anew():
     assert suggested(search, 2) != began
     search.on_trial_complete("trial_0", {"score": 1.0})
     search.on_trial_complete("trial_1", error=True)
-    assert [str(trial.state.name) for trial in search._optuna._ot_study.trials if trial.value == 1.0] == ["COMPLETE"]
+    assert [str(trial.state.name) for trial in search._study.trials if trial.value == 1.0] == ["COMPLETE"]
     hopeless = SequentialSearch(SPACE, [slot(refuse=lambda values: True)], [])
-    with pytest.raises(UsageError, match="100 draws of Optuna's cannot be run, the last one: these do not fit"):
+    with pytest.raises(UsageError, match="none of 100 draws of Optuna can run; the last one: these do not fit"):
         hopeless.suggest("trial_0")
 
 
-def test_the_median_ends_what_falls_behind():
+def test_the_median_scheduler_stops_runs_that_fall_behind():
     before = [[(100, 1.0 + i), (200, 2.0 + i), (300, 3.0 + i)] for i in range(3)]
     jobs = [{"total_env_steps": 900, "steps_per_iteration": 100, "evaluation_interval": 1}]
-    made = scheduler("median", jobs, before)
-    assert isinstance(made, MedianScheduler)
 
-    def told(name, steps, value):
-        return made.on_trial_result(None, SimpleNamespace(trial_id=name), {"env_steps": steps, "score": value})
+    def decision(rule, name, **result):
+        return rule.on_trial_result(None, name, result)
 
-    assert (told("good", 100, 9.0), told("good", 200, 9.5)) == ("CONTINUE", "CONTINUE")
-    assert told("bad", 100, -5.0) == "STOP"
-    made.on_trial_complete(None, SimpleNamespace(trial_id="good"), {"score": 9.5})
-    assert told("other", 200, 2.9) == "STOP"  # the median at 200 is (3 + 4) / 2
-    assert made.on_trial_result(None, SimpleNamespace(trial_id="new"), {"env_steps": 200}) == "CONTINUE"
-    without = MedianScheduler([], grace=0)
-    assert without.on_trial_result(None, SimpleNamespace(trial_id="a"), {"env_steps": 100, "score": -1}) == "CONTINUE"
+    median = scheduler("median", jobs, before)
+    assert decision(median, "good", env_steps=100, score=9.0) == "CONTINUE"
+    assert decision(median, "new", env_steps=100) == "CONTINUE"  # no evaluation yet
+    median.on_trial_complete(None, "new", {"env_steps": 200})
+    assert decision(median, "bad", env_steps=100, score=-5.0) == "STOP"
+    assert decision(median, "other", env_steps=200, score=2.4) == "STOP"  # the median of running means is 2.5
+    without = scheduler("median", jobs, [])
+    controller = SimpleNamespace(get_live_trials=list)
+    assert without.on_trial_result(controller, Mock(), {"env_steps": 200, "score": -1.0}) == "CONTINUE"
 
 
 @pytest.mark.parametrize(
@@ -103,24 +103,22 @@ def test_the_median_ends_what_falls_behind():
         ("--search tau=randn(.5,.1) --buffers NMER", "--searcher random draws from it"),
     ],
 )
-def test_what_cannot_be_searched_is_said_in_a_line(words, message, tmp_path, capsys):
+def test_an_invalid_search_is_one_line(words, message, tmp_path, capsys):
     assert command.main([*words.split(), "--searcher", "tpe", "--output_dir", str(tmp_path / "r")]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1 and not (tmp_path / "r").exists()
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and not (tmp_path / "r").exists()
 
 
-def test_a_study_that_is_resumed_keeps_its_searcher(tmp_path, capsys):
+def test_a_resumed_study_keeps_its_searcher(tmp_path, capsys):
     assert command.main(["--resume", str(tmp_path), "--searcher", "random"]) == 2
     assert "--resume reads the study from its folder; leave out searcher" in capsys.readouterr().err
 
 
-def test_optuna_is_asked_for_by_name(monkeypatch, capsys, tmp_path):
+def test_a_missing_optuna_is_reported(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(study_search.importlib.util, "find_spec", lambda name: None)
     line = "--buffers NMER --search tau=uniform(0,1) --output_dir".split()
     assert command.main([*line, str(tmp_path / "r"), "--searcher", "tpe"]) == 2
     assert "--searcher tpe needs optuna: pip install 'interreplay[search]'" in capsys.readouterr().err
-    assert command.main([*line, str(tmp_path / "r"), "--scheduler", "median"]) == 2
-    assert "--scheduler median needs optuna" in capsys.readouterr().err
 
 
 def drawn(results):
@@ -132,7 +130,7 @@ def states(results):
 
 
 @pytest.mark.slow
-def test_a_search_that_is_killed_goes_on_with_what_it_knew(tmp_path):
+def test_a_killed_search_resumes_with_its_results(tmp_path):
     results = tmp_path / "r"
     line = [*TINY.split(), "--envs", "Pendulum-v1", "--buffers", "Uniform", "--output_dir", results, "--num_samples", 3]
     line += ["--search", "tau=loguniform(.001,.9)", "--searcher", "tpe", "--scheduler", "median", "--max_concurrent", 1]

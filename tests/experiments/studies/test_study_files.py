@@ -1,4 +1,4 @@
-"""What cluster_run makes of study files, flags and inputs files; nothing is trained."""
+"""Studies from files, flags and inputs files, without training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOOD = {"buffers": "[Uniform]", "envs": "[Pendulum-v1]", "trainers": "[SAC]", "s
 
 
 def refused(capsys, *words: object) -> str:
-    """The one line with which a command line is refused."""
+    """Return the one line of an error."""
     code = 0
     try:
         code = cluster_run.main([str(word) for word in words])
@@ -48,7 +48,7 @@ def file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "line"),
     [
         ({"buffers": "[NMR]"}, "unknown buffer 'NMR'; did you mean NMER? accepted: Attentive"),
         ({"envs": "[Pendulum-v9x]"}, "unknown environment 'Pendulum-v9x'; did you mean Pendulum"),
@@ -57,7 +57,7 @@ def file(tmp_path):
         ({"seeds": "[]"}, "seeds []: expected a number of seeds such as 5"),
         ({"seeds": "0"}, "seeds 0: expected"),
         ({"seeds": "[0, 0]"}, "2 runs are called 'SAC_Pendulum-v1_Uniform_s0'"),
-        ({"buffers": "[NMER, NMER]"}, "drop what is listed twice, or tell buffers apart with label"),
+        ({"buffers": "[NMER, NMER]"}, "remove duplicates, or distinguish buffers with label"),
         ({"bufers": "[NMER]"}, "unknown 'bufers'; did you mean buffers? accepted: buffers, envs"),
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
         ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 0, got 'many'"),
@@ -68,7 +68,7 @@ def file(tmp_path):
         ({"buffers": "['NMER{k=3}']"}, "expected something like 'NMER{k: 10}'"),
         ({"buffers": "[NMER{k: 3}]"}, "entries with braces need quotes"),
         ({"buffers": "[{NMER: {k: 0}}]"}, "k is 0"),
-        ({"buffers": "[3]"}, "buffer 3 is no entry; expected a name"),
+        ({"buffers": "[3]"}, "buffer 3 is not a valid entry; expected a name"),
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
         (
             {"trainers": "[{TD3: {alpha_lr: 1}}]"},
@@ -81,14 +81,14 @@ def file(tmp_path):
         ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),
     ],
 )
-def test_bad_studies_are_refused_in_one_line_before_anything_starts(changes, told, file, capsys, tmp_path):
+def test_invalid_studies_are_one_line_before_anything_starts(changes, line, file, capsys, tmp_path):
     results = tmp_path / "results"
-    assert told in refused(capsys, file(**changes), "--results_dir", results)
+    assert line in refused(capsys, file(**changes), "--results_dir", results)
     assert not results.exists()
 
 
 @pytest.mark.parametrize("text", ["", "- Uniform\n", "a: [\n", "\x00"])
-def test_files_that_are_no_studies(text, tmp_path, capsys):
+def test_files_without_a_study(text, tmp_path, capsys):
     (tmp_path / "x.yaml").write_text(text)
     assert "x.yaml" in refused(capsys, tmp_path / "x.yaml")
     assert "No such file" in refused(capsys, tmp_path / "missing.yaml")
@@ -107,7 +107,7 @@ def test_misspelt_flags_and_contradictions(file, capsys, tmp_path):
     )
 
 
-def test_folders_that_cannot_be_used(file, capsys, tmp_path):
+def test_unusable_folders(file, capsys, tmp_path):
     (tmp_path / "taken").write_text("")
     assert "cannot be written to (" in refused(capsys, file(), "--results_dir", tmp_path / "taken" / "x")
     (tmp_path / "full").mkdir()
@@ -115,12 +115,12 @@ def test_folders_that_cannot_be_used(file, capsys, tmp_path):
     assert "holds 'thesis.tex' and no study" in refused(capsys, file(), "--results_dir", tmp_path / "full")
     study, _ = cluster_run.read_new({"study": file()})
     StudyFolder(tmp_path / "other").begin(study)
-    assert "holds another study; choose another folder, or go on with that one: --resume" in refused(
+    assert "holds another study; choose another folder, or resume that study: --resume" in refused(
         capsys, file(seeds="3"), "--results_dir", tmp_path / "other"
     )
 
 
-def test_the_grid_is_every_combination_seed_by_seed(file):
+def test_the_grid_is_all_combinations_ordered_by_seed(file):
     path = file("""
         grids:
           - trainers: [SAC]
@@ -144,7 +144,7 @@ def test_the_grid_is_every_combination_seed_by_seed(file):
     assert (settings["tau"], settings["hiddens"], settings["threads"]) == (0.02, [32, 16], 2)
 
 
-def test_settings_are_those_of_custom_training(file, tmp_path):
+def test_settings_equal_those_of_custom_training(file, tmp_path):
     from argument_parser import make_parser, settings_for
 
     path = file(buffers='["NMER{k: 3}"]', settings="{gamma: 0.9, hiddens: [8], buffer_size: 1e4, env_args: {g: 5}}")
@@ -165,7 +165,7 @@ def test_flags_make_the_same_study_as_a_file(file):
     assert cluster_run.read_new(given)[0].runs == cluster_run.read_new({"study": path})[0].runs
 
 
-def test_a_study_comes_back_from_its_folder(file, tmp_path):
+def test_a_study_is_read_from_its_folder(file, tmp_path):
     study, _ = cluster_run.read_new({"study": file(buffers='[Uniform, "NMER{k: 3}"]', max_failures="5")})
     folder = StudyFolder(tmp_path / "results")
     folder.begin(study)
@@ -174,7 +174,7 @@ def test_a_study_comes_back_from_its_folder(file, tmp_path):
     assert folder.read().runs[1].given()["buffer_arg"] == [("k", 3)]
 
 
-def test_damaged_study_folders_are_refused(file, tmp_path, capsys):
+def test_damaged_study_folders_are_rejected(file, tmp_path, capsys):
     for text in ("runs: [", "runs: 3", "{}", "runs: [{nam: x}]"):
         (tmp_path / "study.yaml").write_text(text)
         assert "damaged" in refused(capsys, "--resume", tmp_path)
@@ -197,9 +197,9 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "line"),
     [
-        ("\n0 Pendulum-v1 True NMER 1 SAC\n", "line 2 has 6 words; expected 7: seed env custom_replay_buffer"),
+        ("\n0 Pendulum-v1 True NMER 1 SAC\n", "line 2: 6 words; expected 7: seed env custom_replay_buffer"),
         ("--gama 1\n0 Pendulum-v1 True A 1 out SAC\n", "line 1: unknown flag --gama; did you mean --gamma?"),
         ("\nx Pendulum-v1 True A 1 out SAC\n", "line 2: argument --seed: must be a whole number"),
         ("\n0 Pendulum-v1 maybe A 1 out SAC\n", "must be True or False, got 'maybe'"),
@@ -213,9 +213,9 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
         ("--seed '\n", "line 1: No closing quotation"),
     ],
 )
-def test_bad_inputs_files(text, told, tmp_path, capsys):
+def test_invalid_inputs_files(text, line, tmp_path, capsys):
     (tmp_path / "inputs.txt").write_text(text)
-    assert told in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
+    assert line in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
 
 
 def test_words_and_entries():
@@ -227,7 +227,7 @@ def test_words_and_entries():
             seeds_from(bad)
 
 
-def test_a_search_draws_what_each_method_takes(file, capsys):
+def test_a_search_draws_the_settings_of_each_method(file, capsys):
     path = file(buffers="[Uniform, NMER]", search="{k: 'randint(3, 30)', tau: 'loguniform(.001, .1)'}", num_samples="4")
     study, _ = cluster_run.read_new({"study": path})
     assert len(study.runs) == 16  # tau is every run's, k only NMER's
@@ -242,7 +242,7 @@ def test_a_search_draws_what_each_method_takes(file, capsys):
 
 
 @pytest.mark.parametrize(
-    ("search", "told"),
+    ("search", "line"),
     [
         ("k", "must look like k=randint(3,30), got 'k'"),
         ("k=randnt(3,30)", "accepted: uniform, quniform"),
@@ -253,18 +253,18 @@ def test_a_search_draws_what_each_method_takes(file, capsys):
         ("alpha=uniform(-2,-1)", "alpha is -"),
     ],
 )
-def test_bad_searches(search, told, capsys):
+def test_invalid_searches(search, line, capsys):
     words = ["--search", search, "--num_samples", "1", "--buffers", "NMER", "--envs", "Pendulum-v1", "--dry_run"]
-    assert told in refused(capsys, *words)
+    assert line in refused(capsys, *words)
 
 
-def test_an_address_where_nobody_listens_is_one_line(file, tmp_path, capsys):
+def test_a_missing_cluster_is_one_line(file, tmp_path, capsys):
     code = cluster_run.main([str(file()), "--results_dir", str(tmp_path / "r"), "--address", "127.0.0.1:1"])
     err = capsys.readouterr().err
     assert code == 2 and len(err.splitlines()) == 1 and "no Ray cluster at --address 127.0.0.1:1 (" in err
 
 
-def test_names_of_runs_end_without_a_dash_and_a_study_keeps_those_that_it_began_with(file, tmp_path):
+def test_a_study_keeps_the_names_of_its_runs(file, tmp_path):
     study, _ = cluster_run.read_new({"study": file(buffers='["NMER{k: 3}"]', seeds="1")})
     assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER-k=3_s0"]
     folder = StudyFolder(tmp_path / "results")
@@ -276,7 +276,7 @@ def test_names_of_runs_end_without_a_dash_and_a_study_keeps_those_that_it_began_
 
 
 @pytest.mark.parametrize("name", ["../../x", "..", "a/b", ""])
-def test_names_of_runs_never_lead_out_of_the_folder(name, file, tmp_path, capsys):
+def test_names_of_runs_never_leave_the_folder(name, file, tmp_path, capsys):
     label = f"{{Uniform: {{label: '{name}'}}}}"
     study, _ = cluster_run.read_new({"study": file(buffers=f"[{label}]", seeds="1", envs="[Pendulum-v1]")})
     assert all("/" not in run.name and run.name.startswith("SAC_Pendulum-v1_") for run in study.runs)
@@ -295,15 +295,13 @@ STUDIES |= {"actors": 45, "unroll_replay": 110, "pong": 12, "sac_near_partners":
 STUDIES |= {"sample_efficiency_screening": 72}
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_the_studies_of_this_repository_are_of_so_many_runs(name, capsys):
-    file = ROOT / "studies" / f"{name}.yaml"
-    assert cluster_run.main([str(file), "--count"]) == 0
-    assert int(capsys.readouterr().out.split()[-1]) == STUDIES[name]
-
-
-def test_all_studies_of_this_repository_are_known():
-    assert {path.stem for path in (ROOT / "studies").glob("*.yaml")} == set(STUDIES)
+def test_the_number_of_runs_of_each_study_in_this_repository(capsys):
+    files = {path.stem: path for path in (ROOT / "studies").glob("*.yaml")}
+    counts = {}
+    for name, path in files.items():
+        assert cluster_run.main([str(path), "--count"]) == 0
+        counts[name] = int(capsys.readouterr().out.split()[-1])
+    assert counts == STUDIES
 
 
 def test_the_closing_table_fits_100_columns():
@@ -314,8 +312,7 @@ def test_the_closing_table_fits_100_columns():
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100
     assert lines[1].split()[:4] == ["HalfCheetah-v5", "SAC", "NMER(k=10,", "alpha=0.75,"]
-    assert lines[-2].split() == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6", "-12,345.6"]
-    assert lines[-1].split() == ["[-12,345.6,", "-12,345.6]"] * 2
+    assert lines[-2].split()[:5] == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6"]
 
 
 def test_a_table_that_fits_is_not_wrapped():

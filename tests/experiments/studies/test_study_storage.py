@@ -1,4 +1,4 @@
-"""Studies whose folder is elsewhere."""
+"""Studies in remote folders."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def there(store: Store) -> set[str]:
     return {name.removeprefix(root).lstrip("/") for name in fs.find(root)}
 
 
-def test_places():
+def test_uris():
     assert is_elsewhere("s3://bucket/x") and is_elsewhere("memory://x")
     assert not is_elsewhere("results/x") and not is_elsewhere("file:///results/x")
     assert str(StudyFolder.at("file:///results/x").path) == "/results/x"
 
 
-def test_what_is_pushed_is_pulled(store):
+def test_pushed_files_are_pulled(store):
     for name in (
         "study.yaml",
         "run/status.json",
@@ -55,7 +55,7 @@ def test_what_is_pushed_is_pulled(store):
     assert (store.here / "run/checkpoint_1/a/b").read_text() == "run/checkpoint_1/a/b"
 
 
-def test_removed_checkpoints_go_and_stray_files_do_not_come_back(store):
+def test_removed_checkpoints_and_unpushed_files_disappear(store):
     put(store, "run/checkpoint_1/manifest.json")
     put(store, "other/status.json")
     store.push()
@@ -78,7 +78,7 @@ def test_files_of_checkpoints_are_pushed_once(store, monkeypatch, name):
     assert [path.rsplit("/", 1)[-1] for path in pushed] == ["status.json"]
 
 
-def test_manifests_come_last(store, monkeypatch):
+def test_manifests_are_pushed_last(store, monkeypatch):
     put(store, "run/checkpoint_1/manifest.json")
     put(store, "run/checkpoint_1/z")
     put(store, "run/a_status.json")
@@ -90,6 +90,6 @@ def test_manifests_come_last(store, monkeypatch):
 
 
 @pytest.mark.parametrize("uri", ["nosuch://bucket/x", "memory2://x"])
-def test_unknown_places_are_refused_in_one_line(uri):
+def test_unknown_uris_are_rejected(uri):
     with pytest.raises(UsageError, match=f"--output_dir {uri} cannot be written to"):
         Store(uri)

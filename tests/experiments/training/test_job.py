@@ -1,4 +1,4 @@
-"""The Ray that a command starts for itself."""
+"""The private Ray of a command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print(len(found), *sorted(set(found)))
 
 
 @pytest.mark.slow
-def test_it_listens_on_this_machine_only():
+def test_the_private_ray_listens_only_on_this_machine():
     command = [sys.executable, "-c", LISTENING]
     root = Path(__file__).resolve().parents[3]
     count, *addresses = subprocess.run(

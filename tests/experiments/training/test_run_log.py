@@ -1,14 +1,16 @@
+"""The files of a run's results: continued, complete or unchanged, and TensorBoard's groups."""
+
 from __future__ import annotations
 
 import csv
 import errno
 import json
 import os
-import time
 
 import pytest
 
 from interreplay.experiments.training import result_log
+from interreplay.experiments.training.event_files import EventFile
 from interreplay.experiments.training.result_log import RunLog
 from interreplay.experiments.training.scalars import scalars
 
@@ -22,7 +24,7 @@ def result(iteration, **more):
     return {"training_iteration": iteration, "config": {"not": "again"}, "a": {"b": iteration}, **more}
 
 
-def test_columns_that_appear_later_are_kept_and_a_resumed_log_goes_on(tmp_path):
+def test_later_columns_are_kept_and_a_resumed_log_is_continued(tmp_path):
     log = RunLog(tmp_path, {"env": "A"})
     log.write(result(1), 100)
     log.write(result(2, learners={"loss": 0.5}), 200)
@@ -43,13 +45,12 @@ def test_columns_that_appear_later_are_kept_and_a_resumed_log_goes_on(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_tensorboard_hides_what_lies_beyond_the_resumed_step(tmp_path):
+def test_tensorboard_hides_events_beyond_the_resumed_step(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     log = RunLog(tmp_path, {})
     for i in (1, 2, 3):
         log.write(result(i), 100 * i)
     log.close()
-    time.sleep(1.1)  # the names of TensorBoard's files have whole seconds
     log = RunLog(tmp_path, {}, steps=100)
     log.write({**result(2), "a": {"b": 50}}, 200)
     log.close()
@@ -59,7 +60,7 @@ def test_tensorboard_hides_what_lies_beyond_the_resumed_step(tmp_path):
     assert found == {100: 1, 200: 50}
 
 
-def test_tensorboard_has_few_groups_with_names_that_say_what_they_are():
+def test_tensorboard_has_few_groups_with_standard_names():
     episodes = {"episode_return_mean": 3.0, "episode_len_mean": 20.0, "success_rate": 0.5, "env_step_timer": 0.01}
     episodes |= {"num_env_steps_sampled": 5, "agent_episode_return_mean": {"default_agent": 3.0}, "falls": 2}
     learned = {"default_policy": {"critic_loss": 0.1, "num_updates_lifetime": 9}, "__all_modules__": {"x": 1}}
@@ -86,32 +87,35 @@ FOUND = {"return": 3.0, "episode_length": 20.0, "success_rate": 0.5, "falls": 2}
 def test_an_iteration_reads_nothing_that_was_written_before(tmp_path, monkeypatch):
     log = RunLog(tmp_path, {})
     log.write(result(1), 100)
-
-    def read(path):
-        raise AssertionError("the file is read again")
-
-    monkeypatch.setattr(result_log._Table, "_read", staticmethod(read))
+    monkeypatch.setattr(csv, "DictReader", None)
+    monkeypatch.setattr(csv, "reader", None)
     for i in range(2, 6):
         log.write(result(i), 100 * i)
     log.close()
+    monkeypatch.undo()
     assert [row["a/b"] for row in rows(tmp_path)] == list("12345")
 
 
-@pytest.mark.parametrize("name", ["progress.csv", "result.json", "events"])
+@pytest.mark.parametrize("place", ["table", "lines", "events"])
 @pytest.mark.parametrize("columns", [{}, {"learners": {"loss": 0.5}}])
-def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, name, columns):
+def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, place, columns):
     log = RunLog(tmp_path, {})
     log.write(result(1), 100)
     before = (rows(tmp_path), (tmp_path / "result.json").read_text())
-    logger = {"progress.csv": log._table, "result.json": log._lines, "events": log._events}[name]
-    owner = type(logger).__mro__[0 if name == "events" else 1]
-    plain = owner.log_trial_result
 
-    def full(self, iteration, trial, row):
-        plain(self, iteration, trial, row)  # it is written, and held back or not
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(write):
+        def write_and_fail(*args, **kwargs):
+            write(*args, **kwargs)
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(owner, "log_trial_result", full)
+        return write_and_fail
+
+    owner, name = {
+        "table": (csv.DictWriter, "writerow"),
+        "lines": (result_log.json, "dumps"),
+        "events": (EventFile, "add_scalars"),
+    }[place]
+    monkeypatch.setattr(owner, name, full(getattr(owner, name)))
     with pytest.raises(OSError, match="No space left"):
         log.write(result(2, **columns), 200)
     log.close()
@@ -125,10 +129,10 @@ def test_a_row_is_in_every_file_or_in_none(tmp_path, monkeypatch, name, columns)
     assert [row["a/b"] for row in rows(tmp_path)] == ["1", "2"]
 
 
-def test_events_that_cannot_be_written_are_noticed_and_wait_for_nothing(tmp_path):
+def test_a_failed_write_of_events_raises(tmp_path):
     log = RunLog(tmp_path, {})
     with open("/dev/full", "wb") as full:
-        os.dup2(full.fileno(), log._events.file(log._run).fileno())
+        os.dup2(full.fileno(), log._events.file.fileno())
     with pytest.raises(OSError, match="No space left"):
         log.write({**result(1), "many": dict.fromkeys(map(str, range(50)), 1.0)}, 100)
     log.close()

@@ -1,4 +1,4 @@
-"""Live results: films in TensorBoard, runs in Weights & Biases (offline) and MLflow (on disk)."""
+"""Videos in TensorBoard, runs in Weights & Biases (offline) and MLflow (on disk)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def events(folder):
 
 
 @pytest.mark.slow
-def test_films_of_evaluations_are_in_tensorboard(tmp_path, capsys):
+def test_videos_of_evaluations_are_in_tensorboard(tmp_path, capsys):
     from PIL import Image
 
     line = [*LINE, "--video_to_tensorboard", "--evaluation_interval", "2", "--local_dir", str(tmp_path)]
@@ -57,7 +57,7 @@ def test_films_of_evaluations_are_in_tensorboard(tmp_path, capsys):
     )
 
 
-def test_a_film_is_of_the_first_episode_and_not_too_long():
+def test_a_video_shows_the_first_episode_up_to_a_limit():
     film = EvaluationVideo(config("InvertedPendulum-v5"))
     for i in range(MAX_EVALUATION_FRAMES + 50):
         film._add(np.full((480, 480, 3), i % 256, dtype=np.uint8), "first")
@@ -128,19 +128,19 @@ class Broken:
 
 
 @pytest.mark.parametrize(("when", "calls"), [("start", 1), ("result", 2), ("end", 4), ("never", 5)])
-def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(when, calls, tmp_path):
+def test_a_failed_tracker_is_removed_and_the_run_continues(when, calls, tmp_path):
     tracker, said = Broken(when), []
     log = RunLog(tmp_path, {}, trackers=[tracker], say=said.append)
     for i in (1, 2):
         log.write({"training_iteration": i, "a": 1}, 100 * i)
     log.close()
     assert len(tracker.calls) == calls
-    assert said == ([] if when == "never" else ["Broken stopped, the run goes on without it: no route"])
+    assert said == ([] if when == "never" else ["Broken stopped, the run continues without it: no route"])
     assert len((tmp_path / "result.json").read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize(("flag", "package"), [("wandb", "wandb"), ("mlflow", "mlflow")])
-def test_what_is_not_installed_is_said_with_how_to_install_it(flag, package, monkeypatch, tmp_path, capsys):
+def test_a_missing_package_is_reported_with_its_installation(flag, package, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("interreplay.experiments.training.trackers.importlib.util.find_spec", lambda name: None)
     assert main([*LINE, f"--{flag}", "a/b", "--local_dir", str(tmp_path)]) == 2
     error = capsys.readouterr().err
@@ -149,7 +149,7 @@ def test_what_is_not_installed_is_said_with_how_to_install_it(flag, package, mon
 
 
 @pytest.mark.slow
-def test_what_cannot_be_reached_is_said(monkeypatch, tmp_path):
+def test_an_unreachable_server_is_reported(monkeypatch, tmp_path):
     pytest.importorskip("mlflow")
     with pytest.raises(UsageError, match="names no experiment"):
         trackers(None, "runs/")
@@ -159,13 +159,13 @@ def test_what_cannot_be_reached_is_said(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_place_that_cannot_be_written_to_is_named():
+def test_an_unwritable_folder_is_named():
     pytest.importorskip("mlflow")
     with pytest.raises(UsageError, match=r"^--mlflow file:/proc/x cannot be written to \(No such file or directory\)"):
         trackers(None, "file:/proc/x")
 
 
-def test_without_a_key_one_line_says_what_to_do(monkeypatch, tmp_path):
+def test_a_missing_key_is_reported_with_a_solution(monkeypatch, tmp_path):
     pytest.importorskip("wandb")
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
@@ -175,7 +175,7 @@ def test_without_a_key_one_line_says_what_to_do(monkeypatch, tmp_path):
     assert trackers(None, None) == []
 
 
-def test_what_cannot_be_drawn_ends_before_the_run_begins(tmp_path, monkeypatch, capsys):
+def test_an_environment_without_images_is_rejected_before_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: None)
     assert main([*LINE, "--video_to_tensorboard", "--local_dir", str(tmp_path)]) == 2
     error = capsys.readouterr().err

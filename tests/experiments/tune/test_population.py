@@ -32,7 +32,7 @@ def reporter():
 
 
 @pytest.mark.slow
-def test_what_a_population_changes_is_used(tmp_path):
+def test_changed_settings_are_used(tmp_path):
     config = (
         SACConfig()
         .environment("Pendulum-v1")

@@ -28,7 +28,7 @@ print("here" if nodes == {here} else nodes)
 
 
 @pytest.mark.slow
-def test_the_bell_hangs_beside_the_driver():
+def test_the_signal_actor_runs_on_the_driver_s_node():
     root = Path(__file__).resolve().parents[3]
     with tempfile.TemporaryDirectory() as folder:  # where Ray notes the address that others would join
         own = os.environ | {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(root)}

@@ -1,4 +1,4 @@
-"""A run of a study in its folder: equal to custom_training's, also when it was interrupted or failed between."""
+"""A run of a study equals a run of custom_training, also after interruptions and failures."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def whole(tmp_path_factory) -> Path:
     return next(parent.iterdir())
 
 
-def test_a_trial_is_what_custom_training_does(whole, tmp_path):
+def test_a_trial_equals_a_run_of_custom_training(whole, tmp_path):
     figures = finish(tmp_path / "run")
     assert [f["env_steps"] for f in figures] == [25, 50, 75, 100]
     assert rows(tmp_path / "run") == rows(whole)
@@ -89,26 +89,26 @@ def test_a_trial_is_what_custom_training_does(whole, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wish", ["stop", "save"])
+@pytest.mark.parametrize("request_", ["stop", "save"])
 @pytest.mark.parametrize("step", [8, 59, 75, 100])
-def test_interrupted_anywhere_it_ends_the_same(wish, step, whole, tmp_path):
+def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
     folder = tmp_path / "run"
     with StudyRun(folder, settings(), 60) as run:
         results = run.results()
         training = run._prepare()
-        training._progress = lambda steps: run.ask(wish) if steps == step else None
+        training._progress = lambda steps: run.ask(request_) if steps == step else None
         run._prepare = lambda: training
         for _ in results:
-            if wish == "save" and RunFolder(folder).checkpoints() and training.algo.env_steps >= step:
+            if request_ == "save" and RunFolder(folder).checkpoints() and training.algo.env_steps >= step:
                 break  # as if it were killed
         results.close()
-    if wish == "stop":
+    if request_ == "stop":
         assert TrialFolder(folder).status()["state"] == (INTERRUPTED if step < 100 else FINISHED)
         assert [RunFolder(folder).checkpoints()[0].name] == [f"checkpoint_{step:08d}"]
     finish(folder)
     assert rows(folder) == rows(whole)
     assert weights_and_buffer(folder) == weights_and_buffer(whole)
-    assert TrialFolder(folder).status()["starts"] == (2 if (wish, step) != ("stop", 100) else 1)
+    assert TrialFolder(folder).status()["starts"] == (2 if (request_, step) != ("stop", 100) else 1)
 
 
 @pytest.mark.parametrize("step", [59, 75])
@@ -144,7 +144,7 @@ def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
 
 
 class Fragile(PendulumEnv):
-    """Raises at its 38th step, or another, as often as `Fragile.times` says; gives NaN there when told to."""
+    """Raises an error at step `at`, `times` times, or returns a reward of NaN there."""
 
     times, nan, at = 0, False, 38
 
@@ -173,7 +173,7 @@ def fragile(folder: Path, times: int, nan: bool = False, at: int = 38, **more) -
     return code, said.getvalue().splitlines(), TrialFolder(folder).status()
 
 
-def test_a_run_that_fails_is_tried_again_from_its_checkpoint(tmp_path):
+def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path):
     code, said, status = fragile(tmp_path / "run", times=1)
     assert code == 0 and status["state"] == FINISHED and status["starts"] == 2
     broke = "EnvironmentFailure: the environment Fragile-v0 raised RuntimeError: the simulator broke, at env step 38"
@@ -190,18 +190,18 @@ def test_a_run_that_always_fails_ends_with_the_reason(tmp_path):
     broke = "the environment Fragile-v0 raised RuntimeError: the simulator broke"
     assert said[-1] == f"failed, for good: EnvironmentFailure: {broke}, at env step 31"  # each begins where it broke
     assert "simulator broke" in (tmp_path / "run" / "error.txt").read_text()
-    code, _, status = fragile(tmp_path / "run", times=0)  # mended, and begun again by hand
+    code, _, status = fragile(tmp_path / "run", times=0)  # fixed, and started again
     assert code == 0 and status["state"] == FINISHED
 
 
-def test_an_error_that_would_come_again_is_not_tried_again(tmp_path):
+def test_a_permanent_error_is_not_retried(tmp_path):
     code, said, status = fragile(tmp_path / "run", times=0, nan=True)
     assert code == 1 and status["state"] == FAILED and status["starts"] == 1
     assert said[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
+def test_a_full_disk_ends_a_run_with_one_line(tmp_path, monkeypatch):
     from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
     def save(self, path, **kwargs):
@@ -220,7 +220,7 @@ def test_a_full_disk_ends_a_run_with_a_line_that_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
+def test_a_lost_env_runner_is_a_failure(tmp_path):
     how = settings("--num_workers", "1", "--evaluation_interval", "0")
     with StudyRun(tmp_path / "run", how, 60) as run, pytest.raises(Exception, match="actor died"):
         for figures in run.results():
@@ -234,7 +234,7 @@ def test_a_lost_env_runner_is_a_failure_like_others(tmp_path):
     assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 50
 
 
-def test_a_folder_belongs_to_one_process(tmp_path):
+def test_a_folder_is_locked_by_one_process(tmp_path):
     told = f"another process is in {tmp_path}: the run runs there already"
     with (
         held(tmp_path, "the run"),
@@ -261,14 +261,14 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
     assert rows(folder) == rows(whole)
 
 
-def test_errors_that_end_a_trial_are_told_apart(tmp_path):
+def test_invalid_settings_are_a_permanent_failure(tmp_path):
     with StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(PermanentFailure):
         list(run.results())
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_a_folder_elsewhere(whole, tmp_path):
+def test_a_run_resumes_from_a_remote_folder(whole, tmp_path):
     store = Store(f"memory://{uuid.uuid4().hex}/study")
     with StudyRun(store.here / "run", settings(), 60, store.uri) as run:
         training = run._prepare()

@@ -1,4 +1,4 @@
-"""Each trap of a cluster's node is found, and the line explains how to fix it."""
+"""Each known problem of a cluster's node is found and reported with a fix."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from interreplay.experiments.cluster_checks import checks, limits
-from interreplay.experiments.cluster_checks.limits import NodeProblem
+from interreplay.experiments.cluster_checks import checks
+from interreplay.experiments.cluster_checks.checks import NodeProblem
 from interreplay.experiments.commands import smoketest
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "cluster_deployment"
@@ -28,7 +28,7 @@ def _outside_of_any_job(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def trap(check, *arguments):
+def problem_of(check, *arguments):
     with pytest.raises(NodeProblem) as caught:
         check(*arguments)
     return str(caught.value), caught.value.fix
@@ -36,9 +36,9 @@ def trap(check, *arguments):
 
 def test_without_slurm_and_outside_of_a_job(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "no Slurm" in trap(checks.job)[0]
+    assert "Slurm is not installed" in problem_of(checks.job)[0]
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    problem, fix = trap(checks.job)
+    problem, fix = problem_of(checks.job)
     assert "outside of a job" in problem and fix.startswith("srun ")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     assert checks.job().startswith("12 on ")
@@ -46,23 +46,23 @@ def test_without_slurm_and_outside_of_a_job(monkeypatch):
 
 def test_a_job_that_cannot_be_requeued(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
-    monkeypatch.setattr(checks, "output", lambda *words: "Requeue=0 EndTime=2030-01-01T00:00:00")
-    assert "--requeue" in trap(checks.requeueing)[1]
-    monkeypatch.setattr(checks, "output", lambda *words: "Requeue=1 EndTime=2030-01-01T00:00:00")
+    monkeypatch.setattr(checks, "job_description", lambda: "Requeue=0 EndTime=2030-01-01T00:00:00")
+    assert "--requeue" in problem_of(checks.requeueing)[1]
+    monkeypatch.setattr(checks, "job_description", lambda: "Requeue=1 EndTime=2030-01-01T00:00:00")
     assert checks.requeueing() == "allowed; the job ends at 2030-01-01T00:00:00"
 
 
 def test_fewer_cpus_than_the_job_has(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "8")
-    problem, fix = trap(limits.cpus)
+    problem, fix = problem_of(checks.cpus)
     assert problem == "a process may use 1 of the job's 8 CPUs" and "--cpu-bind=none" in fix
 
 
 def test_more_threads_than_cpus(monkeypatch):
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
-    assert trap(limits.cpus) == ("OMP_NUM_THREADS=64, with 1 CPUs", "unset OMP_NUM_THREADS")
+    assert problem_of(checks.cpus) == ("OMP_NUM_THREADS=64, with 1 CPUs", "unset OMP_NUM_THREADS")
 
 
 @pytest.mark.parametrize(
@@ -71,52 +71,52 @@ def test_more_threads_than_cpus(monkeypatch):
 def test_the_memory_of_the_job_and_not_of_the_node(shown, expected, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
-    monkeypatch.setattr(limits, "output", lambda *words: shown)
-    assert limits.slurm_memory() == expected * 2**20
+    monkeypatch.setattr(checks, "job_description", lambda: shown)
+    assert checks.slurm_memory() == expected * 2**20
 
 
 def test_too_little_memory(monkeypatch):
-    monkeypatch.setattr(limits, "cgroup_memory", lambda: 1e9)
-    assert trap(limits.memory)[1] == "sbatch --mem=4G"
+    monkeypatch.setattr(checks, "cgroup_memory", lambda: 1e9)
+    assert problem_of(checks.memory)[1] == "sbatch --mem=4G"
 
 
 def test_a_small_shared_memory(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=64e6))
-    problem, fix = trap(limits.shared_memory)
+    problem, fix = problem_of(checks.shared_memory)
     assert "64 MB free" in problem and "--shm-size" in fix
 
 
 @pytest.mark.parametrize(("kind", "letter"), [(resource.RLIMIT_NPROC, "u"), (resource.RLIMIT_NOFILE, "n")])
 def test_low_limits(kind, letter, monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda asked: (100, 100) if asked == kind else (-1, -1))
-    problem, fix = trap(limits.limits)
-    assert problem.startswith("100 ") and f"ulimit -{letter}" in fix
+    problem, fix = problem_of(checks.limits)
+    assert problem.startswith("one user may have 100 ") and f"ulimit -{letter}" in fix
 
 
 def test_gpus_that_torch_does_not_see(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(99))))
-    assert "of 99 GPUs" in trap(limits.gpus)[0]
+    assert "of 99 GPUs" in problem_of(checks.gpus)[0]
 
 
 def test_a_scratch_folder_with_a_long_path(tmp_path, monkeypatch):
     monkeypatch.setenv("INTERREPLAY_SCRATCH", str(tmp_path / ("long" * 10)))
-    problem, fix = trap(checks.scratch, SCRIPTS)
+    problem, fix = problem_of(checks.scratch, SCRIPTS)
     assert "longer than 38 characters" in problem and "--scratch" in fix
 
 
 def test_a_full_scratch_folder(monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1e9))
-    assert "1.0 GB free" in trap(checks.scratch, SCRIPTS)[0]
+    assert "1.0 GB free" in problem_of(checks.scratch, SCRIPTS)[0]
 
 
 def test_without_the_batch_scripts(tmp_path):
-    assert "clone" in trap(checks.scratch, tmp_path / "none")[1]
+    assert "clone" in problem_of(checks.scratch, tmp_path / "none")[1]
 
 
 def test_sockets_are_really_made(monkeypatch):
     assert checks.sockets(SCRIPTS).endswith("of 107 bytes")
     monkeypatch.setattr(checks, "SOCKET", "x" * 120)
-    assert "shorter folder" in trap(checks.sockets, SCRIPTS)[1]
+    assert "shorter folder" in problem_of(checks.sockets, SCRIPTS)[1]
 
 
 def test_the_longest_scratch_folder_leaves_room_for_the_socket():
@@ -126,13 +126,13 @@ def test_the_longest_scratch_folder_leaves_room_for_the_socket():
 
 def test_no_address_for_others(monkeypatch):
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: {})
-    assert "jobs of one node" in trap(checks.addresses)[1]
+    assert "jobs of one node" in problem_of(checks.addresses)[1]
 
 
 @pytest.mark.parametrize(("name", "value"), [("RAY_ADDRESS", "10.0.0.1:6379"), ("RAY_AUTH_MODE", "disabled")])
 def test_settings_that_lead_elsewhere(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
-    problem, fix = trap(checks.settings)
+    problem, fix = problem_of(checks.settings)
     assert value in problem and fix == f"unset {name}"
 
 
@@ -141,7 +141,7 @@ def test_results(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "lockable", lambda descriptor: False)
     assert checks.results_folder(tmp_path).endswith("without locking")
     (tmp_path / "file").touch()
-    assert "--output_dir" in trap(checks.results_folder, tmp_path / "file")[1]
+    assert "--output_dir" in problem_of(checks.results_folder, tmp_path / "file")[1]
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_two_rays_start_at_once():
 @pytest.mark.slow
 def test_a_ray_that_does_not_start(monkeypatch):
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert "exit code 1" in trap(checks.two_at_once, SCRIPTS)[0]
+    assert "exit code 1" in problem_of(checks.two_at_once, SCRIPTS)[0]
 
 
 def test_the_command_line(monkeypatch, capsys):
