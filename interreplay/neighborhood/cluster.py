@@ -2,7 +2,7 @@
 
 Clusters are those of `Clustering`. A row joins its nearest center when it is added. How soon older rows follow centers
 that have moved the paper leaves open: here 65,536 rows look again at each refresh, that is all of them up to
-that number, and beyond it in turn. `benchmarks/clusters.py` measures how many are not with their nearest center.
+that number, and beyond it in turn. `benchmarks/speed/clusters.py` measures how many are not with their nearest center.
 """
 
 from __future__ import annotations
