@@ -13,7 +13,7 @@ from interreplay.argument_checks import check_number
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.experience.learned_models.dynamics import Dynamics
-from interreplay.experience.learned_models.rollouts import OfGoals, Simulation
+from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation
 from interreplay.experience.learned_models.schedules import PUBLISHED, Limits, rollout_length
 from interreplay.experience.learned_models.states import StateColumns
 from interreplay.part import Context, standard_normal
@@ -88,7 +88,7 @@ class Imagination:
         except ValueError as error:
             if context.compute_terminated is None:
                 raise ValueError(f"{error}, as termination_fn") from None
-            self._terminated = OfGoals(context.compute_terminated, torch.bool)
+            self._terminated = GoalFunction(context.compute_terminated, torch.bool)
 
     # -- when, and how much ---------------------------------------------------------------------------
 
@@ -157,11 +157,11 @@ class Imagination:
         if self.context is None or self.context.policy is None:
             raise ValueError("a model has no policy for its rollouts; expected connect(Context(policy=...)) before")
         assert self._columns is not None and self._terminated is not None
-        reward: OfGoals | None = None
+        reward: GoalFunction | None = None
         if self._columns.goals:
             if self.context.compute_reward is None:
                 raise ValueError("there is no compute_reward; expected the environment's, by connect(Context(...))")
-            reward = OfGoals(self.context.compute_reward, torch.float32)
+            reward = GoalFunction(self.context.compute_reward, torch.float32)
         return Simulation(self.dynamics, self._columns, self.act, self._terminated, reward)
 
     @torch.no_grad()
