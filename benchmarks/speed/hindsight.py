@@ -18,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
-from interreplay.environments import robotics
+from interreplay.environments import registration
 
 ENV, EPISODE = "FetchReach-v4", 50
 
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2_000)
     arguments = parser.parse_args()
     single_thread()
-    robotics.register(ENV)
+    registration.register(ENV)
     env, rows = gym.make(ENV), arguments.rows
     buffers = {f"ours, {name}": ours(name, rows, env.unwrapped) for name in ("Uniform", "HER")}
     buffers["Stable-Baselines3, HER"] = stable_baselines(rows, env)

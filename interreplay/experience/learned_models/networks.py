@@ -109,8 +109,9 @@ class Networks:
             if i == last:
                 break
             values = functional.silu(values, inplace=not values.requires_grad)
-            if dropped is not None and dropped[i] is not None:
-                values = values * dropped[i]
+            factors = None if dropped is None else dropped[i]
+            if factors is not None:
+                values = values * factors
         return values
 
     def draw_dropped(self, rows: int, rng: torch.Generator) -> list[Tensor | None] | None:

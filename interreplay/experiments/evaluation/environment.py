@@ -10,7 +10,7 @@ from gymnasium.envs.registration import find_highest_version, parse_env_id
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
-from interreplay.environments.current_folder import search_here
+from interreplay.environments.own_modules import search_here
 from interreplay.errors import UsageError, exits_as_errors
 
 
