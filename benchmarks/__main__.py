@@ -1,15 +1,23 @@
-"""Every benchmark but the learning curves, one after the other: ``python -m benchmarks``, or ``make bench``."""
+"""Run the speed benchmarks of the results page in turn: ``python -m benchmarks``, or ``make bench``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-MODULES = ("buffers", "nmer", "methods", "knn", "clusters", "hindsight", "training")
+MODULES = (
+    "speed.buffers",
+    "speed.nmer",
+    "speed.methods",
+    "speed.knn",
+    "speed.clusters",
+    "speed.hindsight",
+    "training",
+)
 
 
 def main() -> None:
-    """Run each in a process of its own; the tables go to standard output."""
+    """Run each benchmark in a separate process and print its tables."""
     for module in MODULES:
         words = [sys.executable, "-m", f"benchmarks.{module}", *sys.argv[1:]]
         print(f"\n## {' '.join(['python', *words[1:]])}\n", flush=True)

@@ -1,7 +1,7 @@
 """Keeps what a report needs of a study's runs, compressed: ``python -m benchmarks.keep_study RESULTS FOLDER``.
 
 The figures can be redrawn from it: ``python -m interreplay.analysis FOLDER``. The study goes on from it, too, see
-`benchmarks.restore_study`.
+`benchmarks.studies.restore_study`.
 """
 
 from __future__ import annotations

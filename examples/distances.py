@@ -154,7 +154,7 @@ for row in zip(sizes, table, exact, added, recall, strict=True):
 # %% [markdown]
 # **The answer.** Near means near in state and action, each number by its own spread. The table answers in the same
 # time whatever the size of the buffer, for a fraction of a millisecond per added row, and finds nearly all of the true
-# neighbors; at 10⁶ rows it still does (`python -m benchmarks.knn`, [decision
+# neighbors; at 10⁶ rows it still does (`python -m benchmarks.speed.knn`, [decision
 # 2](../docs/decisions/0002-neighbor-table.md)).
 
 # %%

@@ -32,8 +32,8 @@ from pictures import BLUE, GREEN, ORANGE, show
 ROOT = Path(pictures.__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the study is read by `benchmarks`, which is not installed
 
-from benchmarks.experience_replay import draw, read_runs
-from benchmarks.replay_explained import CORRELATION, ERROR, explained
+from benchmarks.studies.experience_replay import draw, read_runs
+from benchmarks.studies.replay_explained import CORRELATION, ERROR, explained
 from interreplay.rllib import DQNConfig
 
 warnings.filterwarnings("ignore")
@@ -131,4 +131,4 @@ for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
 # (Online-1) teaches next to nothing anywhere, and hindsight has twice Uniform's area in both tasks with goals. Of a
 # buffer of 100 rows, uniform batches have no excess over what *this buffer* holds, which is one episode: the measure
 # does not see that. Intervals, capacities and how far to trust it: [the study](../docs/studies/experience-replay.md);
-# `python -m benchmarks.experience_replay benchmarks/data/experience_replay` prints every seed.
+# `python -m benchmarks.studies.experience_replay benchmarks/data/experience_replay` prints every seed.

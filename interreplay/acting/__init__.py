@@ -1,1 +1,1 @@
-"""A trained policy that acts, is stored beside a checkpoint, and is exported: without Ray."""
+"""Trained policies: acting, storage in checkpoints and export, without Ray."""

@@ -1,4 +1,4 @@
-"""Between actions as policies make them and buffers keep them, and those of environments."""
+"""Conversion between stored actions and actions of environments."""
 
 from __future__ import annotations
 
@@ -12,48 +12,49 @@ from interreplay.environments.spaces import ACTIONS, check_numbers, flat_actions
 
 
 class Actions(Protocol):
-    """What a runner asks about actions.
+    """Actions of one space, as stored in replay buffers and as passed to environments.
 
     Attributes:
-        shape: Of one action, as it is kept.
+        shape: Shape of one stored action.
     """
 
     shape: tuple[int, ...]
 
     def to_env(self, actions: np.ndarray) -> Any:
-        """Return actions of the environment for kept ones ``(n, *shape)``: arrays ``(n, ...)``, nested as its space."""
+        """Convert stored actions ``(n, *shape)`` to arrays ``(n, ...)`` nested like the action space."""
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Return `count` kept actions, uniformly random."""
+        """Return `count` uniformly random stored actions."""
 
     def first(self, actions: Any) -> Any:
-        """Return the first of several actions of the environment."""
+        """Return the first of several actions of an environment."""
         return actions[0]
 
 
 class BoxActions(Actions):
-    """Continuous actions, kept in [−1, 1].
+    """Continuous actions, stored in [−1, 1].
 
     Args:
         space: A bounded Box.
-        normalized: Whether [−1, 1] stands for the whole space; else for itself, within the bounds of the space.
+        normalized: Whether [−1, 1] is scaled to the whole space; else it is clipped to the bounds of the space.
 
     Attributes:
-        low: The least action of the environment.
-        high: Its largest one.
-        start: What −1 stands for.
-        half: Half of what lies between that and what 1 stands for.
+        low: Smallest action of the environment.
+        high: Largest action of the environment.
+        start: Action of the environment for a stored −1.
+        half: Half of the difference between the actions for a stored 1 and −1.
     """
 
     def __init__(self, space: gym.spaces.Box, normalized: bool = True):
         self.shape = space.shape
-        self.low, self.high = space.low, space.high
+        self.low = space.low
+        self.high = space.high
         self.start = space.low if normalized else np.full_like(space.low, -1.0)
         self.half = 0.5 * (space.high - space.low) if normalized else np.ones_like(space.low)
         self.dtype = space.dtype
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """Return actions ``(n, *shape)`` of the environment for `actions` ``(n, *shape)`` in [−1, 1]."""
+        """Convert actions ``(n, *shape)`` in [−1, 1] to actions ``(n, *shape)`` of the environment."""
         scaled = self.start + (actions + 1.0) * self.half
         return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
 
@@ -62,11 +63,11 @@ class BoxActions(Actions):
 
 
 class NestedActions(BoxActions):
-    """Actions of a Dict or Tuple of Boxes, kept as one vector in [−1, 1], its parts in the order of their names.
+    """Actions of a Dict or Tuple of Boxes, stored as one vector in [−1, 1] with the parts in the order of their names.
 
     Args:
-        space: Its Boxes are bounded.
-        normalized: As of `BoxActions`.
+        space: A Dict or Tuple of bounded Boxes.
+        normalized: See `BoxActions`.
     """
 
     def __init__(self, space: gym.Space, normalized: bool = True):
@@ -76,7 +77,7 @@ class NestedActions(BoxActions):
         self._ends = np.cumsum([gym.spaces.flatdim(part) for part in self._parts.values()])[:-1]
 
     def to_env(self, actions: np.ndarray) -> Any:
-        """Return actions of the environment for `actions` ``(n, d)``, each part an array ``(n, ...)``."""
+        """Convert actions ``(n, d)`` to actions of the environment, each part an array ``(n, ...)``."""
         columns = np.split(super().to_env(actions), self._ends, axis=1)
         parts = {}
         for (name, part), column in zip(self._parts.items(), columns, strict=True):
@@ -84,7 +85,7 @@ class NestedActions(BoxActions):
         return nested(self._space, parts)
 
     def flat(self, actions: Any) -> np.ndarray:
-        """Return actions of the environment, each part an array ``(n, ...)``, as vectors ``(n, d)``."""
+        """Convert actions of the environment, each part an array ``(n, ...)``, to vectors ``(n, d)``."""
         parts = named_parts(actions)
         return np.concatenate([parts[name].reshape(len(parts[name]), -1) for name in self._parts], axis=1)
 
@@ -93,14 +94,16 @@ class NestedActions(BoxActions):
 
 
 class DiscreteActions(Actions):
-    """Discrete actions, kept as numbers from 0 on.
+    """Discrete actions, stored as integers from 0.
 
     Args:
-        space: Whose actions may be numbered from elsewhere on.
+        space: A Discrete space, whose first action need not be 0.
     """
 
     def __init__(self, space: gym.spaces.Discrete):
-        self.shape, self._count, self._start = (), int(space.n), space.start
+        self.shape = ()
+        self._count = int(space.n)
+        self._start = space.start
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return actions + self._start
@@ -110,7 +113,7 @@ class DiscreteActions(Actions):
 
 
 def actions_of(space: gym.Space, normalized: bool = True) -> Actions:
-    """Return the actions of a space that `check_action_space` lets pass; arguments as `BoxActions` has them."""
+    """Return the actions of a space that `check_action_space` accepts; arguments as in `BoxActions`."""
     if isinstance(space, gym.spaces.Discrete):
         return DiscreteActions(space)
     if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
@@ -119,14 +122,14 @@ def actions_of(space: gym.Space, normalized: bool = True) -> Actions:
 
 
 def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> None:
-    """Refuse spaces that a policy cannot act in.
+    """Reject action spaces that a policy does not support.
 
     Args:
-        space: Of one action.
-        kinds: That it can act in.
+        space: Space of one action.
+        kinds: Supported kinds of spaces.
 
     Raises:
-        ValueError: Naming the space.
+        ValueError: The space is not supported.
     """
     flat = flat_actions(space)
     if not isinstance(flat, kinds):

@@ -1,4 +1,4 @@
-"""From what environments give and take to columns, and back."""
+"""Conversion of batches of observations to columns and tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 def as_column(observation: Any) -> Any:
-    """Return a batch of observations with float64 narrowed to float32; parts of Dicts and Tuples as named columns."""
+    """Return observations as arrays, float64 as float32, and the parts of Dicts and Tuples as named columns."""
     if isinstance(observation, dict | tuple):
         return {name: as_column(part) for name, part in named_parts(observation).items()}
     array = np.asarray(observation)

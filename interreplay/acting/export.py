@@ -1,4 +1,4 @@
-"""A trained policy as a file for other programs, ONNX or PyTorch's exported program, checked against the policy."""
+"""Export of trained policies to ONNX or to PyTorch's exported programs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.layers import BatchedMLP
 
 KINDS = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
-"""Packages that a kind of file needs, all in the extra ``export``."""
+"""Packages that each kind of file requires, all in the extra ``export``."""
 ACTIONS = "actions"
 Runner = Callable[[dict[str, np.ndarray]], np.ndarray]
-"""From parts of observations ``(n, ...)`` by name to actions ``(n, ...)``, by a file that was written."""
+"""Maps parts of observations ``(n, ...)`` by name to actions ``(n, ...)`` by means of an exported file."""
 
 
 class DeterministicPolicy(nn.Module):
-    """Observations as the environment gives them to its best actions, all in one graph of plain float32 operations.
+    """Maps observations of the environment to the best actions, in one graph of float32 operations.
 
     Args:
-        policy: Whose networks are copied.
+        policy: A policy; its networks are copied.
 
     Attributes:
-        names: Of the parts of an observation, in the order in which `forward` takes them.
+        names: Names of the parts of an observation, in the order of the arguments of `forward`.
     """
 
     low: Tensor
@@ -56,7 +56,8 @@ class DeterministicPolicy(nn.Module):
             if isinstance(part, BatchedMLP):
                 part.matrix_dtype = None
             elif isinstance(part, ConvolutionBody):
-                part.conv_dtype, part._patches = None, None
+                part.conv_dtype = None
+                part._patches = None
         self.names = sorted(leaves(policy.observation_space))
         self._space = flat_actions(policy.action_space)
         kept = actions_of(self._space, policy.normalized)
@@ -77,19 +78,19 @@ class DeterministicPolicy(nn.Module):
 
 
 def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, seed: int = 0) -> Comparison:
-    """Write a policy's best actions as a function of observations, and compare the file with the policy.
+    """Write the policy's best actions as a function of observations, and compare the file with the policy.
 
     Args:
-        policy: What acts.
-        path: A file ``*.onnx`` or ``*.pt2``; it appears when it was compared, or not at all.
-        observations: How many are drawn for the comparison.
-        seed: Of these.
+        policy: The policy.
+        path: A file ``*.onnx`` or ``*.pt2``; it is created only if the comparison succeeds.
+        observations: Number of random observations for the comparison.
+        seed: Seed of these observations.
 
     Returns:
-        What the comparison found.
+        Result of the comparison.
 
     Raises:
-        UsageError: The file is of another kind or cannot be written, or a package is missing.
+        UsageError: The suffix is unknown, the file cannot be written, or a package is missing.
         ExportError: The file acts differently from the policy.
     """
     target = Path(path)
@@ -115,10 +116,10 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
 
 
 def check_target(target: Path) -> None:
-    """Refuse a file that cannot be written here, before anything is loaded.
+    """Check that a file can be written, before anything is loaded.
 
     Raises:
-        UsageError: Naming it.
+        UsageError: The suffix is unknown, the folder does not exist, or a package is missing.
     """
     if target.suffix not in KINDS:
         raise UsageError(f"{target} ends in {target.suffix!r}; expected a file policy.onnx or policy.pt2")
@@ -147,10 +148,10 @@ def _shown(name: str, shape: tuple[int, ...], dtype: Any) -> str:
 
 
 def _program(module: DeterministicPolicy, parts: dict[str, np.ndarray]) -> Any:
-    """Return the graph of a policy for any number of observations."""
+    """Return the graph of a policy for a variable number of observations."""
     example = tuple(torch.from_numpy(parts[name][:3]) for name in module.names)
     count = torch.export.Dim("n", min=1)
-    with torch.enable_grad():  # where networks run by autograd's operations, not by ours
+    with torch.enable_grad():  # networks then use operations of autograd, not our own
         return torch.export.export(module, example, dynamic_shapes={"parts": tuple({0: count} for _ in example)})
 
 
@@ -191,7 +192,7 @@ def _run_onnx(path: Path) -> Runner:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what exporters print and log of their inner workings to themselves."""
+    """Suppress what exporters print, log and warn about."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Whether an exported policy acts as the policy itself: both are given the same observations."""
+"""Comparison of an exported policy with the policy itself on random observations."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.normalization import Normalized
 
 ROUNDING = {False: 1e-3, True: 0.1}
-"""What may differ by rounding: shares of half the range of an action, or of the largest value of a Discrete one; the
-second where the policy multiplies matrices in bfloat16, which exported ones do not."""
+"""Tolerance as a fraction of half the range of an action, or of the largest value of Discrete actions. The second one
+is for policies with bfloat16 products, which exported policies do not have."""
 USUAL = 100.0
-"""Bounds of observations beyond which they are drawn as if there were none."""
+"""Larger bounds of observations are treated as infinite when observations are drawn."""
 
 
 class ExportError(InterreplayError):
@@ -32,13 +32,13 @@ class ExportError(InterreplayError):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found.
+    """Result of a comparison.
 
     Attributes:
-        observations: How many.
-        difference: The largest one between two numbers of actions, in the environment's units.
-        others: For how many observations a Discrete action is another, of equal value but for rounding.
-        discrete: Whether actions are.
+        observations: Number of observations.
+        difference: Largest difference of actions, in the environment's units.
+        others: Number of observations with a different Discrete action, of equal value up to rounding.
+        discrete: Whether actions are discrete.
     """
 
     observations: int
@@ -47,7 +47,7 @@ class Comparison:
     discrete: bool
 
     def summary(self) -> str:
-        """Return it in half a line."""
+        """Return a summary for the end of a line."""
         if self.discrete:
             same = self.observations - self.others
             return f"the policy's own action for {same:,} of {self.observations:,} observations"
@@ -57,11 +57,16 @@ class Comparison:
 def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str, np.ndarray]:
     """Draw observations ``(count, ...)`` by the names of their parts.
 
-    Numbers are uniform where their bounds are of usual size, else normal, with the mean and deviation of what was seen
-    in training where the policy normalizes by these.
+    Numbers are uniform if their bounds are at most `USUAL`, else normal. If the policy normalizes observations, numbers
+    are normal with the mean and standard deviation of the training data.
     """
-    rng, found = np.random.default_rng(seed), {}
-    seen, begin = _statistics(policy), 0
+    rng = np.random.default_rng(seed)
+    found = {}
+    seen = None
+    encoder = policy.nets.encoder
+    if isinstance(encoder, Normalized) and isinstance(encoder.encoder, Flat):
+        seen = (encoder.shift.numpy(force=True), 1.0 / encoder.factor.numpy(force=True))
+    begin = 0
     for name, space in sorted(leaves(policy.observation_space).items()):
         found[name] = _drawn(space, count, rng)
         width = gym.spaces.flatdim(space)
@@ -76,21 +81,22 @@ def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str
 def compared(
     policy: TrainedPolicy, run: Callable[[dict[str, np.ndarray]], np.ndarray], parts: dict[str, np.ndarray]
 ) -> Comparison:
-    """Return how much the actions of an exported policy differ from the policy's; one observation alone is tried, too.
+    """Compare the actions of an exported policy with the policy's, also for a single observation.
 
     Raises:
-        ExportError: By more than rounding.
+        ExportError: The actions differ by more than rounding.
     """
     obs = parts[""] if parts.keys() == {""} else nested(policy.observation_space, parts)
     space = flat_actions(policy.action_space)
-    own, exported = policy.act(obs), run(parts)
+    own = policy.act(obs)
+    exported = run(parts)
     if space is not policy.action_space:
         own = NestedActions(policy.action_space).flat(own)
     alone = run({name: part[:1] for name, part in parts.items()})
     if exported.shape != own.shape or alone.shape != own[:1].shape:
         raise ExportError(f"the exported policy gives actions {exported.shape} and {alone.shape}; expected {own.shape}")
     narrow = any(isinstance(part, BatchedMLP) and part.matrix_dtype is not None for part in policy.nets.modules())
-    count, most = len(own), ROUNDING[narrow]
+    count = len(own)
     if isinstance(space, gym.spaces.Discrete):
         values = policy.output(obs)[:, : int(space.n)].numpy(force=True)
         chosen = values[np.arange(count), exported - int(space.start)]
@@ -101,7 +107,7 @@ def compared(
         difference = np.abs(own.astype(np.float64) - exported)
         missed = (difference / np.maximum((space.high - space.low) / 2, 1e-12)).max()
         found = Comparison(count, float(difference.max()), 0, False)
-    if not missed <= most:
+    if not missed <= ROUNDING[narrow]:
         raise ExportError(f"the exported policy acts differently: {found.summary()}; nothing was written")
     return found
 
@@ -110,19 +116,13 @@ def _drawn(space: gym.Space, count: int, rng: np.random.Generator) -> np.ndarray
     if not isinstance(space, gym.spaces.Box):
         space.seed(int(rng.integers(2**31)))
         return np.stack([np.asarray(space.sample()) for _ in range(count)])
-    shape, dtype = (count, *space.shape), column_type(space)
+    shape = (count, *space.shape)
+    dtype = column_type(space)
     if dtype.kind != "f":
         return rng.integers(space.low, space.high, shape, dtype=space.dtype, endpoint=True).astype(dtype)
-    low, high = np.float64(space.low), np.float64(space.high)
+    low = np.float64(space.low)
+    high = np.float64(space.high)
     usual = (np.abs(low) <= USUAL) & (np.abs(high) <= USUAL)
     uniform = rng.uniform(np.where(usual, low, 0.0), np.where(usual, high, 1.0), shape)
     normal = np.clip(rng.standard_normal(shape), low, high)
     return np.where(usual, uniform, normal).astype(dtype)
-
-
-def _statistics(policy: TrainedPolicy) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return mean and deviation of all numbers of observations, None where they are not known or not those alone."""
-    encoder = policy.nets.encoder
-    if not (isinstance(encoder, Normalized) and isinstance(encoder.encoder, Flat)):
-        return None
-    return encoder.shift.numpy(force=True), 1.0 / encoder.factor.numpy(force=True)

@@ -1,4 +1,4 @@
-"""Observations as an environment gives them, one or several, made a batch of named columns."""
+"""Conversion of one or several observations of an environment to a batch of named columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Batch(NamedTuple):
     """Observations ``(n, ...)``.
 
     Attributes:
-        parts: By their names, see `interreplay.environments.spaces.leaves`; "" for an observation without parts.
-        single: Whether there was one observation, without a dimension for several.
+        parts: Parts by name, see `interreplay.environments.spaces.leaves`; a single part has the name "".
+        single: Whether the input was a single observation without a batch dimension.
     """
 
     parts: dict[str, np.ndarray]
@@ -25,22 +25,24 @@ class Batch(NamedTuple):
 
 
 def batch_of(space: gym.Space, observation: Any) -> Batch:
-    """Return one observation of a space, or several along a first dimension of each part, as a batch.
+    """Return one observation, or several along the first dimension of each part, as a batch.
 
     Raises:
-        ValueError: It is not of the space; names the part and what was expected.
+        ValueError: The observation does not match the space.
     """
-    spaces, given = leaves(space), named_parts(observation)
-    given = given if isinstance(given, Mapping) else {"": given}
+    spaces = leaves(space)
+    given = named_parts(observation)
+    if not isinstance(given, Mapping):
+        given = {"": given}
     if given.keys() != spaces.keys():
-        has, wanted = (", ".join(map(repr, sorted(names))) for names in (given, spaces))
-        raise ValueError(f"the observation has the parts {has}; expected {wanted}, as in {space}")
-    found = {name: _column(name, part, given[name]) for name, part in spaces.items()}
-    singles = {name: column.shape == spaces[name].shape for name, column in found.items()}
+        found, expected = (", ".join(map(repr, sorted(names))) for names in (given, spaces))
+        raise ValueError(f"the observation has the parts {found}; expected {expected}, as in {space}")
+    columns = {name: _column(name, part, given[name]) for name, part in spaces.items()}
+    singles = {name: column.shape == spaces[name].shape for name, column in columns.items()}
     if len({*singles.values()}) > 1:
         raise ValueError(f"one part of the observation is of one, another of several: {singles}")
     single = all(singles.values())
-    parts = {name: column[None] if single else column for name, column in found.items()}
+    parts = {name: column[None] if single else column for name, column in columns.items()}
     counts = {name: len(column) for name, column in parts.items()}
     if len({*counts.values()}) > 1:
         raise ValueError(f"the parts of the observation are of different numbers of observations: {counts}")
@@ -48,16 +50,17 @@ def batch_of(space: gym.Space, observation: Any) -> Batch:
 
 
 def column_type(space: gym.Space) -> np.dtype[Any]:
-    """Return the type in which parts of observations are kept: that of their space, float64 narrowed to float32."""
+    """Return the dtype in which parts of observations are stored: the dtype of the space, float32 for float64."""
     return np.dtype(np.float32) if space.dtype == np.float64 else np.dtype(space.dtype)
 
 
 def _column(name: str, space: gym.Space, given: Any) -> np.ndarray:
-    array, told = as_column(given), f"the observation's part {name!r}" if name else "the observation"
+    array = as_column(given)
+    which = f"the observation's part {name!r}" if name else "the observation"
     shape = space.shape or ()
     if array.shape != shape and array.shape[1:] != shape:
-        raise ValueError(f"{told} has the shape {array.shape}; expected {shape}, or (n, ...) of several")
+        raise ValueError(f"{which} has the shape {array.shape}; expected {shape}, or (n, ...) of several")
     dtype = column_type(space)
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
-        raise ValueError(f"{told} has the type {array.dtype}; expected {dtype}")
+        raise ValueError(f"{which} has the type {array.dtype}; expected {dtype}")
     return array.astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Spaces as plain values, for JSON, and back."""
+"""Conversion of spaces to plain values for JSON, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def record_of(space: gym.Space) -> dict[str, Any]:
     """Return a space as nested plain values.
 
     Raises:
-        ValueError: It is of a kind that policies do not see or act in.
+        ValueError: Policies do not support this kind of space.
     """
     kind = type(space).__name__
     if isinstance(space, spaces.Box):
@@ -35,10 +35,10 @@ def record_of(space: gym.Space) -> dict[str, Any]:
 
 
 def space_of(record: Mapping[str, Any]) -> gym.Space:
-    """Return the space that `record_of` made a record of.
+    """Return the space of a record that `record_of` returned.
 
     Raises:
-        ValueError: It is no such record.
+        ValueError: The record is invalid.
     """
     try:
         return _MAKERS[record["kind"]](record)
@@ -47,7 +47,8 @@ def space_of(record: Mapping[str, Any]) -> gym.Space:
 
 
 def _box(record: Mapping[str, Any]) -> gym.Space:
-    dtype, shape = np.dtype(record["dtype"]), tuple(record["shape"])
+    dtype = np.dtype(record["dtype"])
+    shape = tuple(record["shape"])
     low, high = (np.broadcast_to(np.array(record[name], dtype=dtype), shape) for name in ("low", "high"))
     return spaces.Box(low.copy(), high.copy(), shape, dtype.type)
 
@@ -68,5 +69,5 @@ _MAKERS: dict[str, Any] = {
 
 
 def _bound(values: np.ndarray) -> Any:
-    """Return one number where all bounds are the same, else nested lists of them."""
+    """Return one number if all bounds are equal, else nested lists."""
     return values.flat[0].item() if values.size and (values == values.flat[0]).all() else values.tolist()

@@ -1,4 +1,4 @@
-"""The policy in a checkpoint: its weights and a description of its networks, read without Ray."""
+"""The policy in a checkpoint: weights and a description of the networks, read without Ray."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, newest_of,
 from interreplay.runs.state_files import manifest
 
 POLICY = "policy"
-"""The folder of the weights in a checkpoint, which can be read without the rest of it."""
+"""Folder of the weights in a checkpoint, which can be read without the rest of the checkpoint."""
 FORMAT = 1
 PARTS = ("encoder", "actor")
 
 
 def architecture_named(architecture: Architecture) -> str:
-    """Return the name of one of `ARCHITECTURES`, "" for another."""
+    """Return the name of an architecture in `ARCHITECTURES`, else ""."""
     return next((name for name, found in ARCHITECTURES.items() if found is architecture), "")
 
 
@@ -41,11 +41,11 @@ def describe(
     """Return a description of a policy, ready for JSON.
 
     Args:
-        architecture: By which its networks are made.
-        observation_space: Of one observation.
-        action_space: Of one action.
+        architecture: Architecture of the networks.
+        observation_space: Space of one observation.
+        action_space: Space of one action.
         model: Settings of the networks by name.
-        **about: ``normalized`` as of `TrainedPolicy`, and what else is known.
+        **about: ``normalized``, see `TrainedPolicy`, and other metadata.
     """
     names = [name for name in (*COMMON, *architecture.settings) if name in model]
     return {
@@ -59,10 +59,10 @@ def describe(
 
 
 def weights_of(description: Mapping[str, Any], nets: Any) -> dict[str, Any]:
-    """Return the weights of a policy by part; none where its description names code of the user's own.
+    """Return the weights of a policy by part; an empty dict if its networks are defined by a user's code.
 
     Args:
-        description: As `describe` makes it.
+        description: Result of `describe`.
         nets: Networks with an ``encoder`` and an ``actor``.
     """
     if "own_code" in description:
@@ -77,7 +77,7 @@ def load_policy(
     seed: int | None = None,
     best: bool = False,
 ) -> TrainedPolicy:
-    """Return the policy of a checkpoint, ready to act; nothing of Ray is imported, and nothing unpickled.
+    """Return the policy of a checkpoint, without importing Ray and without unpickling anything.
 
     ```python
     policy = interreplay.load_policy("results/SAC_Hopper-v5_...")
@@ -85,16 +85,16 @@ def load_policy(
     ```
 
     Args:
-        checkpoint: A checkpoint of ours, or the folder of a run: its newest.
-        device: Where the networks lie.
-        exploration: As of `TrainedPolicy`.
-        seed: Of exploration.
-        best: Take the best checkpoint of a run, not the newest.
+        checkpoint: A checkpoint, or the folder of a run, whose newest checkpoint is loaded.
+        device: Device of the networks.
+        exploration: See `TrainedPolicy`.
+        seed: Seed of exploration.
+        best: Whether to load the best checkpoint of a run instead of the newest.
 
     Raises:
-        UsageError: There is no checkpoint, or it holds no policy of ours.
-        CheckpointError: It is damaged.
-        ValueError: The policy cannot explore in this way.
+        UsageError: There is no checkpoint, or it has no policy that can be loaded.
+        CheckpointError: The checkpoint is damaged.
+        ValueError: The policy does not support this exploration.
     """
     path = Path(checkpoint)
     folder = best_of(path) if best else newest_of(path)
@@ -113,8 +113,8 @@ def described(folder: Path) -> dict[str, Any]:
     """Return the description of the policy in a checkpoint.
 
     Raises:
-        UsageError: The checkpoint holds no policy that can be loaded without RLlib; the message names an alternative.
-        CheckpointError: It is damaged.
+        UsageError: The checkpoint has no policy that can be loaded without RLlib; the message names an alternative.
+        CheckpointError: The checkpoint is damaged.
     """
     if not (folder / CHECKPOINT).exists() and (folder / METADATA).exists():
         raise UsageError(
@@ -139,8 +139,9 @@ def described(folder: Path) -> dict[str, Any]:
 def _networks(
     description: Mapping[str, Any], observation_space: gym.Space, action_space: gym.Space, folder: Path
 ) -> Any:
-    """Return the networks that a description describes, with their weights; ready to act, not to learn."""
-    architecture, model = ARCHITECTURES[description["architecture"]], description["model"]
+    """Return the networks of a description with their weights, frozen."""
+    architecture = ARCHITECTURES[description["architecture"]]
+    model = description["model"]
     check_action_space(action_space, architecture.acts_in)
     encoder, width = encoder_of(observation_space, model)
     nets = assembled(architecture.make(width, flat_actions(action_space), model, True), encoder, model)

@@ -1,4 +1,4 @@
-"""A trained policy by itself: from observations as an environment gives them to actions as it takes them."""
+"""A trained policy that maps observations of an environment to its actions."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from interreplay.learning.policies import Policy
 
 
 class TrainedPolicy:
-    """A policy, what encodes observations for it, and the spaces of its environment.
+    """A policy, its encoder of observations, and the spaces of its environment.
 
     Args:
         nets: Networks with an ``encoder`` and an ``actor``; they are shared, not copied.
-        observation_space: Of one observation.
-        action_space: Of one action.
-        normalized: Whether [−1, 1] stands for the whole action space; else for itself, within its bounds.
-        exploration: How it acts where it is asked to explore, also as ``{"type": "Gaussian", "sigma": 0.1}``. None for
-            its own distribution, or the noise of its layers, where it has one of them.
-        seed: Of exploration; None for another one every time.
-        about: What is known of where it comes from, such as ``algorithm`` and ``env``.
+        observation_space: Space of one observation.
+        action_space: Space of one action.
+        normalized: Whether [−1, 1] is scaled to the whole action space; else it is clipped to its bounds.
+        exploration: An exploration, or ``{"type": "Gaussian", "sigma": 0.1}``. None for the policy's distribution or
+            the noise of its layers, if it has any.
+        seed: Seed of exploration; None for a random one.
+        about: Metadata such as ``algorithm`` and ``env``.
 
     Raises:
-        ValueError: The policy cannot explore in this way.
+        ValueError: The policy does not support this exploration.
     """
 
     def __init__(
@@ -43,29 +43,31 @@ class TrainedPolicy:
         seed: int | None = None,
         about: dict[str, Any] | None = None,
     ):
-        self.nets, self.about = nets, about or {}
-        self.observation_space, self.action_space = observation_space, action_space
+        self.nets = nets
+        self.about = about or {}
+        self.observation_space = observation_space
+        self.action_space = action_space
         self.normalized = normalized
         self._actions = actions_of(action_space, normalized)
-        self.exploration = _own(nets.actor) if exploration is None else make_exploration(exploration)
+        self.exploration = _default(nets.actor) if exploration is None else make_exploration(exploration)
         if self.exploration is not None:
             self.exploration.check(nets.actor)
-        self._seed, self._memory = seed, None
+        self._seed = seed
+        self._memory = None
         self._rng: torch.Generator | None = None
 
     def act(self, obs: Any, explore: bool = False) -> Any:
-        """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
+        """Return an action for one observation, or actions ``(n, ...)`` for several, in the environment's units.
 
-        A policy with memory remembers what it saw: `start` begins an episode, and so does another number of
-        observations.
+        A policy with memory updates its memory. `start` resets it, and so does a different number of observations.
 
         Args:
-            obs: As the environment gives it: an array, a number, a mapping or a tuple of such; of several, each part
-                has n of them along its first dimension.
-            explore: Whether to explore; else the action is the policy's best one, or its mode.
+            obs: An observation as the environment returns it: an array, a number, a mapping or a tuple; or n
+                observations along the first dimension of each part.
+            explore: Whether to explore; else the action is the best one or the mode.
 
         Raises:
-            ValueError: The observation is not of the space, or the policy has no way to explore.
+            ValueError: The observation does not match the space, or the policy has no exploration.
         """
         batch = batch_of(self.observation_space, obs)
         with torch.no_grad():
@@ -76,9 +78,9 @@ class TrainedPolicy:
         return self._actions.first(actions) if batch.single else actions
 
     def output(self, obs: Any) -> Tensor:
-        """Return what the policy's network gives for observations ``(n, ...)``, of which actions are made.
+        """Return the outputs of the policy's network for observations ``(n, ...)``.
 
-        Of a policy with memory, as if each were the first of an episode.
+        A policy with memory treats each observation as the first of an episode.
         """
         with torch.no_grad():
             encoded = self._encoded(batch_of(self.observation_space, obs).parts)
@@ -87,7 +89,7 @@ class TrainedPolicy:
             return self.nets.actor.output(seen)
 
     def start(self) -> None:
-        """Note that episodes begin, for a memory, and exploration, that depend on what went before."""
+        """Reset the memory and the exploration at the start of episodes."""
         self._memory = None
         if self.exploration is not None:
             self.exploration.start(np.ones(1, dtype=bool))
@@ -124,12 +126,12 @@ class TrainedPolicy:
         return self._rng
 
     def __repr__(self) -> str:
-        told = " ".join(str(self.about[name]) for name in ("algorithm", "env") if self.about.get(name))
-        return f"TrainedPolicy({told or 'a policy'}: {self.observation_space} -> {self.action_space})"
+        known = " ".join(str(self.about[name]) for name in ("algorithm", "env") if self.about.get(name))
+        return f"TrainedPolicy({known or 'a policy'}: {self.observation_space} -> {self.action_space})"
 
 
-def _own(policy: Policy) -> Exploration | None:
-    """Return the exploration that a policy brings along."""
+def _default(policy: Policy) -> Exploration | None:
+    """Return the exploration of a policy by default."""
     if policy.stochastic:
         return Sampled()
     return Noisy() if policy.noisy else None

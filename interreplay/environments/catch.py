@@ -1,4 +1,4 @@
-"""Catch: a ball falls, a paddle catches it; pixels that are learned in seconds."""
+"""Catch: a small pixel environment that is learned in seconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ROWS, COLUMNS = 10, 5
 
 
 class Catch(gym.Env):
-    """A ball falls one row per step from a random column; the paddle in the last row goes left, stays, or goes right.
+    """A ball falls one row per step from a random column; the paddle in the last row moves left, stays or moves right.
 
-    The task of bsuite (Osband et al. 2020, arXiv:1908.03568): +1 where the ball is caught, −1 where it is not, in the
-    ninth step, which ends the episode. Uniformly random actions give about −.6.
+    The task of bsuite (Osband et al. 2020, arXiv:1908.03568): the ninth step ends the episode with a reward of +1 if
+    the ball is caught, else −1. Uniformly random actions return about −.6.
     """
 
     observation_space = gym.spaces.Box(0, 1, (ROWS, COLUMNS), bool)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""The DeepMind control suite, through shimmy: imported when one of its ids is asked for, observations made flat.
+"""The DeepMind control suite, by means of shimmy, with flattened observations.
 
-Its observations are dictionaries of float64 boxes. Here they are one vector of float32 numbers, the parts side by side
-as the suite orders them, so that every replay method and every algorithm takes them.
+The suite's observations are dictionaries of float64 boxes. Here they are concatenated to one float32 vector, which all
+replay methods and algorithms support.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKAGES = ("shimmy", "dm_control")
 
 
 class FlatObservation(gym.ObservationWrapper):
-    """Observations of any space as one vector of float32 numbers."""
+    """Flattens observations of any space to one float32 vector."""
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
@@ -31,7 +31,7 @@ class FlatObservation(gym.ObservationWrapper):
         self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
 
     def observation(self, observation: object) -> np.ndarray:
-        """Return the vector ``(d,)`` of an observation."""
+        """Return an observation as a vector ``(d,)``."""
         return np.asarray(gym.spaces.flatten(self.env.observation_space, observation), dtype=np.float32)
 
 
@@ -39,20 +39,20 @@ FLAT = WrapperSpec(FlatObservation.__name__, f"{__name__}:{FlatObservation.__nam
 
 
 def register(name: str) -> bool:
-    """Let gymnasium know the environment `name`, if it is of this suite; nothing is imported for others.
+    """Register the suite if `name` is one of its environments.
 
     Args:
         name: Id such as ``dm_control/cheetah-run-v0``.
 
     Returns:
-        False where it is of the suite and a package is not installed.
+        False if `name` is part of the suite and a package is not installed.
     """
     if not name.startswith(PREFIX):
         return True
     if any(importlib.util.find_spec(package) is None for package in PACKAGES):
         return False
     choose_backend()
-    with warnings.catch_warnings():  # what they import turns on every warning there is
+    with warnings.catch_warnings():  # their imports enable all warnings
         importlib.import_module("shimmy")
     for key, spec in gym.registry.items():
         if key.startswith(PREFIX) and FLAT not in spec.additional_wrappers:

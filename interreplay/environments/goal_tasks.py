@@ -1,4 +1,4 @@
-"""MountainCar and Acrobot as tasks with goals, for hindsight experience replay."""
+"""Goal-conditioned MountainCar and Acrobot, for hindsight experience replay."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gymnasium.envs.classic_control.acrobot import AcrobotEnv
 from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 
 
-class AtLeast(gym.Env):
-    """One number is to become at least as large as the goal: a reward of −1 per step until it is, which ends it.
+class ThresholdTask(gym.Env):
+    """A task to make a number at least as large as the goal: −1 per step until then, which ends the episode.
 
     Observations are Dicts of ``observation``, ``achieved_goal`` ``(1,)`` and ``desired_goal`` ``(1,)``.
 
     Attributes:
-        goal: The number to reach, that of the task without goals.
+        goal: The desired number, as in the task without goals.
     """
 
     goal: float
 
     def achieved(self) -> float:
-        """Return the number as it is now."""
+        """Return the current number."""
         raise NotImplementedError
 
     def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
@@ -34,24 +34,27 @@ class AtLeast(gym.Env):
         return self.compute_terminated(achieved, desired, info).astype(np.float32) - np.float32(1)
 
     def with_goals(self, space: gym.Space, low: float, high: float) -> gym.spaces.Dict:
-        """Return the space of observations, goals between two numbers."""
+        """Return the observation space with goals between two numbers."""
         goals = gym.spaces.Box(low, high, (1,), np.float32)
         return gym.spaces.Dict({"observation": space, "achieved_goal": goals, "desired_goal": goals})
 
     def observed(self, observation: np.ndarray) -> dict[str, np.ndarray]:
-        """Return an observation with its goals."""
-        now, goal = np.array([self.achieved()], np.float32), np.array([self.goal], np.float32)
-        return {"observation": observation, "achieved_goal": now, "desired_goal": goal}
+        """Add the goals to an observation."""
+        return {
+            "observation": observation,
+            "achieved_goal": np.array([self.achieved()], np.float32),
+            "desired_goal": np.array([self.goal], np.float32),
+        }
 
     def outcome(self, observation: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Return what a step returns."""
+        """Return the results of a step."""
         seen = self.observed(observation)
         reached = bool(self.compute_terminated(seen["achieved_goal"], seen["desired_goal"], {}))
         return seen, float(reached) - 1.0, reached, False, {"is_success": reached}
 
 
-class GoalMountainCar(AtLeast, MountainCarEnv):
-    """MountainCar whose goal is a position at least as far to the right (Moore 1990)."""
+class GoalMountainCar(ThresholdTask, MountainCarEnv):
+    """MountainCar (Moore 1990) with a goal position to reach or pass."""
 
     goal = 0.5
 
@@ -70,8 +73,8 @@ class GoalMountainCar(AtLeast, MountainCarEnv):
         return self.outcome(MountainCarEnv.step(self, action)[0])
 
 
-class GoalAcrobot(AtLeast, AcrobotEnv):
-    """Acrobot whose goal is a height of the tip, −2 hanging to 2 upright (Sutton 1996)."""
+class GoalAcrobot(ThresholdTask, AcrobotEnv):
+    """Acrobot (Sutton 1996) with a goal height of the tip, from −2 (hanging) to 2 (upright)."""
 
     goal = 1.0
 

@@ -1,4 +1,4 @@
-"""From the name that a user gave to an environment that can be made."""
+"""Lookup of environments by the id that a user gives."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Environment(NamedTuple):
 
     Attributes:
         name: The id to train with.
-        observation_space: Its observations.
-        action_space: Its actions.
-        stacks: Parts of the observation that are stacks of frames, of which each is stored once.
-        note: One line where ``name`` differs from what was asked for, else ``""``.
+        observation_space: Space of one observation.
+        action_space: Space of one action.
+        stacks: Parts of the observation that are stacks of frames, whose frames are stored once each.
+        note: One line if ``name`` differs from the given id, else ``""``.
     """
 
     name: str
@@ -45,16 +45,16 @@ def find_environment(
     wrappers: Sequence[Mapping[str, Any]] = (),
     frame_stack: int = 1,
 ) -> Environment:
-    """Return the environment that an id means today; retired versions mean the newest one.
+    """Return the environment of an id; ids of retired versions return the newest version.
 
     Args:
         asked: A registered id such as ``HalfCheetah-v5``, also as ``module:Env-v0``.
-        arguments: Of the environment, beside those that it is registered with.
-        wrappers: What is around it, as `interreplay.environments.wrapped.named` has it.
-        frame_stack: Observations that one is made of.
+        arguments: Arguments of the environment, in addition to the registered ones.
+        wrappers: Wrappers, see `interreplay.environments.wrapped.named`.
+        frame_stack: Number of observations per stacked observation.
 
     Raises:
-        UsageError: No such environment, or it or a wrapper cannot be made.
+        UsageError: The environment does not exist, or it or a wrapper cannot be created.
     """
     gym.logger.min_level = gym.logger.ERROR
     missing = registration.register(asked)
@@ -75,8 +75,8 @@ def find_environment(
             stacks = _stacks(env)
             env.close()
     except Exception as error:
-        said = str(error) if isinstance(error, ValueError) else described(error)
-        raise UsageError(f"environment {name!r}: {said}") from error
+        reason = str(error) if isinstance(error, ValueError) else described(error)
+        raise UsageError(f"environment {name!r}: {reason}") from error
     return Environment(name, *spaces, note, stacks)
 
 
@@ -93,15 +93,15 @@ def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
     except UsageError:
         raise
     except Exception as error:
-        said = str(error) if arguments and isinstance(error, ValueError) else described(error)
-        raise UsageError(f"environment {name!r} cannot be made: {said}") from error
+        reason = str(error) if arguments and isinstance(error, ValueError) else described(error)
+        raise UsageError(f"environment {name!r} cannot be made: {reason}") from error
 
 
 def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments that an environment does not have.
+    """Reject arguments that an environment does not take.
 
     Raises:
-        UsageError: Naming the first.
+        UsageError: An argument is unknown.
     """
     known = _parameters(name) if arguments else []
     if any(one.kind is one.VAR_KEYWORD for one in known):
@@ -113,7 +113,7 @@ def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _parameters(name: str) -> list[inspect.Parameter]:
-    """Return what makes an environment takes, nothing where that cannot be found out."""
+    """Return the parameters of an environment, [] if they are unknown."""
     spec = gym.registry.get(name.rpartition(":")[2])
     if spec is None or spec.entry_point is None:
         return []
@@ -128,7 +128,7 @@ def _stackable(name: str, frame_stack: int) -> int:
 
 
 def _stacks(env: gym.Env) -> tuple[str, ...]:
-    """Return parts of the observation that move on by one frame in a step, seen in one step where there are images."""
+    """Return the parts of the observation that are image stacks which shift by one frame in a step."""
     if not any(isinstance(part, gym.spaces.Box) and part.dtype == np.uint8 for part in _parts(env.observation_space)):
         return ()
     obs, _ = env.reset(seed=0)
@@ -140,7 +140,7 @@ def _stacks(env: gym.Env) -> tuple[str, ...]:
 def _parts(space: gym.Space) -> list[gym.Space]:
     try:
         return list(leaves(space).values())
-    except ValueError:  # refused elsewhere, with more to say
+    except ValueError:  # `check_numbers` and others reject it with a better message
         return []
 
 
@@ -150,7 +150,7 @@ def _named(observation: Any) -> dict[str, Any]:
 
 
 def _current_name(asked: str) -> tuple[str, str]:
-    """Return the id to make and why it is not the one that was asked for."""
+    """Return the id to create, and the reason if it differs from the given one."""
     prefix, colon, bare = asked.rpartition(":")
     try:
         namespace, name, version = parse_env_id(bare)
@@ -164,7 +164,7 @@ def _current_name(asked: str) -> tuple[str, str]:
 
 
 def _is_retired(name: str) -> bool:
-    """Return whether a version is registered only as a function that explains its absence, or for mujoco-py."""
+    """Return whether a version only raises an explanation or requires mujoco-py."""
     spec = gym.registry.get(name)
     if spec is None:
         return True
@@ -175,7 +175,7 @@ def _is_retired(name: str) -> bool:
 
 
 def _nearest_names(asked: str) -> str:
-    for namespace in registration.NAMESPACES:  # unknown to gymnasium until one of their ids is asked for
+    for namespace in registration.NAMESPACES:  # registered on request
         registration.register(namespace + _bare(asked))
     names = [name for name in gym.registry if not _is_retired(name)]
     same = [name for name in names if _bare(name).lower() == _bare(asked).lower()]

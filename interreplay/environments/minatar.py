@@ -1,4 +1,4 @@
-"""MinAtar: five Atari games as grids of 10×10, from the package of that name (extra ``minatar``)."""
+"""MinAtar: five Atari games on 10×10 grids, from the package ``minatar`` (extra ``minatar``)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 
 
 class MinAtar(gym.Env):
-    """A game of Young & Tian 2019 (arXiv:1903.03176): sticky actions of .1, difficulty that grows.
+    """A game of MinAtar (Young & Tian 2019, arXiv:1903.03176) with 10 % sticky actions and growing difficulty.
 
-    Observations are ``(C, 10, 10)``, bool: the package's own with the channels first.
+    Observations are ``(C, 10, 10)`` bool, with the channels first.
 
     Args:
-        game: Its name, one of `GAMES`.
-        minimal_actions: Offer only those of the six actions that do something in this game.
+        game: Name of the game, one of `GAMES`.
+        minimal_actions: Whether to offer only the actions that have an effect in this game.
     """
 
     def __init__(self, game: str, minimal_actions: bool = False):
@@ -47,13 +47,13 @@ class MinAtar(gym.Env):
         return np.ascontiguousarray(self.game.state().transpose(2, 0, 1))
 
     def save_state(self) -> dict[str, Any]:
-        """Return where the game is, and what its luck depends on, as plain values."""
+        """Return the state of the game and of its random generator as plain values."""
         inner = {name: value for name, value in vars(self.game.env).items() if name not in _FIXED}
         _, keys, *more = self.game.random.get_state()
         return {"last_action": self.game.last_action, "game": inner, "keys": keys, "random": more}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `save_state` gave."""
+        """Restore the state that `save_state` returned."""
         self.game.last_action = state["last_action"]
         vars(self.game.env).update(state["game"])
         self.game.random.set_state(("MT19937", state["keys"], *state["random"]))
@@ -61,11 +61,11 @@ class MinAtar(gym.Env):
 
 
 _FIXED = ("channels", "action_map", "random")
-"""What a game never changes, and its random generator."""
+"""Constants of a game, and its random generator."""
 
 
 def _package() -> Any:
-    logging.disable(logging.WARNING)  # it says at its import that it cannot draw
+    logging.disable(logging.WARNING)  # the import warns that it cannot render
     try:
         return importlib.import_module("minatar")
     finally:
@@ -73,13 +73,13 @@ def _package() -> Any:
 
 
 def register(name: str) -> bool:
-    """Let gymnasium know the games, if `name` is one of them; nothing is imported for others.
+    """Register the games if `name` is one of them.
 
     Args:
-        name: Id such as ``MinAtar/Breakout-v0`` with six actions, -v1 with those that do something.
+        name: Id such as ``MinAtar/Breakout-v0`` with all six actions; -v1 has the minimal actions.
 
     Returns:
-        False where it is one and the package is not installed.
+        False if `name` is a game and the package is not installed.
     """
     if not name.startswith(PREFIX):
         return True
@@ -89,7 +89,7 @@ def register(name: str) -> bool:
         for version in (0, 1):
             made = f"{PREFIX}{game.title().replace('_', '')}-v{version}"
             arguments = {"game": game, "minimal_actions": version == 1}
-            # In the place of the package's own, whose resets are not those of its seeds and which saves nothing.
+            # Replaces the package's environments, whose resets ignore the seed and whose state cannot be saved.
             gym.registry[made] = gym.envs.registration.EnvSpec(
                 made, entry_point=f"{__name__}:{MinAtar.__name__}", kwargs=arguments
             )

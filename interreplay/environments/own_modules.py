@@ -1,4 +1,4 @@
-"""Modules of a user's own by name, in the current folder or installed: environments, wrappers, parts of a buffer."""
+"""Users' modules with environments, wrappers or parts of a buffer, installed or in the current folder."""
 
 from __future__ import annotations
 
@@ -9,25 +9,40 @@ import os
 import sys
 import traceback
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
-from interreplay.environments.current_folder import search_here
 from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors, in_words
+
+# This module imports neither PyTorch nor Gymnasium: `search_last` runs before a Ray worker imports them.
+LAST = "INTERREPLAY_CURRENT_FOLDER_LAST"
+"""Environment variable with which our commands request `search_last` in Ray's workers."""
+
+
+def search_here() -> None:
+    """Allow imports from the current folder, after all other folders."""
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
+
+
+def search_last() -> None:
+    """Move the current folder from the first to the last place in `sys.path` in a Ray worker of our commands."""
+    if LAST in os.environ and Path(sys.argv[0]).name == "default_worker.py":
+        here = {"", os.getcwd()}
+        sys.path[:] = [*(path for path in sys.path if path not in here), os.getcwd()]
 
 
 def import_own(module: str, asked: str, expected: str) -> ModuleType:
-    """Return a module of a user's own.
+    """Import a user's module.
 
     Args:
-        module: Its name.
-        asked: What it was named for, the beginning of messages: ``environment 'my_envs:Env-v0'``.
-        expected: What `module` should be, with an example.
+        module: Name of the module.
+        asked: Beginning of error messages: what the user requested, such as ``environment 'my_envs:Env-v0'``.
+        expected: An example of a valid value, for error messages.
 
     Raises:
-        UsageError: There is none, it is of Python's own, or it cannot be imported.
+        UsageError: The module does not exist, is part of Python, or cannot be imported.
     """
     if "/" in module or not all(module.split(".")):
         raise UsageError(f"{asked}: {module!r} is not the name of a module; expected such as {expected}")
@@ -52,49 +67,47 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     """Return the class that ``module:Class`` names.
 
     Args:
-        asked: The name.
-        base: The class, or one of the classes, that it must be derived from: nothing else is ever called, whatever a
-            checkpoint names.
-        what: What it is to be, the beginning of messages.
+        asked: ``module:Class``.
+        base: The required base class, or several accepted ones. Nothing else is ever called, whatever a checkpoint
+            names.
+        what: Beginning of error messages: the role of the class.
 
     Raises:
-        UsageError: There is no such module, or no such class in it.
+        UsageError: The module or the class does not exist, or the class has another base.
     """
     module, _, name = asked.rpartition(":")
-    bases = " or ".join(one.__name__ for one in (base if isinstance(base, tuple) else (base,)))
-    example = bases.partition(" ")[0]
-    found = vars(import_own(module, f"{what} {asked!r}", f"my_module:My{example}")).get(name)
-    if found is None:  # also what a module makes when it is asked for
-        found = getattr(sys.modules[module], name, None)
+    accepted = base if isinstance(base, tuple) else (base,)
+    bases = " or ".join(one.__name__ for one in accepted)
+    loaded = import_own(module, f"{what} {asked!r}", f"my_module:My{accepted[0].__name__}")
+    found = getattr(loaded, name, None)  # also calls a module's __getattr__
     if inspect.isclass(found) and issubclass(found, base):
         return found
-    fitting = [key for key, value in vars(sys.modules[module]).items() if _is_own(value, base, module)]
+    fitting = []
+    for key, value in vars(loaded).items():
+        if inspect.isclass(value) and issubclass(value, base) and value.__module__ == module:
+            fitting.append(key)
     listed = f"{did_you_mean(name, fitting)} accepted: {', '.join(fitting) or 'none that is there'}".lstrip()
     reason = f"{module} has no {name!r}" if found is None else f"{name} is no subclass of {bases}"
     raise UsageError(f"{what} {asked!r}: {reason}; {listed}")
 
 
-def _is_own(value: Any, base: type | tuple[type, ...], module: str) -> bool:
-    return inspect.isclass(value) and issubclass(value, base) and value.__module__ == module
-
-
 def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Collection[str] = ()) -> None:
-    """Refuse arguments that a class does not take.
+    """Reject arguments that a class does not take.
 
     Args:
-        what: The beginning of the message.
+        what: Beginning of the error message.
         kind: The class.
         given: Names of the arguments.
-        leave_out: Names that are somebody else's to give.
+        leave_out: Names of parameters that the caller passes itself.
 
     Raises:
-        UsageError: Naming the first.
+        UsageError: An argument is unknown.
     """
     parameters = list(inspect.signature(kind).parameters.values())
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
-    names = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    names = [name for name in names if name not in leave_out]
+    keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = [one.name for one in parameters if one.kind in keywords and one.name not in leave_out]
     for name in given:
         if name not in names:
             raise UsageError(f"{what} takes no argument {name!r}; {accepted_names(name, names)}")
@@ -102,11 +115,13 @@ def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Colle
 
 @contextlib.contextmanager
 def unchanged_default_dtype() -> Iterator[None]:
-    """Refuse a user's code that changes torch's default dtype inside the block, after restoring it.
+    """Reject a user's code that changes torch's default dtype inside the block, after restoring it.
 
     Raises:
         ValueError: The dtype has changed.
     """
+    import torch
+
     before = torch.get_default_dtype()
     yield
     found = torch.get_default_dtype()
@@ -116,8 +131,8 @@ def unchanged_default_dtype() -> Iterator[None]:
 
 
 def described(error: BaseException) -> str:
-    """Return an error with the place in a user's code that raised it."""
+    """Return an error with the file and line of a user's code that raised it."""
     while isinstance(error.__cause__, BaseException) and not isinstance(error.__cause__, Exception):
-        error = error.__cause__  # what `exits_as_errors` replaced
+        error = error.__cause__  # the exit that `exits_as_errors` replaced
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{in_words(error)} ({place.filename}, line {place.lineno})"

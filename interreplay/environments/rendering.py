@@ -1,7 +1,7 @@
-"""How MuJoCo draws where there is no screen: with EGL, or else with OSMesa.
+"""Rendering of MuJoCo without a display: EGL, or else OSMesa.
 
-MuJoCo's users (Gymnasium, dm_control) look at ``MUJOCO_GL`` when they are imported or when they draw first, and ask a
-screen for it otherwise; dm_control, which RLlib imports wherever it is installed, then complains that there is none.
+Gymnasium and dm_control read ``MUJOCO_GL`` at import or at the first rendering and use a display if it is not set.
+RLlib imports dm_control if it is installed, which then warns that there is no display.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ LIBRARIES = {"egl": ("libEGL.so.1", "libEGL.so"), "osmesa": ("libOSMesa.so.8", "
 
 
 def has_screen() -> bool:
-    """Return whether a window can be opened, as far as the environment variables tell."""
+    """Return whether environment variables indicate a display."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def choose_backend() -> str:
-    """Set ``MUJOCO_GL`` where there is neither a screen nor a choice made already.
+    """Set ``MUJOCO_GL`` if it is not set and there is no display.
 
     Returns:
-        What it is then: ``egl``, ``osmesa``, ``disabled`` where neither is installed, or ``""`` for the screen.
+        Its value: ``egl``, ``osmesa``, ``disabled`` if neither is installed, or ``""`` for the display.
     """
     if not has_screen():
-        for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):  # pygame, which draws classic control, looks for both
+        for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):  # both are read by pygame, which renders classic control
             os.environ.setdefault(name, "dummy")
         if not os.environ.get(VARIABLE):
             os.environ[VARIABLE] = next((name for name in LIBRARIES if _loads(LIBRARIES[name])), "disabled")
@@ -35,9 +35,9 @@ def choose_backend() -> str:
 
 
 def choose_working_backend() -> str:
-    """Return the same choice, but it is tried in a process of its own, and the other taken where it does not work.
+    """Set ``MUJOCO_GL`` as `choose_backend` does, but to a backend that works in a test process.
 
-    To be called before MuJoCo is imported. What is set already stays.
+    Call this before MuJoCo is imported. A value that is already set is kept.
     """
     if os.environ.get(VARIABLE) or has_screen():
         return choose_backend()

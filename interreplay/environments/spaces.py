@@ -10,20 +10,20 @@ import gymnasium as gym
 import numpy as np
 
 KINDS = gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
-"""What parts may be; each has a fixed shape."""
+"""Supported kinds of parts; each has a fixed shape."""
 
 
 ACTIONS: dict[type[gym.Space], str] = {
     gym.spaces.Box: "a Box of continuous actions (or a Dict or Tuple of these)",
     gym.spaces.Discrete: "Discrete ones",
 }
-"""Kinds of action spaces that policies act in, in words."""
+"""Descriptions of the supported kinds of action spaces, for messages."""
 
 
 def flat_actions(space: gym.Space) -> gym.Space:
-    """Return the one-dimensional Box that stands for a Dict or Tuple of Boxes; another space as it is.
+    """Return the one-dimensional Box that represents a Dict or Tuple of Boxes; other spaces unchanged.
 
-    Parts are in the order of their names: equal Dicts may list them in different orders.
+    Parts are sorted by name, because equal Dicts can list them in different orders.
     """
     if not isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         return space
@@ -36,7 +36,7 @@ def flat_actions(space: gym.Space) -> gym.Space:
 
 
 def nested(space: gym.Space, parts: Mapping[str, np.ndarray], prefix: str = "") -> Any:
-    """Return arrays by the names of `leaves` nested as a space has its parts."""
+    """Return arrays, given by the names of `leaves`, nested like a space."""
     begin = f"{prefix}/" if prefix else ""
     if isinstance(space, gym.spaces.Dict):
         return {name: nested(part, parts, f"{begin}{name}") for name, part in space.spaces.items()}
@@ -48,10 +48,10 @@ def nested(space: gym.Space, parts: Mapping[str, np.ndarray], prefix: str = "") 
 def leaves(space: gym.Space) -> dict[str, gym.Space]:
     """Return the parts of an observation space by name; a space without parts is the single part ``""``.
 
-    Parts of a Dict keep their keys, those of a Tuple are numbered, and names of nested ones are joined by ``/``.
+    Parts of a Dict have its keys, parts of a Tuple are numbered, and nested names are joined by ``/``.
 
     Raises:
-        ValueError: When a part is of another kind, naming it.
+        ValueError: A part is of an unsupported kind.
     """
     found = dict(_walk(space, ""))
     for name, part in found.items():
@@ -66,14 +66,14 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
 
 
 def check_numbers(which: str, space: gym.Space) -> None:
-    """Refuse a space without any number, such as a Box of shape (0,).
+    """Reject a space without any numbers, such as a Box of shape (0,).
 
     Args:
         which: "observation" or "action", for the message.
-        space: Of one observation or action.
+        space: Space of one observation or action.
 
     Raises:
-        ValueError: Naming the space.
+        ValueError: The space has no numbers.
     """
     parts = [part for _, part in _walk(space, "")]
     if all(getattr(part, "shape", None) is not None and math.prod(part.shape) == 0 for part in parts):
@@ -81,7 +81,7 @@ def check_numbers(which: str, space: gym.Space) -> None:
 
 
 def named_parts(observation: Any) -> Any:
-    """Return a batch of observations with its parts on one level, named as in `leaves`; one without parts as it is."""
+    """Return a batch of observations as a flat dict of parts, named as in `leaves`; unchanged without parts."""
     if isinstance(observation, Mapping | tuple):
         return dict(_walk(observation, ""))
     return observation

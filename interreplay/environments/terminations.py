@@ -1,7 +1,7 @@
-"""Which transitions terminate, by environment: functions of (s, a, s') for rows that no environment has stepped.
+"""Termination functions of environments, for generated transitions.
 
-Rows of a learned model, and blends of two rows, have no flag of their own. Thresholds and indices are those of
-Gymnasium's and gymnasium-robotics' environments, whose versions agree in them; truncation by a time limit is none.
+Transitions of a learned model and blends of two transitions have no termination flag. Thresholds and indices are taken
+from Gymnasium and gymnasium-robotics; all versions of an environment share them. Time limits do not terminate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
 """``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
 
 NEVER = "never"
-"""What stands for an environment whose episodes only end by a time limit."""
+"""Name of the termination function of environments whose episodes only end by a time limit."""
 INFINITY = float("inf")
 Range = tuple[float, float]
 
@@ -33,7 +33,7 @@ def never(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
 
 
 def not_finite(state: Tensor) -> Tensor:
-    """Return which rows of states ``(n, d)`` hold NaN or infinity."""
+    """Return which rows of states ``(n, d)`` contain NaN or infinity."""
     return ~torch.isfinite(state).all(dim=-1)
 
 
@@ -45,12 +45,12 @@ def _plain(obs: Observation) -> Tensor:
 
 
 def _body(obs: Observation, exclude: bool, hidden: int) -> Tensor:
-    """Return a walking body's observation ``(n, d)`` from its height on, without the `hidden` positions before it."""
+    """Return the observations ``(n, d)`` of a walker without the first `hidden` columns, which precede its height."""
     return _plain(obs) if exclude else _plain(obs)[:, hidden:]
 
 
 def _outside(values: Tensor, bounds: Range) -> Tensor:
-    """Return which values are not strictly between two bounds; NaN is not."""
+    """Return which values are not strictly between two bounds, including NaN."""
     low, high = bounds
     return ~((values > low) & (values < high))
 
@@ -67,7 +67,7 @@ def hopper(
 ) -> Tensor:
     """Return which rows of Hopper terminate: fallen, tilted, or out of its state's range.
 
-    It observes velocities clipped to ±10, so that those beyond 100 are not seen.
+    Observed velocities are clipped to ±10, so velocities beyond 100 cannot be detected.
     """
     state = _body(next_obs, exclude_current_positions_from_observation, 1)
     fallen = _outside(state[:, 0], healthy_z_range) | _outside(state[:, 1], healthy_angle_range)
@@ -145,13 +145,13 @@ def acrobot(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
 def mountain_car(
     obs: Observation, actions: Tensor, next_obs: Observation, position: float = 0.5, goal_velocity: float = 0.0
 ) -> Tensor:
-    """Return which rows of MountainCar terminate: at the flag, and not slower than the velocity that is asked for."""
+    """Return which rows of MountainCar terminate: at the flag with at least the required velocity."""
     state = _plain(next_obs)
     return (state[:, 0] >= position) & (state[:, 1] >= goal_velocity)
 
 
 def maze(obs: Observation, actions: Tensor, next_obs: Observation, continuing_task: bool = True) -> Tensor:
-    """Return which rows of a maze terminate: within .45 of the goal, where the task does not continue there."""
+    """Return which rows of a maze terminate: within .45 of the goal, unless the task continues there."""
     parts = observation_parts(next_obs)
     reached = torch.linalg.vector_norm(parts["achieved_goal"] - parts["desired_goal"], dim=-1) <= 0.45
     return reached & (not continuing_task)
@@ -179,14 +179,14 @@ KNOWN |= dict.fromkeys(_ENDLESS.split(), (never, ()))
 
 
 def termination_function(name: str, arguments: Mapping[str, Any] | None = None) -> TerminationFn:
-    """Return which transitions of an environment terminate.
+    """Return the termination function of an environment.
 
     Args:
-        name: Its id, such as ``Hopper-v5``; or ``never``.
-        arguments: Of the environment; those that bear upon termination count.
+        name: Id of the environment, such as ``Hopper-v5``, or ``never``.
+        arguments: Arguments of the environment; only those that affect termination are used.
 
     Raises:
-        ValueError: None is known for this environment.
+        ValueError: The environment has no known termination function.
     """
     if name == NEVER:
         return never
@@ -203,5 +203,5 @@ def termination_function(name: str, arguments: Mapping[str, Any] | None = None) 
 
 
 def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:
-    """Return a function, or that of the environment that is named, as `termination_function` does; None for None."""
+    """Return a termination function, given itself or by the id of an environment; None for None."""
     return termination_function(given) if isinstance(given, str) else given

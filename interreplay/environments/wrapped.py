@@ -1,7 +1,7 @@
-"""Environments with wrappers around them, and with stacks of observations, as flags ask for them.
+"""Environments with wrappers and stacked observations.
 
-A configuration names them by one id, `NAME`, and by plain arguments, so that they are the same in every process, in
-studies and in checkpoints.
+A configuration refers to them by one id, `NAME`, and by plain arguments, so that every process, study and checkpoint
+creates the same environment.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NAME = "interreplay/Wrapped-v0"
 
 
 class FrameStack(FrameStackObservation):
-    """Gymnasium's stacks of the newest observations, the newest last, which a checkpoint can hold."""
+    """Stacks of the latest observations, the latest last, whose state can be saved in a checkpoint."""
 
     def save_state(self) -> dict[str, Any]:
-        """Return the observations of which the next stack is made."""
+        """Return the observations of the current stack."""
         return {"observations": list(self.obs_queue), "padding": self.padding_value}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Continue with the stack that was saved."""
+        """Restore a saved stack."""
         self.obs_queue = deque(state["observations"], maxlen=self.stack_size)
         self.padding_value = state["padding"]
 
@@ -42,13 +42,13 @@ class FrameStack(FrameStackObservation):
 def named(
     name: str, arguments: Mapping[str, Any], wrappers: Sequence[Mapping[str, Any]] = (), frame_stack: int = 1
 ) -> tuple[str, dict[str, Any]]:
-    """Return an environment's id and arguments as Gymnasium takes them, `NAME` where something is around it.
+    """Return the id and arguments for `gymnasium.make`; the id is `NAME` for a wrapped or stacked environment.
 
     Args:
-        name: The environment's own id.
-        arguments: Its own arguments.
-        wrappers: ``{"type": "module:Class", ...}`` each, the first next to the environment.
-        frame_stack: Observations that one is made of.
+        name: Id of the inner environment.
+        arguments: Arguments of the inner environment.
+        wrappers: ``{"type": "module:Class", ...}`` each, the innermost first.
+        frame_stack: Number of observations per stacked observation.
     """
     if not wrappers and frame_stack == 1:
         return name, dict(arguments)
@@ -57,7 +57,7 @@ def named(
 
 
 def own_name(name: Any, arguments: Mapping[str, Any]) -> str:
-    """Return the id that a user knows an environment by."""
+    """Return the id of the inner environment, or a readable name."""
     inside = name == NAME and arguments.get("env")
     return str(inside or (name if isinstance(name, str) else getattr(name, "__name__", repr(name))))
 
@@ -69,10 +69,10 @@ def make(
     frame_stack: int = 1,
     render_mode: str | None = None,
 ) -> gym.Env:
-    """Return an environment with what is around it; arguments as `named` gives them.
+    """Create a wrapped environment from the arguments that `named` returns.
 
     Raises:
-        UsageError: A wrapper cannot be made.
+        UsageError: A wrapper cannot be created.
     """
     registration.register(env)
     if ":" in env:
@@ -82,10 +82,10 @@ def make(
 
 
 def wrap(env: gym.Env, wrappers: Sequence[Mapping[str, Any]], frame_stack: int) -> gym.Env:
-    """Return `env` within wrappers, and its observations in stacks.
+    """Wrap `env` and stack its observations.
 
     Raises:
-        UsageError: A wrapper cannot be made.
+        UsageError: A wrapper cannot be created.
     """
     for wrapper in wrappers:
         env = _wrapped(env, wrapper)
@@ -98,7 +98,8 @@ def wrap(env: gym.Env, wrappers: Sequence[Mapping[str, Any]], frame_stack: int) 
 
 
 def _wrapped(env: gym.Env, wrapper: Mapping[str, Any]) -> gym.Env:
-    name, arguments = str(wrapper["type"]), {key: value for key, value in wrapper.items() if key != "type"}
+    arguments = dict(wrapper)
+    name = str(arguments.pop("type"))
     if ":" not in name:
         raise UsageError(f"wrapper {name!r}: expected module:Class, such as gymnasium.wrappers:{name}")
     kind = own_class(name, gym.Wrapper, "wrapper")

@@ -1,4 +1,4 @@
-"""What updates learn from: stored rows or a mix of several sources, and when a batch of them is due."""
+"""Sources that updates learn from: stored rows, recorded rows, learned models, and mixes of them."""
 
 from interreplay.experience.mix import Mix
 from interreplay.experience.model_based import ModelBased

@@ -1,4 +1,4 @@
-"""When a model is fitted to stored rows, where its rollouts begin and how long they are."""
+"""Schedule of the fits of a learned model, and start states and length of its rollouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interreplay.argument_checks import check_number
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.experience.learned_models.dynamics import Dynamics
-from interreplay.experience.learned_models.rollouts import OfGoals, Simulation
+from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation
 from interreplay.experience.learned_models.schedules import PUBLISHED, Limits, rollout_length
 from interreplay.experience.learned_models.states import StateColumns
 from interreplay.part import Context, standard_normal
@@ -21,23 +21,23 @@ from interreplay.storage.columns import Columns
 from interreplay.transitions import Observation, Transitions, cat, map_observation, observation_parts
 
 ROWS_AT_ONCE = 16_384
-"""Rows of one pass of the policy."""
+"""Rows per forward pass of the policy."""
 
 
 class Imagination:
-    """Fits a model, and makes rollouts of it.
+    """Fits a model to stored rows and generates rollouts in it.
 
     Args:
         dynamics: The model.
-        limits: How often and how much.
-        action_noise: Of a policy that is no distribution.
-        sampled: Whether rollouts begin where the real part draws rows; else in stored states, drawn uniformly.
-        termination_fn: Given; None for that of the environment that `connect` brings.
+        limits: Frequency of fits and size of rollouts.
+        action_noise: Standard deviation of noise added to the actions of deterministic policies.
+        sampled: Whether rollouts start from rows drawn by the real buffer; else from uniformly drawn stored rows.
+        termination_fn: Termination function; None for the function of the environment in `connect`.
 
     Attributes:
         env_steps: Rows added in the whole run.
-        context: What `connect` brought.
-        found: Numbers about the last rollouts, by name.
+        context: The argument of `connect`.
+        found: Metrics of the last rollouts, by name.
     """
 
     def __init__(
@@ -49,33 +49,39 @@ class Imagination:
         termination_fn: TerminationFn | None,
     ):
         check_number("action_noise", action_noise, 0)
-        self.dynamics, self.limits, self.action_noise, self.sampled = dynamics, limits, action_noise, sampled
-        self.env_steps, self._fitted_at, self._episodes = 0, -1, 0
+        self.dynamics = dynamics
+        self.limits = limits
+        self.action_noise = action_noise
+        self.sampled = sampled
+        self.env_steps = 0
+        self._fitted_at = -1
+        self._episodes = 0
         self.context: Context | None = None
         self.found: dict[str, float] = {}
-        self._given, self._terminated = termination_fn, termination_fn
+        self._given = termination_fn
+        self._terminated = termination_fn
         self._schedule = limits.schedule or (1, 1, 0, 0)
         self._columns: StateColumns | None = None
         self._action_shape: tuple[int, ...] = ()
 
-    # -- what rows and environments are ---------------------------------------------------------------
+    # -- rows and environment -------------------------------------------------------------------------
 
     @property
     def has_goals(self) -> bool:
-        """Whether rows that were checked have goals, for which rewards are computed."""
+        """Whether rows have goals, for which rewards are computed instead of predicted."""
         return self._columns is not None and self._columns.goals
 
     def use_columns(self, columns: Columns) -> None:
-        """Take note of what rows are made of."""
+        """Set the columns of the rows."""
         self._action_shape = columns["actions"][0]
         if self._columns is None or {*self._columns.parts.items()} != {*StateColumns.of(columns).parts.items()}:
             self._columns = StateColumns.of(columns)
 
     def connect(self, context: Context) -> None:
-        """Take the policy, the environment's goal functions, and what terminates its episodes.
+        """Set the policy, the environment's goal functions and its termination function.
 
         Raises:
-            ValueError: Nothing says which of its transitions terminate.
+            ValueError: The environment has no known termination function.
         """
         self.context = context
         name = context.environment
@@ -88,35 +94,35 @@ class Imagination:
         except ValueError as error:
             if context.compute_terminated is None:
                 raise ValueError(f"{error}, as termination_fn") from None
-            self._terminated = OfGoals(context.compute_terminated, torch.bool)
+            self._terminated = GoalFunction(context.compute_terminated, torch.bool)
 
-    # -- when, and how much ---------------------------------------------------------------------------
+    # -- schedule -------------------------------------------------------------------------------------
 
     def due(self, stored: int, capacity: int) -> bool:
-        """Return whether a fit is due: the first as soon as `fit_every` rows are stored, or as many as there can be."""
+        """Return whether a fit is due; the first is due after `fit_every` rows or when the buffer is full."""
         if self._fitted_at < 0:
             return stored >= max(2, min(self.limits.fit_every, capacity))
         return self.env_steps - self._fitted_at >= self.limits.fit_every
 
     @property
     def length(self) -> int:
-        """Steps of rollouts now."""
+        """Current rollout length."""
         return rollout_length(self._schedule, self.env_steps)
 
     @property
     def rows(self) -> int:
-        """Rows that are kept now."""
+        """Current number of kept rows."""
         return self.limits.rows_of(self.length)
 
     @property
     def most_rows(self) -> int:
-        """Rows that are kept at most."""
+        """Maximum number of kept rows."""
         return self.limits.rows_of(int(max(self._schedule[:2])))
 
     # -- fits and rollouts ----------------------------------------------------------------------------
 
     def fit(self, real: ReplayBuffer, rng: np.random.Generator) -> None:
-        """Fit the model to stored rows, each at most once."""
+        """Fit the model to stored rows."""
         rows = real.storage[self._stored(real, rng)]
         if self._columns is None:
             self.use_columns(real.storage.columns)
@@ -128,14 +134,16 @@ class Imagination:
         self._fitted_at = self.env_steps
 
     def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
-        """Return slots of all stored rows, or of as many as a fit takes, drawn without replacement."""
+        """Return the slots of all stored rows, or of `fit_rows` rows drawn without replacement."""
         stored, most = len(real), self.limits.fit_rows
         slots = np.arange(stored) if most is None or stored <= most else rng.choice(stored, most, replace=False)
         return torch.from_numpy(slots).to(real.device)
 
     def rollouts(self, real: ReplayBuffer, rng: np.random.Generator) -> Iterator[Transitions]:
         """Yield the rows of rollouts of the current policy, step by step."""
-        simulation, count, length = self._simulation(), self.limits.rollouts, self.length
+        simulation = self._simulation()
+        count = self.limits.rollouts
+        length = self.length
         episodes = torch.arange(self._episodes, self._episodes + count, device=real.device)
         self._episodes += count
         self.found = {"rollout_length": float(length), "rollout_rows": 0.0, "rollouts_terminated": 0.0}
@@ -157,16 +165,16 @@ class Imagination:
         if self.context is None or self.context.policy is None:
             raise ValueError("a model has no policy for its rollouts; expected connect(Context(policy=...)) before")
         assert self._columns is not None and self._terminated is not None
-        reward: OfGoals | None = None
+        reward: GoalFunction | None = None
         if self._columns.goals:
             if self.context.compute_reward is None:
                 raise ValueError("there is no compute_reward; expected the environment's, by connect(Context(...))")
-            reward = OfGoals(self.context.compute_reward, torch.float32)
+            reward = GoalFunction(self.context.compute_reward, torch.float32)
         return Simulation(self.dynamics, self._columns, self.act, self._terminated, reward)
 
     @torch.no_grad()
     def act(self, obs: Observation, rng: np.random.Generator) -> Tensor:
-        """Return what the policy does in observations ``(n, ...)``, with noise where it is no distribution."""
+        """Return the policy's actions for observations ``(n, ...)``, with noise if it is deterministic."""
         assert self.context is not None and self.context.policy is not None
         count = len(next(iter(observation_parts(obs).values())))
         pieces = [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]
@@ -182,15 +190,17 @@ class Imagination:
     # -- state ----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
+        """Return everything needed to resume."""
         state = {"env_steps": self.env_steps, "fitted_at": self._fitted_at, "episodes": self._episodes}
         parts = {} if self._columns is None else {k: list(v) for k, v in self._columns.parts.items()}
         copies = [] if self._columns is None else list(self._columns.copies)
         return state | {"found": dict(self.found), "parts": parts, "copies": copies, "shape": list(self._action_shape)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-        self.env_steps, self._fitted_at = int(state["env_steps"]), int(state["fitted_at"])
-        self._episodes, self.found = int(state["episodes"]), dict(state["found"])
+        """Load a state."""
+        self.env_steps = int(state["env_steps"])
+        self._fitted_at = int(state["fitted_at"])
+        self._episodes = int(state["episodes"])
+        self.found = dict(state["found"])
         self._columns = StateColumns(state["parts"], state["copies"]) if state["parts"] else None
         self._action_shape = tuple(int(n) for n in state["shape"])

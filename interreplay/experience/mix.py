@@ -1,4 +1,4 @@
-"""Mix: every batch from several sources, by shares."""
+"""Mix: batches from several sources in given shares."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from interreplay.transitions import Transitions
 
 
 class Mix(SharedSources[RowSource]):
-    """A `RowSource` of others, each with a share of every batch: online beside offline data, real beside model-made.
+    """A `RowSource` that draws a share of each batch from each of several sources, such as online and offline data.
 
-    Half of each batch from offline data is RLPD's (Ball et al. 2023, arXiv:2302.02948); a `Mix` of one source is that
-    source, bit for bit. New rows go to all sources; those of elsewhere pass them over. The share of a source that is
-    still empty goes to the others. Errors go back to the source that drew the row.
+    A half of each batch from offline data is RLPD (Ball et al. 2023, arXiv:2302.02948). A `Mix` of one source draws
+    the same batches as this source. New rows are added to all sources; recorded sources ignore them. The share of an
+    empty source is divided among the others. TD errors are returned to the source of each row.
 
     Args:
-        sources: By name: a `RowSource`, or what makes a replay buffer: a name of the catalogue such as ``"NMER"``, a
-            class, a factory, or ``{"type": "NMER", "k": 10}``. Recorded experience is named by its path or as
-            ``"minari:ID"``, with a method of its own as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
-        shares: Of each batch by name, see `Shares`; equal ones by default.
-        capacity: Of each replay buffer made here that does not state its own.
-        n_step: Likewise.
-        gamma: Likewise.
-        seed: Likewise; each source draws by itself.
-        device: Likewise.
-        spaces: Of one environment's observations and actions, which recorded experience is to fit.
+        sources: Sources by name. Each is a `RowSource` or specifies a replay buffer: a name of the catalogue such as
+            ``"NMER"``, a class, a factory, or ``{"type": "NMER", "k": 10}``. Recorded experience is given by its path
+            or ``"minari:ID"``, or as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
+        shares: Share of each batch by name, see `Shares`; equal shares by default.
+        capacity: Capacity of each replay buffer created here that does not set its own.
+        n_step: Number of steps of the returned transitions, for sources created here.
+        gamma: Discount factor per step, for sources created here.
+        seed: Seed from which each source created here gets its own.
+        device: Device of the sources created here.
+        spaces: Observation and action space of one environment, which recorded experience must match.
 
     Attributes:
-        sources: By name, in order; `Sample.origins` are numbers in this order.
-        shares: How batches are divided.
+        sources: Sources by name, in order; `Sample.origins` are indices in this order.
+        shares: The shares.
 
     Raises:
-        ValueError: When there is no source, one is a mix itself, or shares do not fit.
+        ValueError: There are no sources, a source is itself a mix, or the shares do not match.
     """
 
     def __init__(
@@ -71,10 +71,9 @@ class Mix(SharedSources[RowSource]):
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
-        self.sources = {
-            name: made_source(name, source, common | {"seed": seed_of(seed, number)})
-            for number, (name, source) in enumerate(sources.items())
-        }
+        self.sources = {}
+        for number, (name, source) in enumerate(sources.items()):
+            self.sources[name] = made_source(name, source, common | {"seed": seed_of(seed, number)})
 
     def __len__(self) -> int:
         return sum(map(len, self.sources.values()))
@@ -128,7 +127,7 @@ class Mix(SharedSources[RowSource]):
         """Draw a batch of `size` rows, source by source.
 
         Raises:
-            ValueError: When `size` is not positive or nothing can be drawn.
+            ValueError: `size` is not positive, or all sources are empty.
         """
         counts = self._counts(size)
         drawn = [self.sources[name].sample(rows) for name, rows in counts.items()]
@@ -141,7 +140,7 @@ class Mix(SharedSources[RowSource]):
         return self.shares.counts(size, [name for name, source in self.sources.items() if len(source)])
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
-        """Draw `count` batches, each as soon as it is asked for; sources draw theirs together where they may."""
+        """Draw `count` batches lazily; consecutive batches with the same shares are drawn together."""
         for counts, batches in groupby(self._counts(size) for _ in range(count)):
             times = len(list(batches))
             drawn = [self.sources[name].batches(rows, times) for name, rows in counts.items()]
@@ -160,15 +159,11 @@ class Mix(SharedSources[RowSource]):
                 source.update(rows, errors[where], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
-        for source, rows, errors in self._by_source(sample, td_errors):
-            for _, *found in self.sources[source].by_buffer(rows, errors):
-                yield source, *found  # type: ignore[misc]
-
-    def _by_source(self, sample: Sample, errors: Tensor) -> Iterator[tuple[str, Sample, Tensor]]:
-        for number, name in enumerate(self.sources):
+        for number, (name, source) in enumerate(self.sources.items()):
             rows, where = sample.of(number)
             if len(rows):
-                yield name, rows, errors[where]
+                for _, buffer, own_rows, errors in source.by_buffer(rows, td_errors[where]):
+                    yield name, buffer, own_rows, errors
 
     def recorded_rows(self) -> Iterator[Transitions]:
         return chain.from_iterable(source.recorded_rows() for source in self.sources.values())
@@ -178,18 +173,21 @@ class Mix(SharedSources[RowSource]):
 
 
 def seed_of(seed: int | None, number: int) -> int | None:
-    """Return the seed of a source: that of the mix for the first, one made of it for others."""
+    """Return the seed of source `number`: the mix's seed for the first source, derived seeds for the others."""
     if seed is None or number == 0:
         return seed
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
-    """Return one of several sources: as it is, or made with the arguments that all have in common and it takes."""
+    """Return a source, created with those of the common arguments that it takes unless it is a source already."""
     if isinstance(source, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
     arguments = recipe(source, methods())
     kind = arguments.pop("type")
     if kind in ("Offline", Offline):
-        return Offline(**{name: value for name, value in common.items() if name != "capacity"} | arguments)
-    return make_buffer(kind, common, **arguments) if isinstance(kind, str) or callable(kind) else kind
+        accepted = {name: value for name, value in common.items() if name != "capacity"}
+        return Offline(**(accepted | arguments))
+    if isinstance(kind, str) or callable(kind):
+        return make_buffer(kind, common, **arguments)
+    return kind

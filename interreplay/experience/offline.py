@@ -1,4 +1,4 @@
-"""Offline: recorded experience as a source of rows, with any replay method inside."""
+"""Offline: recorded experience as a source of rows, sampled by any replay method."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ PORTION = 10_000
 
 
 class Offline:
-    """A `RowSource` of rows that were recorded elsewhere: it takes no new ones, and its checkpoints hold none.
+    """A `RowSource` of recorded rows: it ignores new rows, and its checkpoints do not contain the recorded rows.
 
-    Selection, neighbors, blends and hindsight of the method work among these rows alone, as in a replay buffer to which
-    all of them were added at once. Its state is the method's with the rows' key; other rows are refused by it.
+    The replay method works on these rows as in a replay buffer to which all of them were added at once. The state
+    contains a key of the rows, and loading it with other rows fails.
 
     Args:
         data: A Minari dataset (``minari:ID``, or its folder), RLlib's Parquet episodes, a run's folder, a checkpoint or
             a saved replay buffer.
-        method: Of the catalogue, a class or a factory.
-        arguments: Those of the method.
-        spaces: Observation and action space of the environment; None where the data has them.
-        n_step: Rows come back as n-step transitions.
+        method: Replay method: a name of the catalogue, a class or a factory.
+        arguments: Arguments of the method.
+        spaces: Observation and action space of the environment; None to read them from the data.
+        n_step: Number of steps of the returned transitions.
         gamma: Discount factor per step.
-        seed: Of all randomness.
-        device: Torch device; rows on the processor are mapped from one file, which concurrent runs share.
+        seed: Seed of all randomness.
+        device: Torch device; rows on the CPU are memory-mapped from one file that concurrent runs share.
 
     Raises:
-        ValueError: When the method or one of its arguments is unknown.
+        ValueError: The method or one of its arguments is unknown.
     """
 
     def __init__(
@@ -59,19 +59,22 @@ class Offline:
         seed: int | None = None,
         device: str = "cpu",
     ):
-        self.data, self._spaces = str(data), spaces
-        self._method, self._arguments = method, dict(arguments or {})
+        self.data = str(data)
+        self._spaces = spaces
+        self._method = method
+        self._arguments = dict(arguments or {})
         self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
-        self._gamma, self._device = gamma, torch.device(device)
+        self._gamma = gamma
+        self._device = torch.device(device)
         if isinstance(method, str) or inspect.isclass(method):
             check_arguments(resolve(method), self._arguments)  # type: ignore[arg-type]  # the rows are opened later
 
     @functools.cached_property
     def buffer(self) -> ReplayBuffer:
-        """What draws; the rows are opened when it is first asked for.
+        """The replay buffer of the rows, which are opened on first access.
 
         Raises:
-            UsageError: They cannot be read, are of another environment, or lack what the method wants.
+            UsageError: The rows cannot be read, are of another environment, or lack a column that the method requires.
         """
         storage = open_rows(self.data, self._spaces, self._device, self._gamma)
         made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
@@ -93,7 +96,7 @@ class Offline:
 
     @property
     def key(self) -> str:
-        """Of the rows' contents."""
+        """Checksum of the rows."""
         return self.storage.key
 
     def __len__(self) -> int:
@@ -109,7 +112,7 @@ class Offline:
 
     @property
     def columns_wanted(self) -> frozenset[str]:
-        return frozenset()  # nothing is recorded for it
+        return frozenset()  # no columns are recorded for it
 
     @property
     def scores_wanted(self) -> frozenset[str]:
@@ -127,10 +130,10 @@ class Offline:
         self.buffer.check_offers(offers, algorithm)
 
     def check(self, columns: Columns) -> None:
-        """Refuse an environment whose rows are made of something else.
+        """Reject an environment with other columns.
 
         Raises:
-            ValueError: Naming the column.
+            ValueError: A column differs; the message names it.
         """
         own = {name: spec for name, spec in self.storage.columns.items() if not is_extra(name)}
         names = sorted((own.keys() | columns.keys()) - set(DERIVED))
@@ -146,10 +149,10 @@ class Offline:
         self.buffer.connect(context)
 
     def add(self, transitions: Transitions) -> None:
-        """Pass new rows over."""
+        """Ignore new rows."""
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """Pass episodes of elsewhere over."""
+        """Do nothing: recorded episodes have ended."""
 
     def sample(self, size: int) -> Sample:
         return self.buffer.sample(size)
@@ -167,7 +170,7 @@ class Offline:
         return self.buffer.by_buffer(sample, td_errors)
 
     def recorded_rows(self) -> Iterator[Transitions]:
-        """Yield the recorded rows, in portions and in order of time."""
+        """Yield the recorded rows, in portions and chronological order."""
         for start in range(0, len(self), PORTION):
             yield self.storage[torch.arange(start, min(start + PORTION, len(self)), device=self.device)]
 
@@ -175,7 +178,7 @@ class Offline:
         return self.buffer.statistics()
 
     def nbytes(self, columns: Columns) -> int:
-        """Return the bytes that it takes beside the mapped rows, which are no process's own."""
+        """Return the memory in bytes without the memory-mapped rows, which processes share."""
         features = num_features(self.storage.columns)
         rows = 0 if self.device.type == "cpu" else self.storage.nbytes
         return rows + sum(part.nbytes(self.capacity, features) for part in self.buffer.parts.values())
@@ -185,25 +188,25 @@ class Offline:
         return self.buffer.state_view()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on beside the rows, of which it has the key."""
+        """Return everything needed to resume except the rows, which are identified by their key."""
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state; the next batch is the one that the saved source would have drawn.
+        """Load a state; the next batch is the one that the saved source would have drawn.
 
         Raises:
-            ValueError: When it is of other rows.
+            ValueError: The state belongs to other rows.
         """
         self.buffer.load_state_dict(state)
 
     def __repr__(self) -> str:
-        """Return where the rows are from, and the method."""
+        """Return the data and the method."""
         method = self._method if isinstance(self._method, str) else getattr(self._method, "__name__", "a method")
         return f"Offline({self.data!r}: {method})"
 
 
 def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:
-    """Return what makes a source: that of recorded experience where `kind` names some, else a replay method."""
+    """Return the type and arguments of a source; a path or dataset id becomes an `Offline` source."""
     arguments = dict(kind) if isinstance(kind, Mapping) else {"type": kind}
     name = arguments["type"]
     if isinstance(name, str) and name not in catalogue and looks_like_data(name):

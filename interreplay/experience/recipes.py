@@ -1,4 +1,4 @@
-"""Sources by name: the replay methods, and what is composed of several."""
+"""Sources by name: replay methods and compositions of several sources."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from interreplay.experience.offline import Offline
 from interreplay.experience.source import RowSource
 
 COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix, "ModelBased": ModelBased, "Offline": Offline}
-"""Names that are no replay methods, but put some together."""
+"""Sources that are composed of replay methods."""
 
 
 def methods_and_models() -> dict[str, Callable[..., Any]]:
-    """Return what a command may name: the replay methods, and what adds a model to one of them."""
+    """Return the names that commands accept: the replay methods and `ModelBased`."""
     return catalogue.methods() | {"ModelBased": ModelBased}
 
 
 def resolve_source(kind: Any) -> Callable[..., RowSource]:
-    """Return the recipe that `kind` means: a name, or a class or factory as it is.
+    """Return the class or factory of a name; a class or factory is returned as it is.
 
     Raises:
-        ValueError: When the name is unknown, with the nearest valid one, or `kind` is something else.
+        ValueError: The name is unknown, or `kind` is not a name, class or factory.
     """
     return COMPOSED[kind] if isinstance(kind, str) and kind in COMPOSED else catalogue.resolve(kind)
 
 
 def as_settings(kind: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``{"type": kind, **arguments}`` for a configuration; of a `Mix` the recipe that it was made by.
+    """Return ``{"type": kind, **arguments}`` for a configuration; for a `Mix`, the arguments it was created with.
 
     Raises:
-        ValueError: When the name or an argument is unknown, with the nearest valid one.
+        ValueError: The name or an argument is unknown.
     """
     if isinstance(kind, Mix):
         return {**kind.recipe, **arguments}
@@ -42,10 +42,10 @@ def as_settings(kind: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_source(kind: Any, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> RowSource:
-    """Return a source as `make_buffer` returns a buffer, of the names in `COMPOSED` too.
+    """Return a source, as `make_buffer` does, but also accept the names in `COMPOSED`.
 
     Raises:
-        ValueError: When the name or an argument is unknown.
+        ValueError: The name or an argument is unknown.
     """
     kind = resolve_source(kind) if isinstance(kind, str) else kind
     return catalogue.make_buffer(kind, defaults, **arguments)

@@ -1,4 +1,4 @@
-"""Replay: stored rows, learned from so many times per added one."""
+"""Replay: a number of updates on stored rows for each added row."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from interreplay.transitions import Transitions
 
 
 class Replay:
-    """An `ExperienceSource` that owes updates for every row added: so many per row, drawn from what is stored.
+    """An `ExperienceSource` with a fixed number of updates per added row, on batches drawn from all stored rows.
 
     Args:
-        rows: Stores them, and draws the batches.
+        rows: Stores rows and draws batches.
         batch_size: Rows per batch.
-        updates_per_step: Batches per added row; below 1 for less than one.
-        learning_starts: Rows before the first batch.
-        batches_per_draw: Most batches of one draw; priorities change between draws.
+        updates_per_step: Batches per added row; can be less than 1.
+        learning_starts: Number of rows before the first batch.
+        batches_per_draw: Maximum number of batches per draw; priorities are updated between draws.
 
     Attributes:
-        env_steps: Rows added in the whole run, over resumes; updates where nothing is collected.
-        owed: Batches that are due, a fraction of one included.
+        env_steps: Rows added in the whole run, including before resumes; without collection, the number of updates.
+        owed: Number of batches that are due, including a fraction of a batch.
     """
 
     def __init__(
@@ -34,21 +34,24 @@ class Replay:
         learning_starts: int = 0,
         batches_per_draw: int = 32,
     ):
-        self.rows, self.batch_size, self.updates_per_step = rows, batch_size, updates_per_step
-        self.learning_starts, self.batches_per_draw = learning_starts, batches_per_draw
-        self.env_steps, self.owed = 0, 0.0
+        self.rows = rows
+        self.batch_size = batch_size
+        self.updates_per_step = updates_per_step
+        self.learning_starts = learning_starts
+        self.batches_per_draw = batches_per_draw
+        self.env_steps = 0
+        self.owed = 0.0
 
     def advance(self, count: int) -> None:
-        """Owe `count` updates for as many steps without new rows, where all that is learned from was recorded."""
+        """Add `count` due updates without new rows, for learning from recorded rows only."""
         self.env_steps += count
         self.owed += count
 
     @property
     def ready(self) -> bool:
-        """Whether there is enough to learn from.
+        """Whether there are enough rows to learn from.
 
-        Env steps and stored rows are the same where a run begins and where it is resumed with its buffer. Where the
-        steps were restored alone, the buffer is filled again before learning continues.
+        If a run is resumed without its buffer, the buffer is filled again before learning continues.
         """
         least = self.learning_starts
         return self.env_steps >= least and len(self.rows) >= min(least, self.rows.capacity)
@@ -78,4 +81,5 @@ class Replay:
         return {"env_steps": self.env_steps, "owed": self.owed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.env_steps, self.owed = int(state["env_steps"]), float(state["owed"])
+        self.env_steps = int(state["env_steps"])
+        self.owed = float(state["owed"])

@@ -1,4 +1,4 @@
-"""The contracts of what algorithms learn from."""
+"""Contracts of the sources that algorithms learn from."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from interreplay.transitions import Transitions
 
 
 class RowSource(Protocol):
-    """What batches of any size are drawn from: a replay buffer, data of elsewhere, a model's rollouts, a mix of these.
+    """A source of batches: a replay buffer, recorded data, rollouts of a model, or a mix of sources.
 
     Attributes:
-        capacity: Rows that can be stored.
-        device: On which batches are made.
-        columns_wanted: Names of the extra columns that it would have recorded with each row; see `Part`.
-        scores_wanted: Names of the scores of rows that it would have with the errors of a batch; see `Part`.
-        brings_critic_loss: Whether rows come with a loss of the critics.
-        wants_goal_functions: Whether `connect` should bring the environment's ``compute_reward``.
+        capacity: Maximum number of stored rows.
+        device: Device of the batches.
+        columns_wanted: Names of the extra columns to record with each row; see `Part`.
+        scores_wanted: Names of the scores of rows that `update` requires; see `Part`.
+        brings_critic_loss: Whether batches define the loss of the critics.
+        wants_goal_functions: Whether `connect` requires the environment's ``compute_reward``.
     """
 
     @property
@@ -42,52 +42,52 @@ class RowSource(Protocol):
     def wants_goal_functions(self) -> bool: ...
 
     def __len__(self) -> int:
-        """Return the number of rows that can be drawn now."""
+        """Return the number of rows that can currently be drawn."""
         ...
 
     def check(self, columns: Columns) -> None:
-        """Refuse rows that it cannot work with; raise ValueError that names the column."""
+        """Raise ValueError naming the column if the source does not support rows of these columns."""
 
     def check_offers(self, offers: Collection[str], algorithm: str) -> None:
-        """Refuse an algorithm that lacks what a replay method needs; raise ValueError that names it."""
+        """Raise ValueError if an algorithm lacks something that the replay method requires."""
 
     def connect(self, context: Context) -> None:
-        """Take what it can use of an algorithm and its environment."""
+        """Receive the policy, the goal functions and other parts of an algorithm and its environment."""
 
     def add(self, transitions: Transitions) -> object:
-        """Take new rows of the environment; one that keeps none passes them over."""
+        """Store new rows of the environment; sources of recorded rows ignore them."""
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """End running episodes that nothing will continue."""
+        """Truncate running episodes that will not be continued."""
 
     def sample(self, size: int) -> Sample:
         """Draw a batch."""
         ...
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
-        """Draw several batches, each learned from before the next where priorities follow errors."""
+        """Draw several batches; if priorities follow errors, call `update` before the next batch."""
         ...
 
     def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
-        """Take note of the errors ``(n,)`` and the scores ``(n,)`` of a batch that came from here."""
+        """Receive the TD errors ``(n,)`` and the scores ``(n,)`` of a batch of this source."""
 
     def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
+        """Move schedules to `progress`, the completed fraction of the run, 0 to 1."""
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
-        """Take a batch apart by the buffers that its rows came from, each with a name, "" where there is but one."""
+        """Split a batch by the buffers of its rows; the name of an only buffer is ""."""
         ...
 
     def statistics(self) -> dict[str, float]:
-        """Return numbers that describe it now, beside those of batches, for the results of a run."""
+        """Return metrics of the source for the results of a run."""
         ...
 
     def recorded_rows(self) -> Iterator[Transitions]:
-        """Yield the rows that were there before the first step, in portions and in order of time."""
+        """Yield the rows that were recorded before the run, in portions and chronological order."""
         ...
 
     def nbytes(self, columns: Columns) -> int:
-        """Return the bytes that it will take when it is full of rows of these columns."""
+        """Return the memory of the source in bytes when it is full of rows of these columns."""
         ...
 
     def state_view(self) -> dict[str, Any]:
@@ -95,47 +95,47 @@ class RowSource(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on."""
+        """Return everything needed to resume."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Load a state."""
 
 
 class ExperienceSource(Protocol):
-    """What the training loop learns from: it takes what was collected, and says which batches are due.
+    """A source for the training loop: it receives collected rows and yields the batches that are due.
 
-    *collect → add → for batch in batches(): update the networks, then `update`* serves every algorithm.
+    *collect → add → for batch in batches(): update the networks, then `update`* is the loop of every algorithm.
 
     Attributes:
-        env_steps: Rows taken in the whole run, over resumes.
+        env_steps: Rows added in the whole run, including before resumes.
     """
 
     env_steps: int
 
     def add(self, rows: Transitions) -> None:
-        """Take rows that were just collected."""
+        """Store newly collected rows."""
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """End running episodes that nothing will continue."""
+        """Truncate running episodes that will not be continued."""
 
     def batches(self, stop: Callable[[], bool]) -> Iterator[Sample]:
         """Draw the batches that are due.
 
         Args:
-            stop: Asked between draws, whether to leave the rest for the next call.
+            stop: Called between draws; returns whether to leave the remaining batches to the next call.
         """
         ...
 
     def update(self, batch: Sample, result: UpdateResult) -> None:
-        """Take note of what an update found out of a batch."""
+        """Receive the TD errors and scores of an update."""
 
     def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the share of the run that is done, 0 to 1."""
+        """Move schedules to `progress`, the completed fraction of the run, 0 to 1."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is due and counted, without the rows, which are saved by themselves."""
+        """Return the number of steps and of due batches; the rows are saved separately."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
+        """Load a state."""

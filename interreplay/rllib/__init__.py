@@ -1,7 +1,7 @@
 """interreplay in Ray RLlib: fast off-policy algorithms, and a replay buffer for the stock ones."""
 
 # ruff: noqa: E402, I001
-from interreplay.environments.current_folder import search_last
+from interreplay.environments.own_modules import search_last
 from interreplay.environments.rendering import choose_backend
 
 search_last()  # before a worker of Ray imports a module that is also in the current folder

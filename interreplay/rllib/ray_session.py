@@ -26,7 +26,7 @@ from ray._private import ray_constants, services, worker
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
 from interreplay.environments.checker_warnings import show_checker_warnings
-from interreplay.environments.current_folder import LAST
+from interreplay.environments.own_modules import LAST
 from interreplay.errors import UsageError
 
 OBJECT_STORE = 256 * 1024**2

@@ -12,7 +12,7 @@ import pytest
 import torch
 from builders import make
 
-from interreplay.environments import robotics
+from interreplay.environments import registration
 from interreplay.environments.terminations import KNOWN, termination_function
 from replay_buffers import NMER
 
@@ -140,7 +140,7 @@ def test_classic_control_on_many_states(name):
     ],
 )
 def test_goals(name, options):
-    robotics.register(name)
+    registration.register(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env = gym.make(name, **options).unwrapped

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.environments import robotics
+from interreplay.environments import registration
 from interreplay.neighborhood import KNN
 from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
 from tests.rllib.small_runs import config, run, same, weights
@@ -152,7 +152,7 @@ def test_remote_runners_know_robotics_environments_and_evaluation_reports_succes
 
 @pytest.mark.parametrize("name", ENVS)
 def test_the_state_of_a_robotics_environment_is_everything(name):
-    robotics.register(name)
+    registration.register(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         one, other = gym.make(name, max_episode_steps=30), gym.make(name, max_episode_steps=30)

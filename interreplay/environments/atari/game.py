@@ -21,26 +21,26 @@ FIRE = 1
 class Atari(gym.Env):
     """A game whose observations are stacks of gray frames ``(frame_stack, 84, 84)``, uint8.
 
-    Rewards, ends and lengths are those of whole games; infos hold what a learner is given (`learner_view`): clipped
-    rewards, and a lost life as an end, after which the game goes on.
-    Sticky actions are drawn here, frame by frame as the emulator draws them: its own state forgets the last action.
+    Rewards, terminations and lengths are those of whole games. Infos contain what a learner receives (`learner_view`):
+    clipped rewards, and a lost life as a termination, after which the game continues. Sticky actions are drawn here
+    frame by frame, because the state of the emulator does not contain the last action.
 
     Args:
         game: Name of the cartridge, such as ``space_invaders``.
         sticky: Probability that a frame repeats the action of the frame before.
-        full_action_space: Offer all 18 actions, also those that do nothing in this game.
-        reward_clipping: Of the rewards to learn from: ``sign``, ``clamp``, ``soft_asymmetric`` or ``none``, which None
-            stands for, too.
+        full_action_space: Whether to offer all 18 actions, including those without effect in this game.
+        reward_clipping: Clipping of the rewards to learn from: ``sign``, ``clamp``, ``soft_asymmetric`` or ``none``;
+            None means ``none``.
         lives_terminate: Whether a lost life ends the episode for the learner.
-        frameskip: Frames that an action lasts; the observation is the larger of the last two, pixel by pixel.
-        frame_stack: Frames of an observation.
-        noops: Most frames, drawn uniformly from 1 on, that a game begins with without an action; 0 for none.
-        fire_reset: Whether FIRE is pressed when a game begins that has this action.
-        max_frames: Frames after which a game is cut off.
+        frameskip: Number of frames per action; the observation is the pixelwise maximum of the last two.
+        frame_stack: Number of frames per observation.
+        noops: Maximum number of initial frames without an action, drawn uniformly from 1; 0 disables them.
+        fire_reset: Whether a game starts with FIRE if it has this action.
+        max_frames: Number of frames after which a game is truncated.
         render_mode: ``rgb_array`` or None.
 
     Raises:
-        ValueError: An argument that is none of these.
+        ValueError: An argument is invalid.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - gymnasium's way
@@ -73,9 +73,14 @@ class Atari(gym.Env):
             },
             {"full_action_space": full_action_space, "lives_terminate": lives_terminate, "fire_reset": fire_reset},
         )
-        self.game, self.sticky, self.reward_clipping = game, float(sticky), reward_clipping
-        self.lives_terminate, self.frameskip, self.noops = bool(lives_terminate), int(frameskip), int(noops)
-        self.max_frames, self.render_mode = int(max_frames), render_mode
+        self.game = game
+        self.sticky = float(sticky)
+        self.reward_clipping = reward_clipping
+        self.lives_terminate = bool(lives_terminate)
+        self.frameskip = int(frameskip)
+        self.noops = int(noops)
+        self.max_frames = int(max_frames)
+        self.render_mode = render_mode
         self._clip = REWARD_CLIPPINGS[reward_clipping]
         self._cv2, self._package = importlib.import_module("cv2"), importlib.import_module("ale_py")
         self._rom = importlib.import_module("ale_py.roms").get_rom_path(game)
@@ -120,7 +125,7 @@ class Atari(gym.Env):
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         reward, over = self._act(self.actions[int(action)])
-        stack = np.empty_like(self._stack)  # the one before is still somebody's observation
+        stack = np.empty_like(self._stack)  # the previous stack is still in use as an observation
         stack[:-1], stack[-1] = self._stack[1:], self._frame()
         before, self._stack, self._lives = self._lives, stack, self.emulator.lives()
         cut = not over and self.emulator.getEpisodeFrameNumber() >= self.max_frames
@@ -128,7 +133,7 @@ class Atari(gym.Env):
         return stack, reward, over, cut, {"lives": self._lives, KEY: (self._clip(reward), ends)}
 
     def _act(self, action: int) -> tuple[float, bool]:
-        """Play the frames of one step; returns the score made and whether the game is over."""
+        """Play the frames of one step; return the score and whether the game is over."""
         emulator, reward, over = self.emulator, 0, False
         repeats = (self.np_random.random(self.frameskip) < self.sticky).tolist() if self.sticky else ()
         for frame in range(self.frameskip):
@@ -152,22 +157,22 @@ class Atari(gym.Env):
         return self.emulator.getScreenRGB() if self.render_mode == "rgb_array" else None
 
     def save_state(self) -> dict[str, Any]:
-        """Return where the emulator is, its random generator included; all else lies in plain attributes."""
+        """Return the state of the emulator with its random generator; the rest is in plain attributes."""
         return {"emulator": np.frombuffer(self.emulator.cloneSystemState().serialize(), np.uint8)}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `save_state` gave."""
+        """Restore the state that `save_state` returned."""
         self.emulator.restoreSystemState(self._package.ALEState(np.asarray(state["emulator"]).tobytes()))
 
 
 def _check(clipping: str, sticky: float, counts: dict[str, tuple[int, int]], switches: dict[str, bool]) -> None:
-    """Raise ValueError for an argument out of its range, naming what would be accepted.
+    """Raise ValueError if an argument is invalid.
 
     Args:
         clipping: ``reward_clipping``.
-        sticky: As named.
-        counts: Numbers by name, and the least that each may be.
-        switches: By name.
+        sticky: ``sticky``.
+        counts: Integers by name, each with its minimum.
+        switches: Booleans by name.
     """
     if clipping not in REWARD_CLIPPINGS:
         raise ValueError(f"reward_clipping is {clipping!r}; expected {', '.join(REWARD_CLIPPINGS)}")

@@ -19,19 +19,19 @@ def is_atari(name: str) -> bool:
 
 
 def register(name: str) -> bool:
-    """Let gymnasium know the games, if `name` is one of them; nothing is imported for others.
+    """Register the games if `name` is one of them.
 
     Args:
         name: Id such as ``ALE/Pong-v5``, whose actions are sticky, or ``PongNoFrameskip-v4``.
 
     Returns:
-        False where it is one and a package is not installed.
+        False if `name` is a game and a package is not installed.
     """
     if not is_atari(name):
         return True
     if any(importlib.util.find_spec(package) is None for package in PACKAGES):
         return False
-    importlib.import_module("ale_py")  # registers its own
+    importlib.import_module("ale_py")  # registers its own environments
     for spec in list(gym.registry.values()):
         if spec.entry_point == THEIRS and is_atari(spec.id):
             sticky = spec.kwargs["repeat_action_probability"]

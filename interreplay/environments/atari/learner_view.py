@@ -1,7 +1,7 @@
-"""What a learner is given of a step where that is not the game's own outcome: a clipped reward, a lost life as an end.
+"""Outcome of a step as a learner receives it: with a clipped reward, and a lost life as a termination.
 
-An environment with such a difference has the attribute ``has_learner_view`` and puts both into its infos. Scores,
-lengths and episodes stay those of the game.
+Such an environment has the attribute ``has_learner_view`` and puts both into its infos. Scores, lengths and episodes
+are still those of the game.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 KEY = "learner_view"
-"""In infos: the reward and the end ``(float, bool)`` that are stored."""
+"""Key in infos of the reward and termination ``(float, bool)`` to store."""
 
 
 def has_learner_view(env: Any) -> bool:
-    """Return whether infos of an environment say what is to be stored."""
+    """Return whether the infos of an environment contain the outcome to store."""
     return bool(getattr(env.unwrapped, "has_learner_view", False))
 
 
 def learner_view(
     infos: Sequence[dict[str, Any]], rewards: np.ndarray, terminated: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return rewards and ends ``(n,)`` to store; those of the game in a step that began an episode."""
+    """Return the rewards and terminations ``(n,)`` to store; the first step of an episode has those of the game."""
     seen = [info.get(KEY, own) for info, *own in zip(infos, rewards, terminated, strict=True)]
     return np.array([reward for reward, _ in seen], np.float64), np.array([end for _, end in seen], bool)
 

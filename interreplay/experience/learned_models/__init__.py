@@ -1,1 +1,1 @@
-"""Learned dynamics: ensembles that predict what a step leads to, how they are fitted, and rollouts of them."""
+"""Learned dynamics: ensembles that predict the outcome of a step, their fits, and rollouts in them."""

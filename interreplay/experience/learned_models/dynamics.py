@@ -1,4 +1,4 @@
-"""Dynamics: an ensemble that predicts where an action leads, and how sure it is."""
+"""Dynamics: an ensemble that predicts next states and rewards, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from interreplay.experience.learned_models.networks import Networks
 from interreplay.experience.learned_models.scales import Scale, calibration
 from interreplay.learning.networks.layers import MATRIX_DTYPES
 
-STOCHASTIC, DETERMINISTIC = "stochastic", "deterministic"
+STOCHASTIC = "stochastic"
+DETERMINISTIC = "deterministic"
 PATIENCE = {STOCHASTIC: 5, DETERMINISTIC: 10}
 DROPOUT = {STOCHASTIC: 0.0, DETERMINISTIC: 0.05}
 DROPOUT_PASSES = 10
-"""Passes with units left out, of which the spread of a deterministic model is made."""
+"""Forward passes with dropout from which the variance of a deterministic model is computed."""
 ROWS_AT_ONCE = 2048
-"""Rows of one pass of one member, whose activations then stay in the cache."""
+"""Rows per forward pass of one member, whose activations then stay in the cache."""
 CHECKED_ROWS = 4096
-"""Rows of the holdout that calibration looks at."""
+"""Maximum number of held-out rows for the calibration."""
 
 
-class Predicted(NamedTuple):
-    """Where steps lead.
+class Prediction(NamedTuple):
+    """Predicted outcomes of steps.
 
     Attributes:
-        states: ``(n, d)``.
-        rewards: ``(n,)``, or None where the model does not predict them.
+        states: Next states ``(n, d)``.
+        rewards: ``(n,)``, or None if the model does not predict them.
     """
 
     states: Tensor
@@ -40,28 +41,28 @@ class Predicted(NamedTuple):
 
 
 class Dynamics:
-    """m networks that predict [r; Δs] of [s; a], standardized (Janner et al. 2019, arXiv:1906.08253, appendix C).
+    """m networks that predict [r; Δs] from [s; a], standardized (Janner et al. 2019, arXiv:1906.08253, appendix C).
 
-    A stochastic one predicts a Gaussian, a deterministic one the mean alone, with dropout while it learns. A step is
-    predicted by one of the elites, the members of the smallest errors on held-out rows, drawn anew for each row.
+    A stochastic model predicts a Gaussian. A deterministic model predicts the mean only and uses dropout during
+    learning. Each row of a step is predicted by a random elite, one of the members with the smallest holdout errors.
 
     Args:
         kind: "stochastic" or "deterministic".
-        members: m.
-        elites: How many of them predict.
+        members: Number of networks m.
+        elites: Number of members that predict.
         hiddens: Widths of the hidden layers.
-        dropout: Of the hidden layers but the first while learning; None for that of the kind, 0 or .05.
-        settings: How it is fitted.
-        device: On which.
-        matrix_dtype: In which matrices between hidden layers are multiplied while fitting, "float32" or "bfloat16".
+        dropout: Dropout of all hidden layers but the first; None for the default of the kind, 0 or .05.
+        settings: Settings of fits.
+        device: Device of the networks.
+        matrix_dtype: Type of the products between hidden layers, "float32" or "bfloat16".
 
     Attributes:
-        elites: Numbers of the elites, the best first; none before the first fit.
-        fitted: What the last fit came to, None before.
-        calibration: What it said of held-out rows, by name.
+        elites: Numbers of the elites, the best first; empty before the first fit.
+        fitted: Result of the last fit; None before the first.
+        calibration: Calibration on held-out rows after the last fit, by name.
 
     Raises:
-        ValueError: There is no such kind, or more elites than members.
+        ValueError: The kind is unknown, or an argument is out of range.
     """
 
     def __init__(
@@ -81,145 +82,174 @@ class Dynamics:
             raise ValueError(f"model is {kind!r}; {accepted_names(str(kind), list(PATIENCE))}")
         check_number("members", members, 1, whole=True)
         check_number("elites", elites, 1, members, whole=True)
-        dropout = DROPOUT[kind] if dropout is None else dropout
+        if dropout is None:
+            dropout = DROPOUT[kind]
         check_number("dropout", dropout, 0, 1, below_high=True)
         if not hiddens or any(not isinstance(width, int) or width < 1 for width in hiddens):
             raise ValueError(f"model_hiddens is {hiddens!r}; expected widths of layers, such as (200, 200, 200, 200)")
-        self.kind, self.members, self.count, self.hiddens, self.dropout = kind, members, elites, tuple(hiddens), dropout
+        self.kind = kind
+        self.members = members
+        self.count = elites
+        self.hiddens = tuple(hiddens)
+        self.dropout = dropout
         self.settings = settings or FitSettings(patience=PATIENCE[kind])
-        self.device, self.matrix_dtype = torch.device(device), MATRIX_DTYPES[matrix_dtype]
+        self.device = torch.device(device)
+        self.matrix_dtype = MATRIX_DTYPES[matrix_dtype]
         self.networks: Networks | None = None
         self.elites: list[int] = []
         self.fitted: Fit | None = None
         self.calibration: dict[str, float] = {}
-        self._inputs, self._targets = (Scale(torch.zeros(0), torch.ones(0)) for _ in range(2))
+        self._inputs = Scale(torch.zeros(0), torch.ones(0))
+        self._targets = Scale(torch.zeros(0), torch.ones(0))
 
     def fit(
         self, states: Tensor, actions: Tensor, next_states: Tensor, rewards: Tensor | None, rng: np.random.Generator
     ) -> Fit:
-        """Fit all members to rows, from the weights of the last fit on where rows are of the same widths.
+        """Fit all members, starting from the weights of the last fit if the widths of the rows are the same.
 
         Args:
             states: ``(n, d)``.
             actions: ``(n, a)``.
             next_states: ``(n, d)``.
-            rewards: ``(n,)``, or None where these are not to be predicted.
+            rewards: ``(n,)``, or None if they are not to be predicted.
             rng: Source of randomness.
         """
         inputs = torch.cat([states, actions], dim=1)
-        changes = next_states - states
-        targets = changes if rewards is None else torch.cat([rewards.unsqueeze(1), changes], dim=1)
-        self._ensure_networks(inputs.shape[1], targets.shape[1], rng)
-        assert self.networks is not None
-        learned, held = (rows.to(self.device) for rows in split(len(inputs), self.settings.holdout, rng))
-        self._inputs, self._targets = Scale.of(inputs[learned]), Scale.of(targets[learned])
-        inputs, targets = self._inputs.apply(inputs), self._targets.apply(targets)
-        self.fitted = fit(self.networks, inputs, targets, held, self.settings, rng)
+        targets = next_states - states
+        if rewards is not None:
+            targets = torch.cat([rewards.unsqueeze(1), targets], dim=1)
+        outputs = targets.shape[1] * (2 if self.kind == STOCHASTIC else 1)
+        sizes = (inputs.shape[1], *self.hiddens, outputs)
+        if self.networks is None or self.networks.sizes != sizes:
+            self.networks = self._new_networks(sizes, rng)
+        trained, held_out = (rows.to(self.device) for rows in split(len(inputs), self.settings.holdout, rng))
+        self._inputs = Scale.of(inputs[trained])
+        self._targets = Scale.of(targets[trained])
+        inputs = self._inputs.apply(inputs)
+        targets = self._targets.apply(targets)
+        self.fitted = fit(self.networks, inputs, targets, held_out, self.settings, rng)
         self.elites = self.fitted.elites(self.count)
-        checked = held[:CHECKED_ROWS]
-        self.calibration = calibration(*self.spread(inputs[checked], rng), targets[checked])
+        checked = held_out[:CHECKED_ROWS]
+        means, variances = self.means_and_variances(inputs[checked], rng)
+        self.calibration = calibration(means, variances, targets[checked])
         return self.fitted
 
-    def _ensure_networks(self, inputs: int, targets: int, rng: np.random.Generator) -> None:
-        sizes = (inputs, *self.hiddens, 2 * targets if self.kind == STOCHASTIC else targets)
-        if self.networks is None or self.networks.sizes != sizes:
-            self.networks = self._networks(sizes, rng)
-
-    def _networks(self, sizes: tuple[int, ...], rng: np.random.Generator) -> Networks:
+    def _new_networks(self, sizes: tuple[int, ...], rng: np.random.Generator) -> Networks:
         bounds = sizes[-1] // 2 if self.kind == STOCHASTIC else 0
         return Networks(self.members, sizes, rng, bounds, self.dropout, self.device, self.matrix_dtype)
 
     @torch.no_grad()
-    def step(self, states: Tensor, actions: Tensor, rng: np.random.Generator) -> Predicted:
-        """Predict where actions ``(n, a)`` lead from states ``(n, d)``, each row by an elite drawn for it."""
+    def step(self, states: Tensor, actions: Tensor, rng: np.random.Generator) -> Prediction:
+        """Predict the outcomes of actions ``(n, a)`` in states ``(n, d)``, each row by a random elite."""
         assert self.networks is not None
         generator = torch.Generator(device=self.device).manual_seed(int(rng.integers(2**62)))
         rows = self._inputs.apply(torch.cat([states, actions], dim=1))
         drawn = torch.randint(len(self.elites), (len(rows),), generator=generator, device=self.device)
         width = len(self._targets.mean)
-        found = rows.new_empty((len(rows), width))
-        noise = torch.randn(found.shape, generator=generator, device=self.device) if self.networks.bounds else None
+        predicted = rows.new_empty((len(rows), width))
+        noise = None
+        if self.networks.bounds:
+            noise = torch.randn(predicted.shape, generator=generator, device=self.device)
         for number, member in enumerate(self.elites):
-            for which in torch.nonzero(drawn == number).flatten().split(ROWS_AT_ONCE):
-                outputs = self.networks.of_member(member, rows[which])
+            for indices in torch.nonzero(drawn == number).flatten().split(ROWS_AT_ONCE):
+                outputs = self.networks.of_member(member, rows[indices])
                 if noise is not None:
-                    values = log_variances(outputs[:, width:], *(bound[member] for bound in self.networks.bounds))
-                    outputs = outputs[:, :width] + torch.exp(0.5 * values) * noise[which]
-                found[which] = outputs
-        found = self._targets.undo(found)
-        changes = found[:, width - states.shape[1] :]
-        return Predicted(states + changes, found[:, 0] if width > states.shape[1] else None)
+                    highest, lowest = (bound[member] for bound in self.networks.bounds)
+                    log_variance = log_variances(outputs[:, width:], highest, lowest)
+                    outputs = outputs[:, :width] + torch.exp(0.5 * log_variance) * noise[indices]
+                predicted[indices] = outputs
+        predicted = self._targets.undo(predicted)
+        changes = predicted[:, width - states.shape[1] :]
+        rewards = predicted[:, 0] if width > states.shape[1] else None
+        return Prediction(states + changes, rewards)
 
     @torch.no_grad()
-    def spread(self, rows: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Return means and variances ``(n, d)`` that the elites together predict for standardized rows ``(n, in)``.
+    def means_and_variances(self, rows: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """Return the means and variances ``(n, d)`` that the elites predict for standardized rows ``(n, in)``.
 
-        The variance between members, and the mean of theirs; of a deterministic model that between passes in which
-        units are left out.
+        For a stochastic model, the mean of the members' variances plus the variance between their means. For a
+        deterministic model, the variance over forward passes with dropout.
         """
         assert self.networks is not None
         elites = self.networks.some(torch.tensor(self.elites, device=self.device))
-        outputs, width = elites.forward(rows).outputs, len(self._targets.mean)
+        outputs = elites.forward(rows)
+        width = len(self._targets.mean)
         means = outputs[..., :width]
         if elites.bounds:
-            own = torch.exp(log_variances(outputs[..., width:], *elites.bounds)).mean(dim=0)
-            return means.mean(dim=0), own + means.var(dim=0, correction=0)
+            variances = torch.exp(log_variances(outputs[..., width:], *elites.bounds)).mean(dim=0)
+            return means.mean(dim=0), variances + means.var(dim=0, correction=0)
+        if not elites.dropout:
+            return means.mean(dim=0), means.var(dim=0, correction=0)
         generator = torch.Generator(device=self.device).manual_seed(int(rng.integers(2**62)))
-        passes = [means]
-        if elites.dropout:
-            drawn = (elites.draw_dropped(len(rows), generator) for _ in range(DROPOUT_PASSES))
-            passes = [elites.forward(rows, dropped).outputs for dropped in drawn]
+        passes = []
+        for _ in range(DROPOUT_PASSES):
+            passes.append(elites.forward(rows, elites.draw_dropped(len(rows), generator)))
         return means.mean(dim=0), torch.cat(passes).var(dim=0, correction=0)
 
     def statistics(self) -> dict[str, float]:
-        """Return what the last fit came to: ``epochs``, ``holdout_error`` of elites and of each member, calibration."""
+        """Return epochs, holdout errors of the elites and of each member, and calibration of the last fit."""
         if self.fitted is None:
             return {}
         errors = self.fitted.errors
         numbers = {"epochs": float(self.fitted.epochs), "holdout_error": float(errors[self.elites].mean())}
-        return numbers | {f"holdout_error_{j}": float(error) for j, error in enumerate(errors)} | self.calibration
+        numbers |= {f"holdout_error_{j}": float(error) for j, error in enumerate(errors)}
+        return numbers | self.calibration
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that predictions and the next fit depend on, and the last fit's numbers."""
+        """Return everything that predictions, statistics and the next fit depend on."""
         if self.networks is None or self.fitted is None:
             return {}
-        scales = {"inputs": self._inputs, "targets": self._targets}
-        last = {"errors": self.fitted.errors, "best_epochs": self.fitted.best_epochs, "epochs": self.fitted.epochs}
+        scales = {}
+        for name, scale in (("inputs", self._inputs), ("targets", self._targets)):
+            scales[name] = {"mean": scale.mean.numpy(force=True), "std": scale.std.numpy(force=True)}
         return {
             "sizes": list(self.networks.sizes),
             "networks": self.networks.state_dict(),
-            "scales": {
-                n: {"mean": s.mean.numpy(force=True), "std": s.std.numpy(force=True)} for n, s in scales.items()
-            },
+            "scales": scales,
             "elites": list(self.elites),
-            "last": last | {"calibration": dict(self.calibration)},
+            "last": {
+                "errors": self.fitted.errors,
+                "best_epochs": self.fitted.best_epochs,
+                "epochs": self.fitted.epochs,
+                "calibration": dict(self.calibration),
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state.
+        """Load a state.
 
         Raises:
-            ValueError: It is that of another model.
+            ValueError: The state belongs to another model.
         """
-        self.networks, self.fitted, self.elites, self.calibration = None, None, [], {}
+        self.networks = None
+        self.fitted = None
+        self.elites = []
+        self.calibration = {}
         if not state:
             return
         sizes = tuple(int(width) for width in state["sizes"])
-        made = self._networks(sizes, np.random.default_rng(0))
-        given = state["networks"]
-        fits = len(given) == len(made.tensors) and sizes[1:-1] == self.hiddens
-        if not fits or np.shape(given["0"])[0] != self.members:
+        networks = self._new_networks(sizes, np.random.default_rng(0))
+        tensors = state["networks"]
+        members = np.shape(tensors["0"])[0]
+        if len(tensors) != len(networks.tensors) or sizes[1:-1] != self.hiddens or members != self.members:
             raise ValueError(
-                f"the state is of a model of {np.shape(given['0'])[0]} members with layers {sizes}; expected a "
-                f"{self.kind} one of {self.members} with hidden layers {self.hiddens}"
+                f"the state is of a model of {members} members with layers {sizes}; expected a {self.kind} one of "
+                f"{self.members} with hidden layers {self.hiddens}"
             )
-        made.load_state_dict(given)
-        self.networks, self.elites = made, [int(member) for member in state["elites"]]
-        scales = [state["scales"][name] for name in ("inputs", "targets")]
-        self._inputs, self._targets = (
-            Scale(*(torch.tensor(np.asarray(s[k]), device=self.device) for k in ("mean", "std"))) for s in scales
-        )
+        networks.load_state_dict(tensors)
+        self.networks = networks
+        self.elites = [int(member) for member in state["elites"]]
+        self._inputs = self._loaded_scale(state["scales"]["inputs"])
+        self._targets = self._loaded_scale(state["scales"]["targets"])
         last = state["last"]
         self.calibration = dict(last["calibration"])
-        numbers = np.array(last["errors"], np.float64), np.array(last["best_epochs"], np.int64)
-        self.fitted = Fit(*numbers, int(last["epochs"]), torch.zeros(0, dtype=torch.int64))
+        self.fitted = Fit(
+            errors=np.array(last["errors"], np.float64),
+            best_epochs=np.array(last["best_epochs"], np.int64),
+            epochs=int(last["epochs"]),
+            held_out=torch.zeros(0, dtype=torch.int64),
+        )
+
+    def _loaded_scale(self, state: dict[str, Any]) -> Scale:
+        mean, std = (torch.tensor(np.asarray(state[name]), device=self.device) for name in ("mean", "std"))
+        return Scale(mean, std)

@@ -1,4 +1,4 @@
-"""Rollouts: what a policy would meet if a model were right."""
+"""Rollouts of a policy in a learned model."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from interreplay.synthesis.relabel import GoalFn, each
 from interreplay.transitions import Observation, Transitions, map_observation, observation_parts
 
 Act = Callable[[Observation, np.random.Generator], Tensor]
-"""Observations ``(n, ...)`` to actions ``(n, *action_shape)``."""
+"""Maps observations ``(n, ...)`` to actions ``(n, *action_shape)``."""
 
 
-class OfGoals:
-    """What an environment says of the goals in the observations that steps led to, such as their rewards.
+class GoalFunction:
+    """An environment's function of goals, such as its reward, evaluated for the observations after steps.
 
     Args:
-        fn: The environment's, ``(achieved, desired, info)`` of one row or of many.
-        dtype: Of what it says.
+        fn: The environment's function ``(achieved, desired, info)`` of one row or of many.
+        dtype: Type of its values.
     """
 
     def __init__(self, fn: GoalFn, dtype: torch.dtype):
-        self.fn, self.dtype = fn, dtype
+        self.fn = fn
+        self.dtype = dtype
 
     def __call__(self, obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
         parts = observation_parts(next_obs)
@@ -38,56 +39,57 @@ class OfGoals:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A model in the place of an environment.
+    """A learned model that replaces an environment.
 
     Attributes:
-        dynamics: Predicts.
-        columns: How states are observed.
+        dynamics: The model.
+        columns: Maps observations to states.
         act: The policy.
         terminated: Which steps end an episode.
-        reward: What steps are worth where the model does not predict it.
+        reward: Reward function, for models that do not predict rewards.
     """
 
     dynamics: Dynamics
     columns: StateColumns
     act: Act
     terminated: TerminationFn
-    reward: OfGoals | None = None
+    reward: GoalFunction | None = None
 
     def rollouts(
         self, starts: Observation, length: int, rng: np.random.Generator, episodes: Tensor
     ) -> Iterator[Transitions]:
-        """Yield the transitions of every step of rollouts that begin in `starts` ``(n, ...)``, at most `length` steps.
+        """Yield the transitions of each step of rollouts from `starts` ``(n, ...)``, at most `length` steps.
 
-        A rollout that terminates is not continued, and neither is one whose prediction is not finite, which is left
-        out. The last step of all others is truncated.
+        A rollout ends when it terminates or when its prediction is not finite; such a prediction is discarded. The
+        last step of all other rollouts is truncated.
 
         Args:
-            starts: Where they begin.
-            length: Most steps.
+            starts: Initial observations.
+            length: Maximum number of steps.
             rng: Source of randomness.
             episodes: Ids ``(n,)`` of the rollouts.
         """
-        obs, number = starts, 0
-        while number < length and len(episodes):
-            number += 1
+        obs = starts
+        for number in range(1, length + 1):
+            if not len(episodes):
+                break
             rows = self.step(obs, rng, episodes, last=number == length)
             finite = torch.isfinite(self.columns.flatten(rows.next_obs)).all(dim=1) & torch.isfinite(rows.rewards)
-            rows = rows if bool(finite.all()) else rows[finite]
+            if not bool(finite.all()):
+                rows = rows[finite]
             if len(rows):
                 yield rows
-            going = ~rows.terminated
-            obs, episodes = map_observation(lambda part: part[going], rows.next_obs), rows.episode[going]  # noqa: B023
+            alive = ~rows.terminated
+            obs = map_observation(lambda part: part[alive], rows.next_obs)  # noqa: B023
+            episodes = rows.episode[alive]
 
     def step(self, obs: Observation, rng: np.random.Generator, episodes: Tensor, last: bool) -> Transitions:
-        """Return one transition from each of the observations ``(n, ...)``; truncated where it is the `last`."""
+        """Return one transition from each of the observations ``(n, ...)``, truncated if it is the `last` one."""
         actions = self.act(obs, rng)
-        found = self.dynamics.step(self.columns.flatten(obs), actions.flatten(1).float(), rng)
-        next_obs = self.columns.restore(found.states, obs)
+        prediction = self.dynamics.step(self.columns.flatten(obs), actions.flatten(1).float(), rng)
+        next_obs = self.columns.restore(prediction.states, obs)
         terminated = self.terminated(obs, actions, next_obs).to(episodes.device, torch.bool)
-        rewards = found.rewards
-        if self.reward is not None:
-            rewards = self.reward(obs, actions, next_obs)
+        rewards = prediction.rewards if self.reward is None else self.reward(obs, actions, next_obs)
         assert rewards is not None
         truncated = ~terminated if last else torch.zeros_like(terminated)
         return Transitions(obs, actions, rewards, next_obs, terminated, truncated, episodes)

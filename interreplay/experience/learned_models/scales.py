@@ -1,4 +1,4 @@
-"""Columns that are standardized, and how a stated spread compares with errors."""
+"""Standardization of columns, and the calibration of predicted variances."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from torch import Tensor
 
 
 class Scale:
-    """Mean and standard deviation of columns, by which they are standardized.
+    """Mean and standard deviation of columns, for standardizing them.
 
     Args:
         mean: ``(d,)``.
-        std: ``(d,)``; 0 of columns that do not vary, which are themselves less their mean, and the mean when undone.
+        std: ``(d,)``; 0 for constant columns, which are only centered, and which `undo` sets to the mean.
     """
 
     def __init__(self, mean: Tensor, std: Tensor):
-        self.mean, self.std = mean, std
+        self.mean = mean
+        self.std = std
         self._divisor = torch.where(std > 0, std, 1.0)
 
     @classmethod
     def of(cls, rows: Tensor) -> Scale:
-        """Return that of rows ``(n, d)``."""
+        """Return the scale of rows ``(n, d)``."""
         exact = rows.double()
-        mean, std = exact.mean(dim=0), exact.std(dim=0, correction=0)
+        mean = exact.mean(dim=0)
+        std = exact.std(dim=0, correction=0)
         varies = std > 1e-8 + 1e-6 * mean.abs()
         return cls(mean.to(rows.dtype), torch.where(varies, std, 0.0).to(rows.dtype))
 
@@ -34,21 +36,22 @@ class Scale:
 
 
 def calibration(means: Tensor, variances: Tensor, targets: Tensor) -> dict[str, float]:
-    """Return how the spread that a model states compares with its error, both of rows ``(n, d)``.
+    """Compare predicted variances ``(n, d)`` with the errors of predicted means ``(n, d)``.
 
     Returns:
-        ``error_over_spread``: root of mean squared error over mean variance, 1 where they agree, more where the model
-        is too sure; ``spread_correlation``: the rank correlation, over rows, of spread and error.
+        ``error_over_spread``: square root of mean squared error over mean variance, 1 for a calibrated model, more for
+        an overconfident one; ``spread_correlation``: rank correlation, over rows, of variance and squared error.
     """
     squared = (means - targets).square()
     ratio = float((squared.mean() / variances.mean().clamp(min=1e-30)).sqrt())
-    ranks = [_ranks(values.mean(dim=1)) for values in (squared, variances)]
-    apart = [rank - rank.mean() for rank in ranks]
-    scale = float(apart[0].norm() * apart[1].norm())
-    return {"error_over_spread": ratio, "spread_correlation": float(apart[0] @ apart[1]) / scale if scale else 0.0}
+    errors = _centered_ranks(squared.mean(dim=1))
+    spreads = _centered_ranks(variances.mean(dim=1))
+    norm = float(errors.norm() * spreads.norm())
+    correlation = float(errors @ spreads) / norm if norm else 0.0
+    return {"error_over_spread": ratio, "spread_correlation": correlation}
 
 
-def _ranks(values: Tensor) -> Tensor:
+def _centered_ranks(values: Tensor) -> Tensor:
     ranks = torch.empty(len(values), dtype=torch.float64)
     ranks[torch.argsort(values.cpu())] = torch.arange(len(values), dtype=torch.float64)
-    return ranks
+    return ranks - ranks.mean()

@@ -1,4 +1,4 @@
-"""How often a model is fitted, how many rollouts begin, and how long they are."""
+"""How often a model is fitted, and the number and length of its rollouts."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from interreplay.argument_checks import check_number
 
 Schedule = tuple[float, float, float, float]
-"""Length at first, length at last, and the env steps between which it grows."""
+"""Initial length, final length, and the two env steps between which the length grows."""
 PUBLISHED: dict[str, Schedule] = {
     "Hopper": (1, 15, 20_000, 150_000),
     "Ant": (1, 25, 20_000, 100_000),
     "Humanoid": (1, 25, 20_000, 300_000),
 }
-"""Of MBPO's experiments, by names without versions; elsewhere rollouts have one step."""
+"""Rollout lengths of MBPO's experiments by environment, without version. Other environments use one step."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How often and how much.
+    """How often a model is fitted, and how many rows its rollouts generate.
 
     Attributes:
         fit_every: Env steps between fits.
-        fit_rows: Most rows of a fit; None for all.
-        per_step: Rollouts that begin, per env step.
-        schedule: Of their length; None for that of the environment.
-        keep_fits: Fits for which rows are kept.
+        fit_rows: Maximum number of rows of a fit; None for all.
+        per_step: Number of rollouts per env step.
+        schedule: Rollout length; None for the environment's published schedule.
+        keep_fits: Number of fits for which generated rows are kept.
     """
 
     fit_every: int
@@ -36,34 +36,39 @@ class Limits:
     keep_fits: int
 
     def __post_init__(self) -> None:
-        for name in ("fit_every", "fit_rows", "keep_fits"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 2 if name == "fit_rows" else 1, whole=True)
+        check_number("fit_every", self.fit_every, 1, whole=True)
+        if self.fit_rows is not None:
+            check_number("fit_rows", self.fit_rows, 2, whole=True)
+        check_number("keep_fits", self.keep_fits, 1, whole=True)
         check_number("rollouts", self.per_step, 0, above_low=True)
         if self.rollouts < 1:
             raise ValueError(f"rollouts is {self.per_step!r}; expected a number per env step, at least one per fit")
 
     @property
     def rollouts(self) -> int:
-        """Rollouts after each fit."""
+        """Number of rollouts after each fit."""
         return int(self.per_step * self.fit_every)
 
     def rows_of(self, length: int) -> int:
-        """Return how many rows rollouts of a length make in the fits that they are kept for."""
+        """Return the number of kept rows of rollouts of `length` steps."""
         return self.keep_fits * self.rollouts * length
 
 
 def as_schedule(given: Any) -> Schedule | None:
-    """Return a schedule of lengths: of one number a constant one.
+    """Return a schedule of rollout lengths, constant for a single number.
 
     Raises:
-        ValueError: It is none.
+        ValueError: `given` is not a valid schedule.
     """
     if given is None:
         return None
-    numbers = [given, given, 0, 0] if isinstance(given, int | float) else [*given] if not isinstance(given, str) else []
-    whole = len(numbers) == 4 and all(isinstance(number, int | float) and number == number for number in numbers)
-    if not whole or min(numbers[:2]) < 1 or not 0 <= numbers[2] <= numbers[3] < float("inf"):
+    numbers: list[Any] = []
+    if isinstance(given, int | float):
+        numbers = [given, given, 0, 0]
+    elif not isinstance(given, str):
+        numbers = list(given)
+    valid = len(numbers) == 4 and all(isinstance(number, int | float) and number == number for number in numbers)
+    if not valid or min(numbers[:2]) < 1 or not 0 <= numbers[2] <= numbers[3] < float("inf"):
         raise ValueError(
             f"rollout_length is {given!r}; expected a number of steps, or (start, end, from, to) with lengths of at "
             "least 1 and env steps in order"
@@ -72,13 +77,15 @@ def as_schedule(given: Any) -> Schedule | None:
 
 
 def rollout_length(schedule: Schedule, env_steps: int) -> int:
-    """Return how long rollouts are after so many env steps.
+    """Return the rollout length after a number of env steps.
 
     Args:
-        schedule: (start, end, from, to): `start` steps until env step `from`, then growing linearly, `end` from env
-            step `to` on; whole steps, rounded down.
-        env_steps: Of the run.
+        schedule: (start, end, from, to). The length is `start` up to env step `from`, grows linearly, and is `end`
+            after env step `to`; fractions are rounded down.
+        env_steps: Env steps of the run so far.
     """
     start, end, begin, until = schedule
-    done = min(max((env_steps - begin) / (until - begin), 0.0), 1.0) if until > begin else float(env_steps >= until)
-    return int(start + (end - start) * done + 1e-9)
+    if until == begin:
+        return int(end if env_steps >= until else start)
+    progress = min(max((env_steps - begin) / (until - begin), 0.0), 1.0)
+    return int(start + (end - start) * progress + 1e-9)

@@ -14,7 +14,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
-from interreplay.environments.current_folder import search_here
+from interreplay.environments.own_modules import search_here
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import CheckpointError, UsageError, exits_as_errors
 from interreplay.rllib.checkpoints.algorithm import config_of

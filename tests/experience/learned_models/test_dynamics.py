@@ -1,4 +1,4 @@
-"""Models predict what they learned, say how sure they are, and recompute goals; rollouts stop where they end."""
+"""Dynamics, states with goals, rollouts and schedules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from interreplay.experience.learned_models.dynamics import Dynamics
 from interreplay.experience.learned_models.fitting import FitSettings
-from interreplay.experience.learned_models.rollouts import OfGoals, Simulation
+from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation
 from interreplay.experience.learned_models.scales import Scale, calibration
 from interreplay.experience.learned_models.schedules import Limits, as_schedule, rollout_length
 from interreplay.experience.learned_models.states import StateColumns
@@ -35,22 +35,22 @@ def learned(request):
     return model
 
 
-def test_steps_are_those_that_it_learned_from(learned):
+def test_steps_follow_the_learned_dynamics(learned):
     states, actions, following, rewards = linear(500, seed=1)
     found = learned.step(states, actions, np.random.default_rng(0))
     moved = (following - states)[:, :2].std()
     assert (found.states - following)[:, :2].square().mean().sqrt() < 0.5 * moved
-    assert (found.states[:, 2] == 5).all()  # what does not vary does not move
+    assert (found.states[:, 2] == 5).all()  # constant columns stay
     assert (found.rewards - rewards).square().mean().sqrt() < 0.3
     again = learned.step(states, actions, np.random.default_rng(0))
     assert torch.equal(found.states, again.states)
 
 
-def test_every_row_is_predicted_by_one_of_the_elites(learned):
+def test_each_row_is_predicted_by_an_elite(learned):
     states, actions, *_ = linear(300, seed=1)
     found = learned.step(states, actions, np.random.default_rng(4))
     rows = learned._inputs.apply(torch.cat([states, actions], 1))
-    outputs = learned.networks.forward(rows).outputs[learned.elites]
+    outputs = learned.networks.forward(rows)[learned.elites]
     means = learned._targets.undo(outputs[..., :4])[..., 1:]
     if learned.networks.bounds:
         noisy = (found.states - states - means).abs()
@@ -61,7 +61,7 @@ def test_every_row_is_predicted_by_one_of_the_elites(learned):
     assert apart.argmin(dim=0).unique().tolist() == [0, 1]
 
 
-def test_noise_of_the_data_is_what_a_stochastic_model_predicts():
+def test_stochastic_model_predicts_the_noise_of_the_data():
     model = Dynamics("stochastic", **QUICK, settings=FitSettings(64, 3e-3, max_epochs=60))
     model.fit(*linear(3_000, noise=0.2), np.random.default_rng(0))
     states, actions, following, _ = linear(2_000, seed=1)
@@ -72,7 +72,7 @@ def test_noise_of_the_data_is_what_a_stochastic_model_predicts():
     assert {f"holdout_error_{j}" for j in range(3)} <= numbers.keys() and numbers["epochs"] > 1
 
 
-def test_calibration_is_what_it_says():
+def test_calibration():
     rng = torch.Generator().manual_seed(0)
     variances = torch.rand(5_000, 3, generator=rng) + 0.01
     means = torch.zeros(5_000, 3)
@@ -83,7 +83,7 @@ def test_calibration_is_what_it_says():
     assert abs(calibration(means, variances, targets.flip(0))["spread_correlation"]) < 0.1
 
 
-def test_a_state_predicts_and_learns_as_it_did(learned):
+def test_state_dict_restores_predictions_and_fits(learned):
     other = Dynamics(learned.kind, **QUICK, settings=learned.settings)
     other.load_state_dict(learned.state_dict())
     states, actions, following, rewards = linear(400, seed=2)
@@ -109,7 +109,7 @@ def test_a_state_predicts_and_learns_as_it_did(learned):
         ({"hiddens": (0,)}, r"model_hiddens is \(0,\); expected widths"),
     ],
 )
-def test_refused_models(arguments, message):
+def test_invalid_models_are_rejected(arguments, message):
     with pytest.raises(ValueError, match=message):
         Dynamics(**arguments)
 
@@ -137,7 +137,7 @@ def fetch_like(rows, seed=0, copies=(3, 4, 5)):
 
 
 @pytest.mark.parametrize("copies", [(3, 4, 5), (-1, 0, -1), (-1, -1, -1)])
-def test_what_is_achieved_is_recomputed_where_it_is_a_part_of_the_rest(copies):
+def test_achieved_goals_are_recomputed_from_copied_columns(copies):
     obs, other = fetch_like(50, 0, copies), fetch_like(50, 1, copies)
     columns = StateColumns(FETCH).find_copies(obs, other)
     assert columns.goals and columns.copies == copies and columns.width == 7 + copies.count(-1)
@@ -208,24 +208,24 @@ def test_all_ended_rollouts_end_the_loop_and_the_last_step_is_terminated_or_trun
     assert len(long) == 3
 
 
-def test_predictions_that_are_not_finite_are_left_out():
+def test_nonfinite_predictions_are_discarded():
     starts = torch.tensor([[0.0, 7.0], [0.0, 0.0]])
     steps = list(simulation().rollouts(starts, 2, np.random.default_rng(0), torch.arange(2)))
     assert [rows.episode.tolist() for rows in steps] == [[1], [1]]
 
 
-def test_rewards_and_ends_of_goals_are_the_environments():
+def test_goal_functions_of_one_row_and_of_many():
     obs = fetch_like(5)
-    one_by_one = OfGoals(lambda achieved, desired, info: bool(achieved[0] > desired[0]), torch.bool)
+    one_by_one = GoalFunction(lambda achieved, desired, info: bool(achieved[0] > desired[0]), torch.bool)
     assert one_by_one(None, None, obs).tolist() == (obs["achieved_goal"] > obs["desired_goal"])[:, 0].tolist()
-    at_once = OfGoals(lambda achieved, desired, info: np.abs(achieved - desired).sum(-1), torch.float32)
+    at_once = GoalFunction(lambda achieved, desired, info: np.abs(achieved - desired).sum(-1), torch.float32)
     assert torch.allclose(at_once(None, None, obs), (obs["achieved_goal"] - obs["desired_goal"]).abs().sum(1))
 
 
 # -- schedules ------------------------------------------------------------------------------------
 
 
-def test_lengths_follow_their_schedule():
+def test_rollout_lengths_follow_the_schedule():
     schedule = as_schedule((1, 15, 20_000, 150_000))
     lengths = [
         rollout_length(schedule, steps) for steps in (0, 20_000, 29_285, 29_286, 85_000, 149_999, 150_000, 10**7)
@@ -236,7 +236,7 @@ def test_lengths_follow_their_schedule():
 
 
 @pytest.mark.parametrize("given", [0, (1, 2), (1, 5, 10, 5), "long", (1, float("nan"), 0, 1), (0, 4, 0, 1)])
-def test_refused_schedules(given):
+def test_invalid_schedules_are_rejected(given):
     with pytest.raises(ValueError, match=r"rollout_length is .*; expected a number of steps, or \(start, end"):
         as_schedule(given)
 
@@ -250,6 +250,6 @@ def test_refused_schedules(given):
         ((10, None, 1, None, 0), "keep_fits is 0"),
     ],
 )
-def test_refused_limits(limits, message):
+def test_invalid_limits_are_rejected(limits, message):
     with pytest.raises(ValueError, match=message):
         Limits(*limits)

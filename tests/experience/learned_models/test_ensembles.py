@@ -1,4 +1,4 @@
-"""Ensembles: gradients and soft clamps against autograd in float64, early stopping, restored weights, elites."""
+"""Ensembles: losses, bfloat16 products, dropout, early stopping, restored weights and elites."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import pytest
 import torch
 
 from interreplay.experience.learned_models import fitting
-from interreplay.experience.learned_models.fitting import Adam, EarlyStopping, FitSettings, fit, holdout_errors, split
-from interreplay.experience.learned_models.losses import learn, log_variances
-from interreplay.experience.learned_models.networks import Networks, Workspace
+from interreplay.experience.learned_models.fitting import (
+    EarlyStopping,
+    FitSettings,
+    adam,
+    adam_of_some,
+    fit,
+    holdout_errors,
+    split,
+)
+from interreplay.experience.learned_models.losses import ensemble_losses, log_variances
+from interreplay.experience.learned_models.networks import Networks
 
 SIZES = [4, 6, 5, 7]
 
@@ -50,79 +58,78 @@ def naive_loss(made, member, rows, targets, masks=None):
     return (-2 * likelihood - math.log(2 * math.pi)).mean() + 0.01 * (highest - lowest).sum()
 
 
-@pytest.mark.parametrize(("bounds", "dropout"), [(3, 0.0), (0, 0.0), (0, 0.4)])
-def test_losses_and_gradients_are_those_of_autograd_in_float64(bounds, dropout):
+def losses_and_gradients(networks, rows, targets, dropped=None):
+    tensors = [values.requires_grad_() for values in networks.tensors]
+    losses = ensemble_losses(networks, rows, targets, dropped)
+    return losses.detach(), torch.autograd.grad(losses.sum(), tensors)
+
+
+@pytest.mark.parametrize(("bounds", "dropout"), [(3, 0.0), (0, 0.4)])
+def test_losses_and_gradients_equal_those_of_separate_networks(bounds, dropout):
     made, rng = networks(bounds, dropout), torch.Generator().manual_seed(1)
     rows, targets = (torch.randn(3, 9, width, generator=rng, dtype=torch.float64) for width in (4, 3))
     masks = made.draw_dropped(9, rng)
     assert masks is None or masks[1].dtype == torch.float64
-    found = learn(made, rows, targets, masks)
-    tensors = [values.requires_grad_() for values in made.tensors]
+    found, gradients = losses_and_gradients(made, rows, targets, masks)
     losses = torch.stack([naive_loss(made, j, rows[j], targets[j], masks) for j in range(3)])
-    losses.sum().backward()
-    assert torch.allclose(found.losses, losses, rtol=1e-12)
-    assert len(found.gradients) == len(tensors) == (10 if bounds else 8)
-    for gradient, parameter in zip(found.gradients, tensors, strict=True):
-        assert gradient.shape == parameter.shape and torch.allclose(gradient, parameter.grad, rtol=1e-9, atol=1e-12)
+    expected = torch.autograd.grad(losses.sum(), made.tensors)
+    assert torch.allclose(found, losses, rtol=1e-12)
+    for gradient, oracle in zip(gradients, expected, strict=True):
+        assert torch.allclose(gradient, oracle, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_products_of_bfloat16_and_memory_that_is_used_again_change_nothing_but_the_rounding(dropout):
+def test_bfloat16_products_differ_by_rounding_only(dropout):
     made, rng = networks(3, dropout, sizes=[4, 40, 40, 40, 6], double=False), torch.Generator().manual_seed(1)
-    memory = Workspace(made, 50)
-    for _ in range(2):
-        rows, targets = (torch.randn(3, 50, width, generator=rng) for width in (4, 3))
-        masks = made.draw_dropped(50, rng)
-        found = learn(made, rows, targets, masks)
-        exact = [gradient.clone() for gradient in found.gradients]
-        again = learn(made, rows, targets, masks, memory).gradients
-        assert all(torch.equal(one, other) for one, other in zip(exact, again, strict=True))
+    rows, targets = (torch.randn(3, 50, width, generator=rng) for width in (4, 3))
+    masks = made.draw_dropped(50, rng)
+    losses, exact = losses_and_gradients(made, rows, targets, masks)
     made.matrix_dtype = torch.bfloat16
-    rough = learn(made, rows, targets, masks)
-    assert torch.allclose(found.losses, rough.losses, rtol=0.02) and not torch.equal(found.losses, rough.losses)
-    for one, other in zip(exact, rough.gradients, strict=True):
+    rough_losses, rough = losses_and_gradients(made, rows, targets, masks)
+    assert torch.allclose(losses, rough_losses, rtol=0.02) and not torch.equal(losses, rough_losses)
+    for one, other in zip(exact, rough, strict=True):
         assert other.dtype == torch.float32 and (one - other).norm() < 0.06 * one.norm()
 
 
-def test_log_variances_stay_between_their_bounds_and_are_themselves_in_the_middle():
+def test_log_variances_are_clamped_softly():
     raw = torch.tensor([-1e4, -30.0, -5.0, 0.0, 30.0, 1e4], dtype=torch.float64).view(1, -1, 1)
     highest, lowest = (torch.full((1, 1, 1), bound, dtype=torch.float64) for bound in (0.5, -10.0))
     found = log_variances(raw, highest, lowest).flatten()
-    by_hand = [-10.0, -10.0, -5.0, 0.5 - math.log1p(math.exp(0.5)), 0.5, 0.5]
-    assert found.tolist() == pytest.approx(by_hand, abs=0.02)
+    expected = [-10.0, -10.0, -5.0, 0.5 - math.log1p(math.exp(0.5)), 0.5, 0.5]
+    assert found.tolist() == pytest.approx(expected, abs=0.02)
     # The upper bound comes first, and the lower one lifts it by its own softness.
     assert (found.diff() >= 0).all() and found[0] == -10 and 0.5 < found[-1] <= 0.5 + math.log1p(math.exp(-10.5)) + 1e-9
 
 
-def test_dropped_units_leave_the_mean_and_the_first_layer():
+def test_dropout_keeps_the_mean_and_spares_the_first_layer():
     made = networks(dropout=0.25, sizes=[4, 50, 60, 3], double=False)
     first, second = made.draw_dropped(400, torch.Generator().manual_seed(0))
     assert first is None and second.unique().tolist() == pytest.approx([0, 4 / 3])
     assert float(second.mean()) == pytest.approx(1.0, abs=0.01)
-    zeros = (second == 0).float()  # 3·400·60 numbers, of which a quarter is dropped, each for itself
+    zeros = (second == 0).float()  # 3·400·60 numbers, of which a quarter is dropped independently
     assert (zeros.mean(dim=1) - 0.25).abs().max() < 0.1 and (zeros.view(-1, 4).mean(dim=0) - 0.25).abs().max() < 0.02
     pairs = zeros.flatten()[:-1] * zeros.flatten()[1:]
     assert float(pairs.mean()) == pytest.approx(0.0625, abs=0.01)
     assert networks(0).draw_dropped(4, torch.Generator()) is None
 
 
-def test_adam_and_its_weight_decay_are_those_of_pytorch():
-    mine, other = networks(2, double=False), networks(2, double=False)
-    parameters = [torch.nn.Parameter(values.clone()) for values in other.tensors]
-    groups = [{"params": [p], "weight_decay": d} for p, d in zip(parameters, other.decays(), strict=True)]
-    adam, oracle = Adam(mine, 0.01), torch.optim.Adam(groups, lr=0.01)
-    assert other.decays() == [2.5e-5, 5e-5, 7.5e-5, 1e-4, *[0.0] * 6]
+def test_weight_decays_and_moments_follow_the_members_that_are_kept():
+    assert networks(2).decays() == [2.5e-5, 5e-5, 7.5e-5, 1e-4, *[0.0] * 6]
+    kept = torch.tensor([0, 2])
+    whole, part = networks(2, double=False), networks(2, double=False).some(kept)
+    optimizer, oracle = adam(whole, 0.01), adam(part, 0.01)
     for step in range(4):
-        gradients = [torch.sin(values * 9 + step) for values in mine.tensors]
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient.clone()
-        adam.step(mine, gradients)
-        oracle.step()
-    for values, parameter in zip(mine.tensors, parameters, strict=True):
-        assert torch.allclose(values, parameter, atol=1e-6)
+        if step == 2:
+            whole = whole.some(kept)
+            optimizer = adam_of_some(optimizer, whole, kept)
+        for made, of in ((whole, optimizer), (part, oracle)):
+            for values in made.tensors:
+                values.grad = torch.sin(values.detach() * 9 + step)
+            of.step()
+    assert all(torch.allclose(one, other) for one, other in zip(whole.tensors, part.tensors, strict=True))
 
 
-def test_early_stopping_finds_the_epoch_that_is_known_to_be_the_best():
+def test_early_stopping_finds_the_best_epoch():
     curves = np.array(
         [
             [9, 5, 4, 3, 3.5, 3.4, 3.3, 1, 1, 1],  # stops after epoch 6, three after its best, and sees no 1
@@ -151,7 +158,7 @@ def data(rows, seed=0, noise=0.1):
 
 
 @pytest.mark.parametrize("bounds", [3, 0])
-def test_a_fit_restores_the_best_weights_of_every_member_and_elites_are_the_best(bounds, monkeypatch):
+def test_fit_restores_the_best_weights_of_each_member(bounds, monkeypatch):
     made = Networks(4, [4, 32, 32, 6 if bounds else 3], np.random.default_rng(0), bounds)
     inputs, targets = data(60, noise=0.5)  # few and noisy: soon overfitted
     rng, trained = np.random.default_rng(1), []
@@ -166,13 +173,15 @@ def test_a_fit_restores_the_best_weights_of_every_member_and_elites_are_the_best
     for member, best in enumerate(found.best_epochs):
         assert curve[best - 1, member] == curve[:, member].min()
     assert found.elites(2) == np.argsort(found.errors)[:2].tolist()
-    assert trained[0] == 4 > trained[-1] > 0 and trained == sorted(trained, reverse=True)  # those that stopped rest
+    assert trained[0] == 4 > trained[-1] > 0 and trained == sorted(
+        trained, reverse=True
+    )  # stopped members are not trained
 
 
 EPOCH = fitting.epoch
 
 
-def test_a_fit_that_makes_nothing_better_keeps_the_weights_that_it_began_with():
+def test_fit_without_improvement_keeps_the_initial_weights():
     made = Networks(2, [4, 16, 3], np.random.default_rng(0))
     inputs, targets = data(400)
     held = split(400, 0.2, np.random.default_rng(0))[1]
@@ -183,7 +192,7 @@ def test_a_fit_that_makes_nothing_better_keeps_the_weights_that_it_began_with():
     assert all(torch.equal(one, other) for one, other in zip(before, made.tensors, strict=True))
 
 
-def test_a_model_learns_and_a_seed_repeats_it():
+def test_fit_learns_and_is_repeatable():
     inputs, targets = data(2_000)
     results = []
     for seed in (0, 0, 1):
@@ -195,7 +204,7 @@ def test_a_model_learns_and_a_seed_repeats_it():
     assert results[0].max() < 0.1 < targets.var()
 
 
-def test_every_row_is_held_out_or_learned_from_once():
+def test_split_uses_each_row_once():
     learned, held = split(103, 0.2, np.random.default_rng(0))
     assert len(held) == 20 and sorted([*learned.tolist(), *held.tolist()]) == list(range(103))
     assert [len(part) for part in split(2, 0.01, np.random.default_rng(0))] == [1, 1]
@@ -203,7 +212,7 @@ def test_every_row_is_held_out_or_learned_from_once():
         split(1, 0.2, np.random.default_rng(0))
 
 
-def test_patience_with_few_rows_lasts_for_a_hundred_steps():
+def test_patience_lasts_at_least_a_hundred_steps():
     settings = FitSettings(batch_size=256, patience=5)
     assert [settings.patience_of(rows) for rows in (1, 256, 257, 600, 8_000, 100_000)] == [100, 100, 50, 34, 5, 5]
 
@@ -217,12 +226,12 @@ def test_patience_with_few_rows_lasts_for_a_hundred_steps():
         ({"learning_rate": float("nan")}, "learning_rate is nan; expected a number above 0"),
     ],
 )
-def test_refused_settings(settings, message):
+def test_invalid_fit_settings_are_rejected(settings, message):
     with pytest.raises(ValueError, match=message):
         FitSettings(**settings)
 
 
-def test_weights_start_truncated_and_a_state_restores_them():
+def test_initial_weights_are_truncated_and_a_state_restores_them():
     made = Networks(3, [50, 40, 2], np.random.default_rng(0), bounds=1)
     other = Networks(3, [50, 40, 2], np.random.default_rng(1), bounds=1)
     assert float(made.weights[0].abs().max()) <= 1 / 50**0.5 and float(made.weights[0].std()) == pytest.approx(

@@ -7,9 +7,9 @@ import sys
 import gymnasium as gym
 import pytest
 
-from interreplay.environments import robotics
-from interreplay.environments.current_folder import LAST
+from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
+from interreplay.environments.own_modules import LAST
 from interreplay.errors import UsageError
 
 
@@ -75,7 +75,7 @@ def test_robotics_environments_are_known_by_their_ids(name, capfd):
 @pytest.mark.parametrize("name", ["FetchReach-v4", "FetchReach-v1", "AntMaze_Open-v5"])
 def test_robotics_environments_without_their_package_say_how_to_get_it(name, monkeypatch):
     monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if "Fetch" not in k and "Ant" not in k})
-    monkeypatch.setattr(robotics.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=f"'{name}' needs a package; install it with: pip install 'interr"):
         find_environment(name)
 
@@ -169,7 +169,7 @@ WORKER = """
 import os
 import subprocess
 import sys
-from interreplay.environments.current_folder import search_last
+from interreplay.environments.own_modules import search_last
 sys.argv[0], sys.path[:0] = sys.argv[1], ["{here}", "/elsewhere"]
 search_last()
 print(sys.path.index("/elsewhere"), sys.path.index("{here}") == len(sys.path) - 1)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from benchmarks import keep_study, restore_study
+from benchmarks import keep_study
+from benchmarks.studies import restore_study
 from interreplay.experiments.studies.trial_folder import FINISHED, RUNNING, TrialFolder
 
 LINES = [{"env_runners": {"episode_return_mean": -3.0}, "hostname": "here"}, {"training_iteration": 2, "pid": 7}]

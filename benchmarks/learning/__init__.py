@@ -1,0 +1,1 @@
+"""Returns of agents, next to other libraries."""

@@ -1,0 +1,179 @@
+"""Learning curves of the main job: every seed of every buffer on every environment, one run after the other.
+
+    python -m benchmarks.learning.curves                        # runs, then redraws
+    python -m benchmarks.learning.curves --draw                 # redraws from benchmarks/data/learning
+    python -m benchmarks.learning.curves --trainer TD3          # with another algorithm than SAC
+
+Each run is the command that a user would type; it is printed before it starts. What it reported ends in
+``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one line per evaluation; of others than SAC in a folder
+with the algorithm's name there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import table
+
+BENCHMARKS = Path(__file__).parents[1]
+DATA, FIGURES = BENCHMARKS / "data" / "learning", BENCHMARKS / "figures"
+GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0, "FetchReach-v4": 0.9}
+STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000, "FetchReach-v4": 20_000}
+OTHER_STEPS = {"InvertedPendulum-v5": 10_000, "Pendulum-v1": 6_000}
+"""Of other algorithms than SAC."""
+QUANTILE_AND_RENORM_STEPS = {"Pendulum-v1": 8_000}
+"""Of TQC and CrossQ."""
+BUFFERS = {"FetchReach-v4": ["Uniform", "HER"]}
+"""Compared where no others are asked for: Uniform and NMER, and where there are goals to relabel, Uniform and HER."""
+FLAGS = {
+    ("SAC", "HalfCheetah-v5"): {"preset": "none"},
+    ("CrossQ", "Pendulum-v1"): {"critic_hiddens": "256,256"},
+}
+"""HalfCheetah runs with the paper's settings, the others with the presets that the command line chooses for them, and
+CrossQ with critics that two cores can carry."""
+VARIANTS = {"bfloat16": {"buffer": "Uniform", "matrix_dtype": "bfloat16"}}
+"""What may stand for a buffer in `--buffers`: a name, and the flags that it means."""
+COLUMNS = {
+    "env_steps": "num_env_steps_sampled_lifetime",
+    "evaluation_return": "evaluation/env_runners/episode_return_mean",
+    "training_return": "env_runners/episode_return_mean",
+    "evaluation_success": "evaluation/env_runners/success_rate",
+}
+
+
+def data_of(trainer: str) -> Path:
+    """Return where an algorithm's curves are kept."""
+    return DATA if trainer == "SAC" else DATA / trainer
+
+
+def steps_of(trainer: str) -> dict[str, int]:
+    """Return env steps of an algorithm's runs by environment."""
+    return {"SAC": STEPS, "TQC": QUANTILE_AND_RENORM_STEPS, "CrossQ": QUANTILE_AND_RENORM_STEPS}.get(
+        trainer, OTHER_STEPS
+    )
+
+
+def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
+    """Return what a user would type."""
+    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
+    flags |= VARIANTS.get(buffer, {"buffer": buffer})
+    flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "output_dir": folder}
+    flags |= FLAGS.get((trainer, env), {})
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    return [sys.executable, "custom_training.py", *words, "--quiet"]
+
+
+def run(trainer: str, env: str, buffer: str, seed: int) -> None:
+    """Do one run and keep its evaluations."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = command(trainer, env, buffer, seed, Path(folder))
+        print("python " + " ".join(words[1:]), flush=True)
+        subprocess.run(words, cwd=BENCHMARKS.parent, check=True, stdout=subprocess.DEVNULL)
+        (progress,) = Path(folder).glob("*/progress.csv")
+        with progress.open(newline="") as file:
+            given = list(csv.DictReader(file))
+    columns = {name: column for name, column in COLUMNS.items() if column in given[-1]}
+    rows = [[row[column] for column in columns.values()] for row in given]
+    data_of(trainer).mkdir(parents=True, exist_ok=True)
+    with (data_of(trainer) / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([list(columns), *(row for row in rows if row[1])])
+
+
+def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:
+    """Evaluations by seed, each ``(n, 2)``: env steps and return, or success rate where the environment has one."""
+    found = {}
+    for path in sorted(data_of(trainer).glob(f"{env}_{buffer}_s*.csv")):
+        with path.open(newline="") as file:
+            rows = [
+                (float(row["env_steps"]), float(row.get("evaluation_success", row["evaluation_return"])))
+                for row in csv.DictReader(file)
+            ]
+        found[int(path.stem.rsplit("_s", 1)[1])] = np.array(rows)
+    return found
+
+
+def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
+    """Return every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
+    lines = []
+    for env, compared in buffers.items():
+        for buffer in compared:
+            for seed, curve in curves(trainer, env, buffer).items():
+                goal = GOALS.get(env)
+                reached = curve[curve[:, 1] >= goal][:, 0] if goal is not None else []
+                first = f"{reached[0]:,.0f}" if len(reached) else "–" if goal is None else "not reached"
+                ends = [f"{value:.{2 if env in BUFFERS else 1}f}" for value in (curve[-1, 1], curve[-3:, 1].mean())]
+                lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, *ends])
+    header = [
+        "environment",
+        "buffer",
+        "seed",
+        "env steps",
+        "goal reached at",
+        "last evaluation",
+        "mean of the last three",
+    ]
+    return table(header, lines)
+
+
+def draw(trainer: str, buffers: dict[str, list[str]]) -> Path:
+    """Return one panel per environment: every seed thin, the mean of the seeds thick."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    size = 5 * len(buffers), 3.6
+    figure, panels = plt.subplots(1, len(buffers), figsize=size, squeeze=False, layout="constrained")
+    for panel, (env, compared) in zip(panels[0], buffers.items(), strict=True):
+        for color, buffer in zip(("C0", "C1", "C2"), compared, strict=False):
+            found = list(curves(trainer, env, buffer).values())
+            for curve in found:
+                panel.plot(curve[:, 0], curve[:, 1], color=color, alpha=0.35, linewidth=1)
+            if found:
+                length = min(map(len, found))
+                mean = np.mean([c[:length, 1] for c in found], axis=0)
+                panel.plot(
+                    found[0][:length, 0],
+                    mean,
+                    color=color,
+                    linewidth=2.2,
+                    label=f"{buffer} ({len(found)} seed{'s' * (len(found) > 1)})",
+                )
+        if env in GOALS:
+            panel.axhline(GOALS[env], color="0.6", linestyle=":", linewidth=1)
+        panel.set(title=env, xlabel="env steps", ylabel="evaluation success" if env in BUFFERS else "evaluation return")
+        panel.legend(frameon=False)
+    FIGURES.mkdir(exist_ok=True)
+    path = FIGURES / ("learning.png" if trainer == "SAC" else f"learning_{trainer}.png")
+    figure.savefig(path, dpi=110)
+    return path
+
+
+def main() -> None:
+    """Run, print the table, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trainer", default="SAC")
+    parser.add_argument("--envs", nargs="+", help="all by default")
+    parser.add_argument("--buffers", nargs="+", help="instead of those that go with each environment")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
+    arguments = parser.parse_args()
+    arguments.envs = arguments.envs or list(steps_of(arguments.trainer))
+    buffers = {env: arguments.buffers or BUFFERS.get(env, ["Uniform", "NMER"]) for env in arguments.envs}
+    for env in [] if arguments.draw else arguments.envs:
+        for seed in arguments.seeds:
+            for buffer in buffers[env]:
+                run(arguments.trainer, env, buffer, seed)
+    print(summary(arguments.trainer, buffers))
+    print(f"figure: {draw(arguments.trainer, buffers)}")
+
+
+if __name__ == "__main__":
+    main()

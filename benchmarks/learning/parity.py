@@ -1,0 +1,205 @@
+"""Returns of SAC and TD3 with uniform replay, compared with Stable-Baselines3: HalfCheetah-v5, 50,000 steps.
+
+    python -m benchmarks.learning.parity                  # runs what is missing, one after the other, then redraws
+    python -m benchmarks.learning.parity --draw           # redraws from benchmarks/data/parity
+    python -m benchmarks.learning.parity --setup study_a  # the settings of studies/td3_nmer_ratio.yaml, 12,000 steps
+
+Both get the same networks, batches, learning rates (3e-4), random steps and updates per step, and are evaluated alike:
+5 episodes of the deterministic policy every so many steps. An interrupted run is made anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import table
+
+BENCHMARKS = Path(__file__).parents[1]
+ENV, EPISODES = "HalfCheetah-v5", 5
+PROGRAMS = ("interreplay", "Stable-Baselines3")
+PUBLISHED = {20_000: (532, 941, 1_491), 25_000: (696, 1_533, 2_092), 30_000: (861, 2_124, 2_693)}
+PUBLISHED |= {40_000: (1_968, 3_196, 3_808), 50_000: (3_463, 4_212, 4_879)}
+"""Least, mean and most of ten seeds of SAC on HalfCheetah-v4: the baselines stored with SimbaV2 (arXiv:2502.15280)."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What both programs are asked for, and what is shown beside them.
+
+    Attributes:
+        name: Of the folder and the figure.
+        trainers: Which are compared.
+        steps: Env steps of a run.
+        every: Steps between evaluations.
+        starts: Random steps.
+        batch: Rows per update.
+        width: Of each of two hidden layers.
+        published: Least, mean and most return of SAC by env steps, where somebody published them.
+    """
+
+    name: str
+    trainers: tuple[str, ...]
+    steps: int
+    every: int
+    starts: int
+    batch: int
+    width: int
+    published: Mapping[int, tuple[int, int, int]] = field(default_factory=dict)
+
+    @property
+    def data(self) -> Path:
+        """Where evaluations are kept."""
+        return BENCHMARKS / "data" / self.name
+
+    @property
+    def figure(self) -> Path:
+        """Where they are drawn."""
+        return BENCHMARKS / "figures" / f"{self.name}.png"
+
+
+PARITY = Setup("parity", ("SAC", "TD3"), 50_000, 5_000, 5_000, 256, 256, PUBLISHED)
+STUDY_A = Setup("parity_study_a", ("TD3",), 12_000, 1_000, 1_000, 128, 128)
+INGREDIENTS = Setup("parity_ingredients", ("SAC",), 12_000, 1_000, 1_000, 256, 256)
+SETUPS = {"parity": PARITY, "study_a": STUDY_A, "ingredients": INGREDIENTS}
+
+
+def ours(setup: Setup, trainer: str, seed: int) -> list[tuple[float, float]]:
+    """Train as a user would; return env steps and evaluation returns."""
+    flags = {"trainer": trainer, "env": ENV, "seed": seed, "total_env_steps": setup.steps, "preset": "none"}
+    flags |= {"learning_starts": setup.starts, "steps_per_iteration": setup.every, "evaluation_interval": 1}
+    flags |= {"hiddens": f"{setup.width},{setup.width}", "train_batch_size": setup.batch}
+    flags |= {"evaluation_num_episodes": EPISODES, "checkpoint_freq": 0, "threads": 1}
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    with tempfile.TemporaryDirectory() as folder:
+        line = [sys.executable, "custom_training.py", *words, "--quiet", "--output_dir", folder]
+        subprocess.run(line, cwd=BENCHMARKS.parent, check=True, stdout=subprocess.DEVNULL)
+        (progress,) = Path(folder).glob("*/progress.csv")
+        with progress.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    names = "num_env_steps_sampled_lifetime", "evaluation/env_runners/episode_return_mean"
+    return [(float(row[names[0]]), float(row[names[1]])) for row in rows if row[names[1]]]
+
+
+def theirs(setup: Setup, trainer: str, seed: int) -> list[tuple[float, float]]:
+    """Train Stable-Baselines3's algorithm; return env steps and evaluation returns."""
+    import gymnasium as gym
+    import stable_baselines3
+    import torch
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    torch.set_num_threads(1)
+    env, arena = Monitor(gym.make(ENV)), Monitor(gym.make(ENV))
+    arguments: dict[str, Any] = {"learning_starts": setup.starts, "batch_size": setup.batch, "learning_rate": 3e-4}
+    arguments |= {"train_freq": 1, "gradient_steps": 1, "policy_kwargs": {"net_arch": [setup.width, setup.width]}}
+    if trainer == "TD3":
+        size = env.action_space.shape
+        arguments["action_noise"] = NormalActionNoise(np.zeros(size), 0.1 * np.ones(size))
+    model = getattr(stable_baselines3, trainer)("MlpPolicy", env, seed=seed, device="cpu", **arguments)
+    arena.reset(seed=10_000 + seed)
+    found = []
+    for steps in range(setup.every, setup.steps + 1, setup.every):
+        model.learn(setup.every, reset_num_timesteps=False)
+        found.append((float(steps), float(evaluate_policy(model, arena, EPISODES)[0])))
+    return found
+
+
+def place(setup: Setup, program: str, trainer: str, seed: int) -> Path:
+    """Return where a run's evaluations are kept."""
+    return setup.data / f"{trainer}_{program}_s{seed}.csv"
+
+
+def run(setup: Setup, program: str, trainer: str, seed: int) -> None:
+    """Make one run and keep its evaluations, all at once."""
+    print(f"{trainer}, {program}, seed {seed}", flush=True)
+    rows = (ours if program == PROGRAMS[0] else theirs)(setup, trainer, seed)
+    path = place(setup, program, trainer, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".part").open("w", newline="") as file:
+        csv.writer(file).writerows([("env_steps", "evaluation_return"), *rows])
+    path.with_suffix(".part").rename(path)
+
+
+def read(setup: Setup, program: str, trainer: str) -> dict[int, np.ndarray]:
+    """Return the evaluations by seed, each ``(n, 2)``: env steps and return."""
+    paths = sorted(setup.data.glob(f"{trainer}_{program}_s*.csv"))
+    return {int(path.stem.rsplit("_s", 1)[1]): np.loadtxt(path, delimiter=",", skiprows=1) for path in paths}
+
+
+def summary(setup: Setup) -> str:
+    """Return every seed's returns at several steps, as markdown."""
+    rows, shown = [], list(setup.published) or range(3_000, setup.steps + 1, 3_000)
+    for trainer in setup.trainers:
+        for program in PROGRAMS:
+            curves = list(read(setup, program, trainer).values())
+            at = {steps: [c[c[:, 0] == steps, 1][0] for c in curves if (c[:, 0] == steps).any()] for steps in shown}
+            cells = [", ".join(f"{v:,.0f}" for v in values) for values in at.values()]
+            rows.append([trainer, program, *cells])
+    if setup.published:
+        band = [f"{mean:,} ({low:,} to {high:,})" for low, mean, high in setup.published.values()]
+        rows.append(["SAC", "published, v4, ten seeds", *band])
+    return table(["", "", *(f"{steps:,}" for steps in shown)], rows)
+
+
+def draw(setup: Setup) -> None:
+    """Draw a panel per algorithm: every seed thin, means thick, the published band behind."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(
+        1, len(setup.trainers), figsize=(5 * len(setup.trainers), 3.8), sharey=True, layout="constrained", squeeze=False
+    )
+    for panel, trainer in zip(panels[0], setup.trainers, strict=True):
+        if trainer == "SAC" and setup.published:
+            low, mean, high = zip(*setup.published.values(), strict=True)
+            panel.fill_between(list(setup.published), low, high, color="0.9", label="published (v4), ten seeds")
+            panel.plot(list(setup.published), mean, color="0.7")
+        for program, color in zip(PROGRAMS, ("C0", "C1"), strict=True):
+            curves = list(read(setup, program, trainer).values())
+            for curve in curves:
+                panel.plot(curve[:, 0], curve[:, 1], color=color, lw=0.8, alpha=0.6)
+            if curves:
+                mean = np.mean([curve[:, 1] for curve in curves], axis=0)
+                panel.plot(curves[0][:, 0], mean, color=color, lw=2.2, label=f"{program} ({len(curves)} seeds)")
+        panel.set(title=f"{trainer}, {ENV}", xlabel="env steps", xlim=(0, setup.steps))
+        panel.legend(frameon=False, fontsize=8)
+    panels[0, 0].set_ylabel("evaluation return")
+    setup.figure.parent.mkdir(exist_ok=True)
+    figure.savefig(setup.figure, dpi=120)
+
+
+def main() -> None:
+    """Run what is missing, print the table, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
+    parser.add_argument("--setup", choices=SETUPS, default="parity")
+    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    setup = SETUPS[arguments.setup]
+    wanted = [(setup, p, t, s) for s in arguments.seeds for t in setup.trainers for p in arguments.programs]
+    for job in wanted if not arguments.draw else []:
+        if not place(*job).exists():
+            run(*job)
+    print(summary(setup))
+    draw(setup)
+    print(f"figure: {setup.figure}")
+
+
+if __name__ == "__main__":
+    main()

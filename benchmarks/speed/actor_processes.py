@@ -1,0 +1,109 @@
+"""Actors in a process of their own against everything in one: env steps per second, and what the driver does meanwhile.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.actor_processes [--env PongNoFrameskip-v4] [--runners 1] [--repeats 3]
+
+IMPALA runs in this process and with its runners in others, in turn, each time from the start, one thread per process.
+Time is the wall clock's: on a machine with other work the figures say nothing. The last line is a driver that has to
+wait: an environment that sleeps for 10 ms a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from benchmarks.actors import TASKS, Ours
+from benchmarks.measure import single_thread, table
+from interreplay.environments import registration
+
+WAITS = "benchmarks.speed.actor_processes:Waits-v0"
+"""CartPole, each step of which sleeps."""
+
+
+class Waits(CartPoleEnv):
+    """Sleeps for 10 ms before each step, as a simulator in another process would let one wait."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Sleep and step."""
+        time.sleep(0.01)
+        return super().step(action)
+
+
+gym.register("Waits-v0", "benchmarks.speed.actor_processes:Waits", max_episode_steps=500)
+
+
+def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
+    """Return env steps per second and the driver's share of a processor over so many seconds, after a fifth of them."""
+    single_thread()
+    warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    registration.register(env)
+    like = TASKS["cartpole" if env == WAITS else "pong"]
+    task = replace(like, env=env, environments=environments)
+    algorithm = Ours(task, runners=runners, steps_per_iteration=task.steps * environments)
+    end = time.perf_counter() + seconds / 5
+    while time.perf_counter() < end:
+        algorithm()
+    start, spent, before = time.perf_counter(), time.process_time(), algorithm.steps
+    while time.perf_counter() < start + seconds:
+        algorithm()
+    wall = time.perf_counter() - start
+    found = {
+        "steps/s": (algorithm.steps - before) / wall,
+        "driver": (time.process_time() - spent) / wall,
+    }
+    algorithm.stop()
+    return found
+
+
+def in_a_process(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
+    """Return what `run` finds in a process of its own."""
+    words = [env, runners, environments, seconds]
+    command = [sys.executable, "-m", "benchmarks.speed.actor_processes", "--one", json.dumps(words)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="PongNoFrameskip-v4")
+    parser.add_argument("--runners", type=int, default=1, help="processes that act")
+    parser.add_argument("--environments", type=int, default=16, help="of all runners")
+    parser.add_argument("--seconds", type=float, default=25.0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(run(*json.loads(args.one))))
+        return
+    found: dict[int, list[dict[str, float]]] = {0: [], args.runners: []}
+    for _ in range(args.repeats):
+        for runners, runs in found.items():
+            runs.append(in_a_process(args.env, runners, args.environments, args.seconds))
+    base = np.array([one["steps/s"] for one in found[0]])
+    rows = []
+    for runners, runs in found.items():
+        rates = np.array([one["steps/s"] for one in runs])
+        share = np.median([one["driver"] for one in runs])
+        name = f"driver, {runners} more" if runners else "one process"
+        each = ", ".join(f"{rate:.0f}" for rate in rates)
+        rows.append([name, f"{np.median(rates):.0f}", each, f"{np.median(rates / base):.2f}", f"{share:.0%}"])
+    waits = in_a_process(WAITS, args.runners, args.environments, args.seconds)
+    rows.append(["driver that waits", f"{waits['steps/s']:.0f}", "", "", f"{waits['driver']:.1%}"])
+    print(table([args.env, "env steps/s, median", "each", "× one process", "driver's share of a CPU"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""LCER: time to draw a batch beside Uniform's, its upkeep per added row beside a SAC update, and how far clusters lag.
+
+    python -m benchmarks.speed.clusters [--rows 100000] [--repeats 500] [--data z.npy]
+
+Rows are those of HalfCheetah-v5 under random actions, or what a file holds that `benchmarks.speed.nmer --data` wrote.
+Buffers are full; batches of 256 are drawn from them in turn, in one process on one thread. Then 2,000 rows are added
+one by one and 2,000 in portions of 100, both beyond the capacity, with updates of SAC (batch 256, two layers of 256) in
+between. Upkeep is what the neighborhood takes, in processor time; storing the rows does not count. The last table
+says which share of the rows is not in the cluster of its nearest center, in the scale that the clusters use and in the
+scale of now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.speed.nmer import OBS, rows_of, simulate
+
+ADDED = 2_000
+UPDATES = 50  # of SAC while these are added
+
+
+def sac_update(buffer: Any) -> Callable[[], object]:
+    """Return one update of SAC with a batch that was drawn beforehand."""
+    import torch
+
+    from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
+
+    update, sample = SACUpdate(SACNetworks(OBS, 6), -6.0), buffer.sample(256)
+    rng = torch.Generator().manual_seed(0)
+    return lambda: update.update(sample, rng)
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    """Return processor time of a call."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[float], list[float], list[float]]:
+    """Seconds of each `evict` and `observe` without a refresh, of each with one, and of SAC updates in between."""
+    usual, refreshes, updates = [], [], []
+    clustering, update = buffer.neighborhood.clustering, sac_update(buffer)
+    for at in range(start, start + ADDED, portion):
+        storage, before = buffer.storage, clustering.refreshed
+        replaced = storage.next_replaced(portion)
+        spent = seconds_of(lambda replaced=replaced: buffer.neighborhood.evict(buffer.storage, replaced))
+        slots = storage.add(rows_of(z, at, at + portion))
+        spent += seconds_of(lambda slots=slots: buffer.neighborhood.observe(buffer.storage, slots))
+        (usual if clustering.refreshed == before else refreshes).append(spent)
+        if (at - start) % (ADDED // UPDATES) < portion:
+            updates.append(seconds_of(update))
+    return usual, refreshes, updates
+
+
+def stale(buffer: Any) -> tuple[float, float]:
+    """Shares of rows that are not in the cluster of their nearest center: in the clusters' scale, in that of now."""
+    import torch
+
+    clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
+    z = buffer.storage.features(torch.from_numpy(slots)).numpy()
+    centers, found = copy.deepcopy(clustering.centers), clustering.members.cluster[slots]
+    used = float((centers.nearest(z) != found).mean())
+    centers.scale.freeze()
+    centers.rescale()
+    return used, float((centers.nearest(z) != found).mean())
+
+
+def spread(buffer: Any) -> float:
+    """Mean squared distance of a row to its cluster's center, per dimension, in standardized z; 1 for one cluster."""
+    import torch
+
+    clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
+    z = buffer.storage.features(torch.from_numpy(slots)).numpy()
+    return float(clustering.centers.squared(z).mean() / z.shape[1])
+
+
+def filled(name: str, z: np.ndarray, rows: int, **arguments: Any) -> Any:
+    """Return a full buffer of the catalogue, filled by 1,000 rows at a time."""
+    import replay_buffers
+
+    buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)
+    for start in range(0, rows, 1_000):
+        buffer.add(rows_of(z, start, min(start + 1_000, rows)))
+    return buffer
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=500)
+    parser.add_argument("--data", type=Path)
+    arguments = parser.parse_args()
+    single_thread()
+    rows = arguments.rows
+    known = arguments.data is not None and arguments.data.exists()
+    z = np.load(arguments.data) if known else simulate(rows + 2 * ADDED + 1)
+    if arguments.data is not None and not known:
+        np.save(arguments.data, z)
+    buffers = {"Uniform": filled("Uniform", z, rows)}
+    filling: dict[str, float] = {}
+    for variant in ("center", "member"):
+        begin = time.perf_counter()
+        buffers[f"LCER, {variant}"] = filled("LCER", z, rows, variant=variant)
+        filling[f"LCER, {variant}"] = time.perf_counter() - begin
+    drawn = {name: (lambda buffer=buffer: buffer.sample(256)) for name, buffer in buffers.items()}
+    seconds = interleaved(drawn, arguments.repeats, warm_up=20)
+    base = np.median(seconds["Uniform"])
+    lines = [[n, *(f"{q * 1e6:.0f}" for q in np.quantile(s, [0.5, 0.25, 0.75])), f"{np.median(s) / base:.2f}"]
+             for n, s in seconds.items()]  # fmt: skip
+    print(table([f"a batch of 256 of {rows}", "µs, median", "25 %", "75 %", "× Uniform"], lines) + "\n", flush=True)
+    lines = []
+    for name in filling:
+        for turn, portion in enumerate((1, 100)):
+            usual, refreshes, updates = upkeep(buffers[name], z, rows + turn * ADDED, portion)
+            per_row = np.mean(refreshes) / max(1_000, portion)
+            costs = [f"{np.mean(usual) / portion * 1e6:.0f}", f"{np.mean(refreshes) * 1e3:.0f}"]
+            costs += [f"{np.median(updates) * 1e3:.1f}", f"{per_row / np.median(updates):.4f}"]
+            lines.append([f"{name}, {portion} at a time", *costs, f"{filling[name]:.1f}"])
+    head = ["upkeep", "ms per 1,000 rows", "ms per refresh", "ms per SAC update", "refresh per row ÷ update"]
+    print(table([*head, "filling by 1,000, s"], lines) + "\n")
+    lines = [[n, *(f"{share:.4f}" for share in stale(buffers[n])), f"{spread(buffers[n]):.3f}"] for n in filling]
+    print(table(["rows not with their nearest center", "scale in use", "scale of now", "d² per dim."], lines))
+
+
+if __name__ == "__main__":
+    main()

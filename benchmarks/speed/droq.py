@@ -1,0 +1,84 @@
+"""Env steps per second of processor time with 20 updates per step: our DroQ preset beside SBX's DroQ, which is JAX.
+
+    pip install sbx-rl; python -m benchmarks.speed.droq [--repeats 9]
+
+HalfCheetah, batch 256, two layers of 256, a policy once per step, one thread; both in this process, in turn, and kept
+on one processor, since XLA has threads of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+
+ENV, STEPS, UPDATES = "HalfCheetah-v5", 50, 20
+"""What is played, env steps per timed call, and updates per env step."""
+START = 500
+"""Env steps before the first update."""
+
+
+def ours(**settings: Any) -> Callable[[], Any]:
+    """Return the preset's algorithm after some learning."""
+    from interreplay.experiments.flags.presets import load
+    from interreplay.rllib import SACConfig
+
+    preset = load("droq").settings("SAC", ENV) | {"learning_starts": START} | settings
+    preset = {name: value for name, value in preset.items() if name not in ("total_env_steps", "buffer_size")}
+    preset["num_steps_sampled_before_learning_starts"] = preset.pop("learning_starts")
+    preset["train_batch_size_per_learner"] = preset.pop("train_batch_size")
+    config = SACConfig().environment(ENV).debugging(seed=0).replay("Uniform", capacity=100_000)
+    algorithm = config.training(**preset, steps_per_iteration=STEPS).build_algo()
+    for _ in range(START // STEPS + 1):
+        algorithm.train()
+    return algorithm.train
+
+
+def sbx() -> Callable[[], Any]:
+    """Return SBX's with the same networks, batches and frequencies, compiled."""
+    from sbx import SAC
+
+    model = SAC(
+        "MlpPolicy",
+        ENV,
+        learning_starts=START,
+        gradient_steps=UPDATES,
+        policy_delay=UPDATES,
+        batch_size=256,
+        buffer_size=100_000,
+        policy_kwargs={"net_arch": [256, 256], "dropout_rate": 0.01, "layer_norm": True},
+        seed=0,
+    )
+    model.learn(START + STEPS)
+    return lambda: model.learn(STEPS, reset_num_timesteps=False)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=9)
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    single_thread()
+    warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    found = {"SBX": sbx(), "ours": ours(), "ours, bfloat16": ours(matrix_dtype="bfloat16")}
+    seconds = interleaved(found, arguments.repeats, clock=time.process_time)
+    base, rows = seconds["SBX"], []
+    for name, values in seconds.items():
+        low, middle, high = np.quantile(STEPS / values, [0.25, 0.5, 0.75])
+        rows.append([name, f"{middle:.1f}", f"{low:.1f}–{high:.1f}", f"{np.median(base / values):.2f}"])
+    print(table(["DroQ, 20 updates per step", "env steps/s, median", "quartiles", "× SBX, median of pairs"], rows))
+
+
+if __name__ == "__main__":
+    main()

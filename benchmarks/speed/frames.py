@@ -1,0 +1,139 @@
+"""Stacks of frames: time to add a row and to draw a batch, and bytes per row, beside a ring of whole stacks.
+
+    python -m benchmarks.speed.frames [--rows 20000] [--batch 32] [--envs 1 8]
+
+Rows of four frames of 84×84, as an Atari game's with the Nature preprocessing, in episodes of some hundred steps, from
+so many environments at a time. The naive ring keeps obs and next_obs as they are. Both are full when they are measured,
+in turn, one call each, by the processor's time; the arrays to be added were just written, as a runner's are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+
+STACK, SIZE, LENGTH = 4, 84, 400
+FRAME_BYTES = SIZE * SIZE
+
+
+def games(envs: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
+    """Columns of one step of all environments, without an end; every frame is another."""
+    rng = np.random.default_rng(seed)
+    pictures = rng.integers(0, 256, (500, SIZE, SIZE), dtype=np.uint8)
+    episodes, steps, count = list(range(envs)), [37 * env for env in range(envs)], 0
+
+    def frame() -> np.ndarray:
+        nonlocal count
+        count += 1
+        made = pictures[count % len(pictures)].copy()
+        made[0, :8] = np.frombuffer(np.int64(count).tobytes(), np.uint8)
+        return made
+
+    now = np.stack([np.stack([frame()] * STACK) for _ in range(envs)])
+    while True:
+        following = np.concatenate([now[:, 1:], np.stack([frame() for _ in range(envs)])[:, None]], axis=1)
+        steps = [step + 1 for step in steps]
+        over = np.array([step >= LENGTH for step in steps])
+        yield {
+            "obs": now,
+            "actions": rng.integers(0, 6, envs),
+            "rewards": np.zeros(envs, np.float32),
+            "next_obs": following,
+            "terminated": over,
+            "truncated": np.zeros(envs, bool),
+            "episode": np.array(episodes),
+        }
+        for env in np.flatnonzero(over):
+            episodes[env], steps[env] = max(episodes) + 1, 0
+            following = following.copy()
+            following[env] = frame()
+        now = following
+
+
+class Naive:
+    """A ring of whole stacks, uniformly drawn."""
+
+    def __init__(self, rows: int):
+        self.rows, self.written, self.rng = rows, 0, np.random.default_rng(0)
+        self.columns: dict[str, np.ndarray] = {}
+
+    def add(self, columns: dict[str, np.ndarray]) -> None:
+        if not self.columns:
+            self.columns = {k: np.zeros((self.rows, *v.shape[1:]), v.dtype) for k, v in columns.items()}
+        slots = (self.written + np.arange(len(columns["rewards"]))) % self.rows
+        for name, column in columns.items():
+            self.columns[name][slots] = column
+        self.written += len(slots)
+
+    def sample(self, size: int) -> dict[str, np.ndarray]:
+        slots = self.rng.integers(0, self.rows, size)
+        return {name: column[slots] for name, column in self.columns.items()}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns.values())
+
+
+def measured(envs: int, rows: int, batch: int, repeats: int) -> list[list[str]]:
+    """A line of the table for each kind of buffer."""
+    from interreplay import Transitions
+    from replay_buffers import Uniform
+
+    ours, naive = Uniform(capacity=rows, seed=0), Naive(rows)
+    played, wrap = games(envs), lambda step: Transitions(**step)
+    for _ in range(-(-rows // envs)):
+        step = next(played)
+        ours.add(wrap(step))
+        naive.add(step)
+    added: dict[str, list[float]] = {"ours": [], "naive": []}
+    for _ in range(repeats):
+        step = next(played)
+        for name, add, columns in (("ours", ours.add, wrap(step)), ("naive", naive.add, step)):
+            start = time.process_time()
+            add(columns)  # type: ignore[operator]
+            added[name].append((time.process_time() - start) / envs)
+    both: dict[str, Any] = {"ours": ours, "naive": naive}
+    drawn = interleaved({k: lambda b=b: b.sample(batch) for k, b in both.items()}, repeats, clock=time.process_time)
+    sizes = {"ours": ours.storage.nbytes, "naive": naive.nbytes}
+    return [
+        [
+            name,
+            str(envs),
+            f"{np.median(added[name]) * 1e6:.0f} ({np.quantile(added[name], 0.1) * 1e6:.0f})",
+            f"{np.median(drawn[name]) * 1e3:.2f}",
+            f"{sizes[name] / rows:,.0f}",
+            f"{sizes[name] / rows / FRAME_BYTES:.2f}",
+        ]
+        for name in both
+    ]
+
+
+def main() -> None:
+    """Print the table."""
+    single_thread()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000, help="rows in each buffer")
+    parser.add_argument("--batch", type=int, default=32, help="rows per draw")
+    parser.add_argument("--envs", type=int, nargs="+", default=[1, 8], help="rows added at a time")
+    parser.add_argument("--repeats", type=int, default=1_000, help="timed calls")
+    line = parser.parse_args()
+    lines = [each for envs in line.envs for each in measured(envs, line.rows, line.batch, line.repeats)]
+    head = [
+        "",
+        "rows at a time",
+        "add a row, CPU µs, median (10 %)",
+        f"draw {line.batch}, CPU ms",
+        "bytes per row",
+        "frames",
+    ]
+    print(table(head, lines))
+
+
+if __name__ == "__main__":
+    main()

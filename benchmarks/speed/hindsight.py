@@ -1,0 +1,118 @@
+"""HER beside Stable-Baselines3's: time to draw a batch of relabeled transitions.
+
+    python -m benchmarks.speed.hindsight [--rows 1000000] [--batch 256] [--repeats 2000]
+
+Both hold the same number of rows of FetchReach-v4's shape, random ones in episodes of 50, relabel four in five by the
+strategy "future", and call the environment's ``compute_reward`` for the new goals. Ours also asks its
+``compute_terminated``, which theirs does not. All in this process on one thread, in turn, one call each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+from interreplay.environments import registration
+
+ENV, EPISODE = "FetchReach-v4", 50
+
+
+def episodes(rows: int, env: Any) -> Iterator[dict[str, Any]]:
+    """Yield random episodes as columns; observations have one row more, the last one."""
+    rng = np.random.default_rng(0)
+    for number in range(rows // EPISODE):
+        goal = rng.normal(0, 0.1, 3)
+        obs = {
+            "observation": rng.normal(size=(EPISODE + 1, 10)).astype(np.float32),
+            "achieved_goal": np.cumsum(rng.normal(0, 0.02, (EPISODE + 1, 3)), axis=0).astype(np.float32),
+            "desired_goal": np.tile(goal, (EPISODE + 1, 1)).astype(np.float32),
+        }
+        yield {
+            "number": number,
+            "obs": obs,
+            "actions": rng.uniform(-1, 1, (EPISODE, 4)).astype(np.float32),
+            "rewards": env.compute_reward(obs["achieved_goal"][1:], obs["desired_goal"][1:], {}),
+        }
+
+
+def ours(name: str, rows: int, env: Any) -> Any:
+    """Return a buffer of the catalogue, full."""
+    import replay_buffers
+    from interreplay import Transitions
+
+    functions = {"compute_reward": env.compute_reward, "compute_terminated": env.compute_terminated}
+    buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **functions if name == "HER" else {})
+    for episode in episodes(rows, env):
+        buffer.add(
+            Transitions(
+                obs={key: part[:-1] for key, part in episode["obs"].items()},
+                actions=episode["actions"],
+                rewards=episode["rewards"],
+                next_obs={key: part[1:] for key, part in episode["obs"].items()},
+                terminated=np.zeros(EPISODE, bool),
+                truncated=np.arange(EPISODE) == EPISODE - 1,
+                episode=np.full(EPISODE, episode["number"]),
+            )
+        )
+    return buffer
+
+
+def stable_baselines(rows: int, env: gym.Env) -> Any:
+    """Return SB3's HerReplayBuffer, full."""
+    from stable_baselines3.common.vec_env import DummyVecEnv
+    from stable_baselines3.her import HerReplayBuffer
+
+    vector = DummyVecEnv([lambda: env])
+    buffer = HerReplayBuffer(
+        rows, env.observation_space, env.action_space, vector, device="cpu", n_sampled_goal=4, copy_info_dict=False
+    )
+    for episode in episodes(rows, env.unwrapped):
+        for step in range(EPISODE):
+            before, after = ({key: part[i : i + 1] for key, part in episode["obs"].items()} for i in (step, step + 1))
+            done = step == EPISODE - 1
+            infos = [{"TimeLimit.truncated": done}]
+            actions, rewards = episode["actions"][step : step + 1], episode["rewards"][step : step + 1]
+            buffer.add(before, after, actions, rewards, np.array([done]), infos)
+    return buffer
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows in each buffer")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=2_000)
+    arguments = parser.parse_args()
+    single_thread()
+    registration.register(ENV)
+    env, rows = gym.make(ENV), arguments.rows
+    buffers = {f"ours, {name}": ours(name, rows, env.unwrapped) for name in ("Uniform", "HER")}
+    buffers["Stable-Baselines3, HER"] = stable_baselines(rows, env)
+    contenders: dict[str, Callable[[], Any]] = {
+        name: functools.partial(buffer.sample, arguments.batch) for name, buffer in buffers.items()
+    }
+    contenders["compute_reward alone"] = reward_alone(env.unwrapped, arguments.batch)
+    seconds = interleaved(contenders, arguments.repeats, warm_up=20)
+    lines = []
+    for name, values in sorted(seconds.items(), key=lambda item: float(np.median(item[1]))):
+        low, median, high = np.quantile(values, [0.25, 0.5, 0.75]) * 1e6
+        ratio = np.median(values / seconds["ours, HER"])
+        lines.append([name, f"{median:.0f}", f"{low:.0f}–{high:.0f}", f"{ratio:.2f}"])
+    print(f"{rows} rows, {arguments.repeats} repeats\n")
+    print(table([f"draw {arguments.batch}", "µs, median", "quartiles", "× ours, HER, median of pairs"], lines))
+
+
+def reward_alone(env: Any, batch: int) -> Callable[[], Any]:
+    """Return what the environment's function takes of it."""
+    goals = np.random.default_rng(0).normal(size=(2, batch, 3)).astype(np.float32)
+    return lambda: env.compute_reward(goals[0], goals[1], {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What layout and type of convolutions cost, and denormal numbers in Adam: ``python -m benchmarks.speed.kernels``.
+
+One thread. Convolutions: a forward and backward pass of 32 images through the layers of Mnih et al. 2015. Adam: a step
+of 4,610 parameters, those of CartPole's network, whose gradients are 0 and whose moments have decayed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.measure import interleaved, single_thread, table
+from interreplay.learning.networks.convolutions import BODIES, ConvolutionBody
+from interreplay.learning.networks.optimizers import FlatAdam
+
+SHAPE, IMAGES, PARAMETERS, REPEATS, PASSES, STEPS = (4, 84, 84), 32, 4_610, 21, 3, 50
+
+
+def passes(body: ConvolutionBody, images: Tensor) -> Callable[[], None]:
+    """Return some forward and backward passes."""
+
+    def run() -> None:
+        for _ in range(PASSES):
+            body(images).sum().backward()
+
+    return run
+
+
+def first_channels(body: ConvolutionBody) -> nn.Module:
+    """Return the same layers, weights in the usual order of memory."""
+    nn.utils.convert_conv2d_weight_memory_format(body.layers, torch.contiguous_format)
+    return body.layers
+
+
+def steps(moment: float, flush: bool) -> Callable[[], None]:
+    """Return some steps of Adam without gradients, from moments of this size."""
+    parameter = nn.Parameter(torch.randn(PARAMETERS))
+    adam = FlatAdam([parameter], 1e-3)
+    adam.apply()
+
+    def run() -> None:
+        torch.set_flush_denormal(flush)
+        for name in ("exp_avg", "exp_avg_sq"):
+            adam.state[parameter][name].fill_(moment)
+        for _ in range(STEPS):
+            adam.apply()
+        torch.set_flush_denormal(False)
+
+    return run
+
+
+def main() -> None:
+    """Measure and print."""
+    single_thread()
+    images = torch.randint(0, 256, (IMAGES, *SHAPE), dtype=torch.uint8)
+    plain, last, narrow = (ConvolutionBody(SHAPE, BODIES["nature"]) for _ in range(3))
+    layers, narrow.conv_dtype = first_channels(plain), torch.bfloat16
+
+    def first() -> None:
+        for _ in range(PASSES):
+            layers(images.float() / 255.0).sum().backward()
+
+    found = {"channels first": first, "channels last": passes(last, images), "bfloat16": passes(narrow, images)}
+    measured = interleaved(found, REPEATS, clock=time.process_time)
+    rows = [[name, f"{np.median(seconds) / PASSES * 1e3:.1f} ms"] for name, seconds in measured.items()]
+    adam = {
+        "normal moments": steps(1e-3, False),
+        "denormal": steps(1e-39, False),
+        "denormal, flushed": steps(1e-39, True),
+    }
+    measured = interleaved(adam, REPEATS, clock=time.process_time)
+    rows += [[f"Adam, {name}", f"{np.median(seconds) / STEPS * 1e6:.0f} µs"] for name, seconds in measured.items()]
+    print(table(["", "median"], rows))
+
+
+if __name__ == "__main__":
+    main()

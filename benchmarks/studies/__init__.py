@@ -1,0 +1,1 @@
+"""Tables and figures of studies, from their kept results."""

@@ -1,0 +1,37 @@
+"""Effect of interpolation on a stable critic: ``python -m benchmarks.studies.critic_study FOLDER``.
+
+FOLDER holds the runs of ``studies/sac_stable_critic.yaml``, as Tune or `benchmarks.keep_study` left them. Those of
+``studies/sac_nmer_ratio.yaml``, two arms of which are shown, are beside it in a folder ``sac_nmer_ratio``, with what
+random actions return.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.studies.arm_pairs import compared, with_arms_of
+from benchmarks.studies.ratio_report import CLAIMS, random_returns, reading_of
+from benchmarks.studies.study_report import Found, tell
+
+OTHER = "sac_nmer_ratio"
+BESIDE = ("Uniform-20", "NMER-20")
+"""Arms of the study beside."""
+COLORS = {"Uniform-20": "#3e4c59", "NMER-20": "#c65d21", "NaiveMixup": "#8d6cab", "Uniform-LN": "#2f7ed8"}
+COLORS |= {"NMER-LN": "#f0b429"}
+PAIRS = {
+    "NMER against Uniform,\nboth with LayerNorm": ("NMER-LN", "Uniform-LN"),
+    "LayerNorm against none,\nboth Uniform": ("Uniform-LN", "Uniform-20"),
+    "NMER against NaiveMixup": ("NMER-20", "NaiveMixup"),
+    "NaiveMixup against Uniform": ("NaiveMixup", "Uniform-20"),
+}
+"""What is compared; the first is what the study is about."""
+
+
+def found_in(folder: Path) -> Found:
+    """Return the tables, and what draws the figure."""
+    found, random = with_arms_of(folder, OTHER, BESIDE), random_returns(folder.parent / OTHER)
+    return compared(found, random, PAIRS, COLORS, lambda effect: reading_of(folder, effect, {"SAC": CLAIMS["SAC"]}))
+
+
+if __name__ == "__main__":
+    tell("benchmarks.studies.critic_study", __doc__, found_in)

@@ -1,0 +1,66 @@
+"""Results of V-trace on Pong: ``python -m benchmarks.studies.pong FOLDER --figure FILE``.
+
+FOLDER has the runs of ``studies/pong.yaml``, as Tune or `benchmarks.keep_study` left them; runs that ended count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import EngFormatter
+
+from benchmarks.measure import table
+from benchmarks.studies.study_curves import draw_curves, each_run, read
+from benchmarks.studies.study_report import Found, tell
+
+COLORS = {
+    "Scaled-Fresh": "#9aa5b1",
+    "Scaled-Replayed": "#3e4c59",
+    "Normalized-Fresh": "#2f7ed8",
+    "Normalized-Replayed": "#c65d21",
+}
+"""By arm, in the order in which they are shown."""
+AT = (100_000, 200_000, 300_000, 400_000)
+"""Env steps at which returns are shown."""
+NEAR = 30_000
+"""Env steps before that are averaged over there."""
+
+
+def at(run: pd.DataFrame, steps: int) -> float:
+    """Return the mean of a run's returns up to so many env steps."""
+    near = (run["steps"] > steps - NEAR) & (run["steps"] <= steps + 1_000)
+    return float(run.loc[near, "value"].mean())
+
+
+def returns_table(rows: pd.DataFrame) -> str:
+    """Return every seed's returns on the way, as markdown."""
+    lines = []
+    for arm in COLORS:
+        runs = each_run(rows[rows["arm"] == arm])
+        if runs:
+            found = np.array([[at(run, steps) for run in runs] for steps in AT])
+            lines.append([arm.replace("-", ", ").lower(), *(", ".join(f"{x:.1f}" for x in one) for one in found)])
+    return table(["pixels, unrolls", *(f"{steps:,}" for steps in AT)], lines)
+
+
+def draw(rows: pd.DataFrame) -> plt.Figure:
+    """Return the learning curves."""
+    figure, axis = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+    draw_curves(axis, rows, COLORS)
+    axis.set(ylabel="return in training", ylim=(-21.5, 21.5), title="V-trace on Pong")
+    axis.xaxis.set_major_formatter(EngFormatter())
+    axis.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def found_in(folder: Path) -> Found:
+    """Return the table, and what draws the curves."""
+    rows = read(folder, "training")
+    return returns_table(rows), lambda: draw(rows)
+
+
+if __name__ == "__main__":
+    tell("benchmarks.studies.pong", __doc__, found_in)

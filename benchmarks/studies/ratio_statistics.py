@@ -1,0 +1,158 @@
+"""What a study of replay methods at several update ratios says; fixed before its first run, in its file.
+
+Areas are of learning curves above random play, arrays ``(n,)`` with a seed each. `Task` has those of one task by arm:
+``"Uniform-1"`` is Uniform at one update per env step.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from benchmarks.studies.study_curves import each_run
+
+Array = NDArray[np.float64]
+Task = Mapping[str, Array]
+FLOOR = 0.05
+"""Share of the best arm's mean area below which no mean area counts as less."""
+BASELINE, METHOD, LOW, HIGH = "Uniform", "NMER", 1, 20
+ARMS = tuple(f"{method}-{ratio}" for method in (BASELINE, METHOD) for ratio in (LOW, HIGH))
+
+
+def area(steps: Array, returns: Array, random: float, first: int = 2_000) -> float:
+    """Return a run's area: the mean of its evaluation returns from step `first` on, by trapezoids, less `random`."""
+    kept = steps >= first
+    steps, returns = steps[kept], returns[kept]
+    return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0]) - random)
+
+
+def areas_of(runs: pd.DataFrame, random: float = 0.0, first: int = 2_000) -> Array:
+    """Return the areas ``(n,)`` of an arm's runs, rows of `benchmarks.study_curves.read`, in the order of seeds."""
+    each = [(run["steps"].to_numpy(float), run["value"].to_numpy(float)) for run in each_run(runs)]
+    return np.array([area(steps, returns, random, first) for steps, returns in each])
+
+
+def floor_of(task: Task) -> float:
+    """Return the least mean area that counts."""
+    return FLOOR * max(float(areas.mean()) for areas in task.values())
+
+
+def log_ratio(ours: Array, theirs: Array, least: float) -> float:
+    """Return the log of the ratio of two mean areas, neither below `least`."""
+    return float(np.log(max(ours.mean(), least) / max(theirs.mean(), least)))
+
+
+def preferred(task: Task, method: str = BASELINE) -> Array:
+    """Return a method's areas ``(n,)``, each at the ratio that is better on average in the other half of the seeds.
+
+    Where a jackknife leaves a seed out of one arm, its middle moves by half a seed at most.
+    """
+    low, high = (np.split(task[f"{method}-{ratio}"], [len(task[f"{method}-{ratio}"]) // 2]) for ratio in (LOW, HIGH))
+    prefers_high = [high[half].mean() > low[half].mean() for half in (0, 1)]
+    return np.concatenate([(high if prefers_high[1 - half] else low)[half] for half in (0, 1)])
+
+
+Contrast = Callable[[Task], tuple[Array, Array]]
+CONTRASTS: dict[str, Contrast] = {
+    "A": lambda task: (task[f"{METHOD}-{HIGH}"], preferred(task)),
+    "B": lambda task: (task[f"{METHOD}-{HIGH}"], task[f"{BASELINE}-{HIGH}"]),
+    "at 1": lambda task: (task[f"{METHOD}-{LOW}"], task[f"{BASELINE}-{LOW}"]),
+}
+
+
+def effect(tasks: Sequence[Task], contrast: Contrast) -> float:
+    """Return the mean over tasks of the log ratios of two arms."""
+    return float(np.mean([log_ratio(*contrast(task), floor_of(task)) for task in tasks]))
+
+
+def interaction(tasks: Sequence[Task]) -> float:
+    """Return how much the log ratio at many updates per step exceeds that at one."""
+    return effect(tasks, CONTRASTS["B"]) - effect(tasks, CONTRASTS["at 1"])
+
+
+def improvement(ours: Sequence[float] | Array, theirs: Sequence[float] | Array) -> float:
+    """Return the probability that a run of ours has a larger area than one of theirs, ties for half."""
+    difference = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
+    return float((np.sign(difference).mean() + 1) / 2)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An effect as a ratio, with its 95 % interval and the p-value of a permutation test, where one was made."""
+
+    ratio: float
+    low: float
+    high: float
+    p: float = float("nan")
+
+
+def bootstrapped(
+    tasks: Sequence[Task], statistic: Callable[[Sequence[Task]], float], resamples: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % BCa interval of a statistic; seeds are drawn within each task and arm, all else is made anew.
+
+    Both ends are NaN where all draws give the same.
+    """
+    arms = [list(task) for task in tasks]
+    strata = [areas for task in tasks for areas in task.values()]
+
+    def of(*drawn: Array) -> float:
+        left = iter(drawn)
+        return statistic([{name: next(left) for name in names} for names in arms])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a division, and that there is no interval
+        found = stats.bootstrap(
+            tuple(strata),
+            of,
+            n_resamples=resamples,
+            vectorized=False,
+            confidence_level=0.95,
+            method="BCa",
+            rng=np.random.default_rng(seed),
+        ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def permuted(tasks: Sequence[Task], contrast: Contrast, permutations: int = 20_000, seed: int = 0) -> float:
+    """Return the two-sided p-value of the labels of two arms, exchanged within each task."""
+    rng = np.random.default_rng(seed)
+    observed, drawn = effect(tasks, contrast), np.zeros(permutations)
+    for task in tasks:
+        ours, theirs = contrast(task)
+        pooled = np.tile(np.concatenate([ours, theirs]), (permutations, 1))
+        pooled = rng.permuted(pooled, axis=1)
+        least = floor_of(task)
+        means = [np.maximum(part.mean(axis=1), least) for part in np.split(pooled, [len(ours)], axis=1)]
+        drawn += np.log(means[0] / means[1]) / len(tasks)
+    return float((1 + (np.abs(drawn) >= abs(observed) - 1e-12).sum()) / (1 + permutations))
+
+
+def estimate(tasks: Sequence[Task], contrast: Contrast) -> Estimate:
+    """Return the effect of a contrast, one of `CONTRASTS` or another."""
+    low, high = bootstrapped(tasks, lambda drawn: effect(drawn, contrast))
+    values = np.exp([effect(tasks, contrast), low, high])
+    return Estimate(*map(float, values), permuted(tasks, contrast))
+
+
+def holm(values: Mapping[str, float]) -> dict[str, float]:
+    """Return p-values after Holm's correction."""
+    found, running = {}, 0.0
+    for place, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
+        running = max(running, min(1.0, (len(values) - place) * p))
+        found[name] = running
+    return found
+
+
+def reading(primary: Estimate, claims: Mapping[str, float]) -> str:
+    """Return what primary A says, in the words that were fixed: supported, a size excluded, or undecided."""
+    if primary.low > 1:
+        return "supported in kind"
+    excluded = [f"+{round(100 * (size - 1))} % ({name})" for name, size in claims.items() if primary.high < size]
+    return f"excluded in size: {', '.join(excluded)}" if excluded else "undecided"

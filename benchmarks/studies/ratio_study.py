@@ -1,0 +1,84 @@
+"""What a study of update ratios found, in tables and a figure: ``python -m benchmarks.studies.ratio_study FOLDER``.
+
+FOLDER holds the runs, as Tune or `benchmarks.keep_study` left them, and what random actions return:
+``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.studies.ratio_report import (
+    CLAIMS,
+    areas_table,
+    by_task_table,
+    draw,
+    effects_table,
+    random_returns,
+    reading_of,
+    tasks_of,
+    whole_seeds,
+)
+from benchmarks.studies.ratio_statistics import (
+    ARMS,
+    BASELINE,
+    CONTRASTS,
+    HIGH,
+    LOW,
+    Contrast,
+    Estimate,
+    Task,
+    bootstrapped,
+    estimate,
+    holm,
+)
+from benchmarks.studies.ratio_statistics import interaction as interaction_of
+from benchmarks.studies.study_curves import read
+from benchmarks.studies.study_report import Found, tell
+
+COLORS = dict(zip(ARMS, ("#9aa5b1", "#3e4c59", "#f0b429", "#c65d21"), strict=True))
+NAMES = {
+    "A": "A: NMER at 20 against\nUniform at its better ratio",
+    "B": "B: both at 20",
+    "at 1": "both at 1",
+    "20 against 1": "effect at 20\nover effect at 1",
+}
+BY_TASK: dict[str, Contrast] = {
+    "A": CONTRASTS["A"],
+    "B": CONTRASTS["B"],
+    "Uniform at 20 against Uniform at 1": lambda task: (task[f"{BASELINE}-{HIGH}"], task[f"{BASELINE}-{LOW}"]),
+}
+"""What is shown of each task."""
+
+
+def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
+    """Return the two primary effects, p-values by Holm, and the secondary ones without correction."""
+    found = {name: estimate(tasks, contrast) for name, contrast in CONTRASTS.items()}
+    corrected = holm({name: found[name].p for name in ("A", "B")})
+    found |= {name: Estimate(e.ratio, e.low, e.high, corrected.get(name, e.p)) for name, e in found.items()}
+    low, high = np.exp(bootstrapped(tasks, interaction_of))
+    return found | {"20 against 1": Estimate(float(np.exp(interaction_of(tasks))), float(low), float(high))}
+
+
+def found_in(folder: Path) -> Found:
+    """Return the tables, and what draws the figure."""
+    found, random = whole_seeds(read(folder)), random_returns(folder)
+    tasks = tasks_of(found, random)
+    found_effects = effects(list(tasks.values()))
+    trainer = json.loads(next(folder.glob("*/params.json")).read_text())["trainer"]
+    named = {NAMES[name]: effect for name, effect in found_effects.items()}
+    lines = {name.replace("\n", " "): effect for name, effect in named.items()}
+    contrasts = {NAMES[name].replace("\n", " "): contrast for name, contrast in CONTRASTS.items()}
+    parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()), " (Holm for A and B)")]
+    parts += [reading_of(folder, found_effects["A"], {trainer: CLAIMS[trainer]})]
+    parts += [by_task_table(tasks, BY_TASK)]
+    strong = (NAMES["A"], NAMES["B"])
+    return "\n\n".join(parts), lambda: draw(found, named, random, COLORS, strong, CLAIMS[trainer])
+
+
+if __name__ == "__main__":
+    tell("benchmarks.studies.ratio_study", __doc__, found_in)

@@ -1,0 +1,49 @@
+"""Lets a study go on where only kept results are left: ``python -m benchmarks.studies.restore_study FOLDER RESULTS``.
+
+Unpacks the runs that `benchmarks.keep_study` kept and that were over, so that ``cluster_run.py STUDY`` with
+``--output_dir RESULTS`` makes only the missing ones, on any machine. Runs that were not over begin anew: their
+checkpoints are not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.keep_study import PLAIN, STUDY
+from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
+
+
+def restore(run: Path, folder: Path) -> bool:
+    """Unpack one run and return whether it was over; others are left out, and so are runs that are there already."""
+    if TrialFolder(run).status()["state"] not in OVER:
+        return False
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_bytes(gzip.decompress((run / "result.json.gz").read_bytes()))
+        for name in ("params.json", *PLAIN):
+            shutil.copy(run / name, folder / name)
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Unpack every run that was over."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.studies.restore_study", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("folder", type=Path, help="of the kept results")
+    parser.add_argument("results", type=Path, help="where to")
+    args = parser.parse_args(argv)
+    runs = sorted(path.parent for path in args.folder.glob("*/result.json.gz"))
+    restored = [restore(run, args.results / run.name) for run in runs]
+    for name in STUDY:
+        if (args.folder / name).exists():
+            shutil.copy(args.folder / name, args.results / name)
+    print(f"{sum(restored)} of {len(runs)} runs restored in {args.results}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Results of DQN and its variants: ``python -m benchmarks.studies.values_study FOLDER --figure FILE``.
+
+FOLDER has the runs of ``studies/values.yaml``, as Tune or `benchmarks.keep_study` left them; runs that ended count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import EngFormatter
+from scipy import stats
+
+from benchmarks.measure import table
+from benchmarks.studies.study_curves import draw_curves, each_run, read
+from benchmarks.studies.study_report import Found, tell
+
+COLORS = {
+    "DQN": "#9aa5b1",
+    "DDQN": "#3e4c59",
+    "DuelingDQN": "#5a8f29",
+    "NoisyDQN": "#CC79A7",
+    "C51": "#009E73",
+    "QRDQN": "#2f7ed8",
+    "Rainbow": "#c65d21",
+}
+"""By algorithm, in the order in which they are shown."""
+ASKED = {
+    "interreplay/Catch-v0": 0.95,
+    "CartPole-v1": 475,
+    "Acrobot-v1": -85,
+    "MountainCar-v0": -115,
+    "LunarLander-v3": 200,
+    "MinAtar/Breakout-v1": 4.5,
+}
+"""The return to reach by task, in the order in which they are shown."""
+LAST = 3
+"""Evaluations whose mean is the return at a run's end: of one alone 20 episodes say little."""
+
+
+def shown(env: str) -> str:
+    """Return a task's name for people."""
+    return env.removeprefix("interreplay/").replace("/", " ").rpartition("-v")[0]
+
+
+def number(value: float) -> str:
+    """Return three digits."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def mean_of(values: np.ndarray) -> str:
+    """Return the mean ``(n,)`` with its 95 % interval by bootstrap over seeds."""
+    if len(values) < 2 or np.ptp(values) == 0:
+        return number(float(values.mean()))
+    drawn = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
+    return f"{number(values.mean())} ({number(drawn.low)} to {number(drawn.high)})"
+
+
+def returns_table(rows: pd.DataFrame) -> str:
+    """Return the returns at the end and over the run, every seed in them, as markdown."""
+    lines = []
+    for env, asked in ASKED.items():
+        for algorithm in COLORS:
+            runs = each_run(rows[(rows["env"] == env) & (rows["arm"] == algorithm)])
+            if runs:
+                values = [run["value"] for run in runs]
+                last = np.array([value.iloc[-LAST:].mean() for value in values])
+                very_last = np.array([value.iloc[-1] for value in values])
+                whole = np.array([value.mean() for value in values])
+                seeds, steps = ", ".join(map(number, last)), f"{max(run['steps'].max() for run in runs):,.0f}"
+                means = [mean_of(found) for found in (last, very_last, whole)]
+                lines.append([shown(env), algorithm, steps, seeds, *means, number(asked)])
+    heads = ["task", "algorithm", "env steps", "last three evaluations, every seed", "mean", "mean of the last alone"]
+    return table([*heads, "mean of all evaluations", "to reach"], lines)
+
+
+def draw(rows: pd.DataFrame) -> plt.Figure:
+    """Return the learning curves, a part per task, with what is to be reached."""
+    figure, axes = plt.subplots(2, 3, figsize=(11.5, 6.2), layout="constrained")
+    for axis, (env, asked) in zip(axes.flat, ASKED.items(), strict=True):
+        draw_curves(axis, rows[rows["env"] == env], COLORS)
+        axis.axhline(asked, color="0.6", lw=0.8, ls=":")
+        axis.set_title(shown(env))
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axis in axes[:, 0]:
+        axis.set_ylabel("evaluation return")
+    handles = [plt.Line2D([], [], color=color, lw=2.2, label=name) for name, color in COLORS.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    return figure
+
+
+def found_in(folder: Path) -> Found:
+    """Return the table, and what draws the curves."""
+    rows = read(folder, arms_by="trainer")
+    return returns_table(rows), lambda: draw(rows)
+
+
+if __name__ == "__main__":
+    tell("benchmarks.studies.values_study", __doc__, found_in)

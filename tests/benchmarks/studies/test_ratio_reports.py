@@ -1,0 +1,139 @@
+"""What the studies of ratios and critics show of their runs: tables of every seed, effects, the reading, a figure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.studies import critic_study, near_partners, ratio_statistics, ratio_study
+
+
+def kept(folder, env, arm, seed, value, trainer="SAC"):
+    """A run that ended, as Tune leaves it: the return rises from 0 to twice `value`, which is its area above zero."""
+    run = folder / f"{trainer}_{env}_{arm}_s{seed}"
+    run.mkdir(parents=True)
+    (run / "params.json").write_text(json.dumps({"env": env, "trainer": trainer}))
+    (run / "status.json").write_text(json.dumps({"state": "finished", "seconds": 120}))
+    lines = [
+        {"num_env_steps_sampled_lifetime": steps, "evaluation": {"env_runners": {"episode_return_mean": value * share}}}
+        for steps, share in ((2_000, 0), (7_000, 1), (12_000, 2))
+    ]
+    (run / "result.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def study(folder, arms, seeds, envs=("A-v0", "B-v0")):
+    """A study's folder; seeds differ by a hundredth, random play returns nothing."""
+    for env in envs:
+        for arm, value in arms.items():
+            for seed in range(seeds):
+                kept(folder, env, arm, seed, value * (1 + seed / 100))
+    (folder / "random_returns.json").write_text(json.dumps({env: {"mean": 0.0} for env in envs}))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """Draws, of which the tables here need no precision."""
+    monkeypatch.setattr(ratio_statistics.bootstrapped, "__defaults__", (200, 0))
+    monkeypatch.setattr(ratio_statistics.permuted, "__defaults__", (200, 0))
+
+
+def ratios(tmp_path):
+    arms = {"Uniform-1": 50, "NMER-1": 50, "Uniform-20": 100, "NMER-20": 150}
+    return study(tmp_path / "sac_nmer_ratio", arms, seeds=6)
+
+
+def test_update_ratios(tmp_path):
+    text, draw = ratio_study.found_in(ratios(tmp_path))
+    assert "| A-v0 | NMER-20 | 150, 152, 153, 154, 156, 158 | 154 | 154 | 2 |" in text
+    for line in (
+        "| A: NMER at 20 against Uniform at its better ratio | 1.50 | 1.4",
+        "| B: both at 20 | 1.50 |",
+        "| both at 1 | 1.00 |",
+        "| effect at 20 over effect at 1 | 1.50 |",
+        "By the reading fixed before: supported in kind.",
+    ):
+        assert line in text
+    for tasks in ("A-v0", "B-v0", "without A-v0", "without B-v0"):
+        assert f"| {tasks} | 1.50 (1.4" in text
+    assert "2.00 (1.9" in text.split("| A-v0 |")[-1], "Uniform at 20 against Uniform at 1"
+    assert "| 1.00 |\n| both at 1" in text and "| 0.50 |\n| effect at 20" in text  # probabilities of improvement
+    assert len(draw().axes) == 3
+
+
+def test_stable_critics(tmp_path):
+    ratios(tmp_path)
+    folder = study(tmp_path / "sac_stable_critic", {"Uniform-LN": 200, "NMER-LN": 200, "NaiveMixup": 50}, seeds=4)
+    text, draw = critic_study.found_in(folder)
+    assert "| A-v0 | NMER-20 | 150, 152, 153, 154 | 152 |" in text  # as many seeds as the study has
+    assert "| A-v0 | NMER-1 |" not in text
+    for line in (
+        "| NMER against Uniform, both with LayerNorm | 1.00 |",
+        "| LayerNorm against none, both Uniform | 2.00 |",
+        "| NMER against NaiveMixup | 3.00 |",
+        "| NaiveMixup against Uniform | 0.50 |",
+        "By the reading fixed before: excluded in size: +29 % (SAC).",
+    ):
+        assert line in text
+    assert "| without A-v0 | 1.00 (0.9" in text
+    assert len(draw().axes) == 3
+
+
+def test_a_task_in_which_both_arms_are_at_the_floor_has_no_interval(tmp_path):
+    arms = {"Uniform-1": -5, "NMER-1": -5, "Uniform-20": -9, "NMER-20": 150}
+    text, _ = ratio_study.found_in(study(tmp_path / "sac_nmer_ratio", arms, seeds=4))
+    assert "| A-v0 | 20.00 (–) | 20.00 (–) | 1.00 (–) |" in text
+
+
+def test_a_study_that_goes_on_has_no_reading_yet(tmp_path):
+    folder = ratios(tmp_path)
+    run = {"trainer": "SAC", "env": "A-v0", "label": "NMER-20", "flags": {}}
+    runs = [run | {"name": f"SAC_A-v0_NMER-20_s{seed}", "seed": seed} for seed in range(7)]
+    (folder / "study.yaml").write_text(json.dumps({"runs": runs}))
+    (folder / "SAC_A-v0_NMER-20_s4/status.json").write_text(json.dumps({"state": "running"}))
+    assert "2 of 7 runs have not ended: the reading waits for them." in ratio_study.found_in(folder)[0]
+
+
+def test_seeds_that_have_not_ended_everywhere_wait(tmp_path):
+    folder = ratios(tmp_path)
+    before = ratio_study.found_in(folder)[0]
+    kept(folder, "A-v0", "NMER-20", 6, 1_000)
+    assert ratio_study.found_in(folder)[0] == before
+
+
+def test_an_interval_needs_two_seeds(tmp_path):
+    folder = study(tmp_path / "sac_nmer_ratio", {"Uniform-1": 50, "NMER-1": 50}, seeds=2)
+    kept(folder, "A-v0", "NMER-20", 0, 150)
+    with pytest.raises(SystemExit, match="two seeds of every task and arm are needed; 0 have ended in all 6 of them"):
+        ratio_study.found_in(folder)
+
+
+def test_near_partners(tmp_path):
+    ratios(tmp_path)
+    study(tmp_path / "sac_stable_critic", {"Uniform-LN": 200, "NMER-LN": 300, "NaiveMixup": 50}, seeds=4)
+    folder = study(tmp_path / "sac_near_partners", {"NaiveMixup-LN": 250}, seeds=4)
+    text, draw = near_partners.found_in(folder)
+    for line in (
+        "| A-v0 | NMER-LN | 300, 303, 306, 309 | 304 |",
+        "| NMER against NaiveMixup, both with LayerNorm | 1.20 |",
+        "| NaiveMixup against Uniform, both with LayerNorm | 1.25 |",
+        "| LayerNorm against none, both NaiveMixup | 5.00 |",
+        "By the reading fixed before: near partners add.",
+    ):
+        assert line in text
+    assert len(draw().axes) == 3
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.01, 2.0, "near partners add"),
+        (0.5, 0.99, "near partners take"),
+        (0.8, 1.2, "less than is claimed for NMER either way"),
+        (0.7, 1.2, "undecided"),
+        (0.9, 1.3, "undecided"),
+    ],
+)
+def test_the_reading_of_near_partners(low, high, said):
+    assert near_partners.reading(ratio_statistics.Estimate(1.0, low, high)) == said
