@@ -30,13 +30,13 @@ def test_settings_reach_networks_and_updates(trainer):
     algorithm.stop()
 
 
-def test_what_rl_module_says_of_critics_counts():
+def test_rl_module_sets_the_number_of_critics():
     algorithm = config().rl_module(model_config={"n_critics": 4}).build_algo()
     assert algorithm.learner.single_module.nets.critics.count == algorithm.config.n_critics == 4
     algorithm.stop()
 
 
-def test_turns_count_over_iterations_and_metrics_are_those_of_the_last_turn():
+def test_delayed_policy_updates_continue_over_iterations():
     algorithm, results = run(of_preset("redq"), 2)
     rule, learned = algorithm.learner._update_rule, results[-1]["learners"]["default_policy"]
     assert rule.updates == learned["num_updates_lifetime"] == 151
@@ -46,7 +46,7 @@ def test_turns_count_over_iterations_and_metrics_are_those_of_the_last_turn():
     algorithm.stop()
 
 
-def test_discrete_actions_have_the_options_too():
+def test_discrete_actions_support_the_options():
     made = config("CartPole-v1").training(n_critics=4, target_subset=2, critic_layer_norm=True, critic_dropout=0.1)
     algorithm, results = run(made.training(policy_delay=3, actor_target="mean", target_entropy="half"))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
@@ -54,7 +54,7 @@ def test_discrete_actions_have_the_options_too():
     algorithm.stop()
 
 
-def test_a_reset_keeps_rows_counts_and_the_statistics_of_observations():
+def test_a_reset_keeps_rows_counts_and_observation_statistics():
     made = of_preset("sr-sac", buffer="PER").training(normalize_observations=True)
     algorithm = made.build_algo()
     algorithm.train()
@@ -78,7 +78,7 @@ def test_a_reset_keeps_rows_counts_and_the_statistics_of_observations():
     algorithm.stop()
 
 
-def test_statistics_of_observations_are_frozen_in_evaluation():
+def test_observation_statistics_are_frozen_in_evaluation():
     made = of_preset("droq").training(normalize_observations=True)
     algorithm, _ = run(made.evaluation(evaluation_interval=None, evaluation_duration=1))
     encoder, before = algorithm.learner.single_module.nets.encoder, weights(algorithm)
@@ -97,7 +97,7 @@ def settings_of(algorithm, steps):
     return SimpleNamespace(total_env_steps=steps, learning_starts=50, **told)
 
 
-def test_a_long_run_is_told_its_time_and_is_left_as_it_is(monkeypatch):
+def test_the_time_estimate_of_a_long_run_leaves_it_unchanged(monkeypatch):
     monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 0.05)
     told, straight = of_preset("redq").build_algo(), of_preset("redq").build_algo()
     line = describe_updates(told, settings_of(told, 1_000_050))
@@ -111,7 +111,7 @@ def test_a_long_run_is_told_its_time_and_is_left_as_it_is(monkeypatch):
     told.stop(), straight.stop()
 
 
-def test_whole_turns_of_the_policy_are_measured(monkeypatch):
+def test_the_time_estimate_measures_whole_policy_periods(monkeypatch):
     monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 5.0)
     algorithm, made = of_preset("redq").build_algo(), []
     original = type(algorithm.config).make_update
@@ -126,7 +126,7 @@ def test_whole_turns_of_the_policy_are_measured(monkeypatch):
     algorithm.stop()
 
 
-def test_a_study_tells_runs_apart_by_what_their_updates_cost(tmp_path):
+def test_cost_estimates_distinguish_settings_that_change_the_cost(tmp_path):
     plain = {"trainer": "SAC", "env": "A", "buffer": "Uniform", "updates_per_step": 20.0}
     said = plain | {"policy_delay": 1, "n_critics": 2, "hiddens": [256, 256], "train_batch_size": 256}
     keys = lambda how: set(_keys(how))

@@ -37,7 +37,7 @@ def test_learning_from_a_mix_and_resuming_it(tmp_path):
     assert told["hard/replays_per_row"] < told["near/replays_per_row"]
 
 
-def test_arguments_and_refusals():
+def test_arguments_of_mixes_and_rejections():
     by_name = SACConfig().replay("Mix", sources={"near": "NMER"}, shares={"near": 1.0}).replay_buffer_config
     assert by_name == {"type": "Mix", "sources": {"near": "NMER"}, "shares": {"near": 1.0}}
     with pytest.raises(ValueError, match="Mix takes no argument 'share'"):
@@ -46,7 +46,7 @@ def test_arguments_and_refusals():
         mixed(Mix({"near": "LCER"})).environment("FrozenLake-v1").build_algo()
 
 
-def test_a_ready_mix_is_taken_as_its_sources_are():
+def test_a_mix_object_is_used_with_its_sources():
     buffer = NMER(capacity=500, k=2, seed=0)
     algorithm = mixed(Mix({"only": buffer})).build_algo()
     algorithm.train()

@@ -53,7 +53,7 @@ def test_learning_and_resuming_in_the_middle_of_a_schedule(trainer, real, model,
     assert told["real/replays_per_row"] > 0 and told["model/replays_per_row"] > 0
 
 
-def test_rollouts_are_compared_with_the_simulator_by_their_length():
+def test_rollouts_are_compared_with_the_simulator_by_length():
     made = modelled("InvertedPendulum-v5", rollout_length=2).training(on_manifold_rows=8)
     _, results = run(made, 1)
     told = results[0]["replay_buffer"]
@@ -62,7 +62,7 @@ def test_rollouts_are_compared_with_the_simulator_by_their_length():
         assert told[f"model/on_manifold_reward_error_at_{number}"] >= 0
 
 
-def test_the_environments_own_arguments_bear_upon_termination():
+def test_env_config_determines_the_termination_function():
     def terminated(**arguments):
         made = modelled("Hopper-v5", rollout_length=4).environment("Hopper-v5", env_config=arguments)
         algorithm, _ = run(made, 1)
@@ -71,7 +71,7 @@ def test_the_environments_own_arguments_bear_upon_termination():
     assert terminated() > 0 == terminated(terminate_when_unhealthy=False)
 
 
-def test_a_ready_one_and_refusals():
+def test_a_source_object_and_rejections():
     made = config().replay(ModelBased("NMER", **QUICK), capacity=700)
     assert made.replay_buffer_config == {"type": "ModelBased", "real": "NMER", "capacity": 700, **QUICK}
     algorithm, _ = run(made, 1)

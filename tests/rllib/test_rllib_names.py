@@ -152,7 +152,7 @@ def test_a_search_space_over_a_setting_by_rllibs_name_is_one_over_ours():
 
 def test_the_page_for_users_of_rllib_has_the_same_table():
     page = PAGE.read_text()
-    rows = [f"| `{name}` | {meaning.here} |" for name, meaning in NAMES.items()]
+    rows = [f"| `{name}` | {counterpart.text} |" for name, counterpart in NAMES.items()]
     rows += [
         f'| `{{"type": "{name}"}}` | becomes `"{ours}"`, with the same arguments |' for name, ours in BUFFERS.items()
     ]
