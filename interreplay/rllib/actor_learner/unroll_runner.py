@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import ray
 import torch
+from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.acting.batching import CPU, as_tensors
@@ -21,7 +22,6 @@ from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner
 from interreplay.rllib.env_runner.wire_format import pack
-from interreplay.rllib.host import override
 from interreplay.transitions import Transitions
 from interreplay.unrolls.unrolls import Unrolls
 
