@@ -1,4 +1,4 @@
-"""IMPALA, CLEAR, LASER and A2C in RLlib: what they learn from, values over truncations, resumed runs, refusals."""
+"""IMPALA, CLEAR, LASER and A2C in RLlib: training, values over truncations, resumed runs, rejections."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a3c_rejects_settings_that_require_unrolls(change, message):
 
 
 class OneState(gym.Env):
-    """Reward 1 in the only state there is, cut after seven steps: the value is 1 / (1 − γ) all the same."""
+    """Reward 1 in the only state, truncated after seven steps: the value is still 1 / (1 − γ)."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -168,7 +168,7 @@ def plain(value):
 
 
 def state_of(algorithm):
-    """All that a run is."""
+    """Return the complete state of a run."""
     optimizers = [optimizer.state_dict() for optimizer in algorithm.learner._named_optimizers.values()]
     parts = weights(algorithm), optimizers, algorithm.replay_buffer.state_dict(), algorithm.experience.state_dict()
     return plain(list(parts))

@@ -1,4 +1,4 @@
-"""Configurations and the Algorithms that they make belong together without either naming the other twice."""
+"""Configurations and the Algorithms that they build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints hold everything: a resumed run is the run that was never interrupted."""
+"""Checkpoints are complete: a resumed run equals one that was never interrupted."""
 
 import shutil
 
@@ -99,7 +99,7 @@ def test_from_checkpoint_restores_the_whole_algorithm(tmp_path):
 
 
 class Unsaveable(gym.Env):
-    """An environment of which nothing is known."""
+    """An environment that cannot be saved."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)

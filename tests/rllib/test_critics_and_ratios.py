@@ -1,4 +1,4 @@
-"""Critics and update ratios in RLlib: what modules and optimizers become, what stays, and what a long run is told."""
+"""Critics and update ratios in RLlib: modules, optimizers, resets, and time estimates of long runs."""
 
 import copy
 import json
@@ -93,22 +93,22 @@ def test_observation_statistics_are_frozen_in_evaluation():
 
 def settings_of(algorithm, steps):
     names = ("updates_per_step", "policy_delay")
-    told = {name: getattr(algorithm.config, name) for name in names}
-    return SimpleNamespace(total_env_steps=steps, learning_starts=50, **told)
+    estimated = {name: getattr(algorithm.config, name) for name in names}
+    return SimpleNamespace(total_env_steps=steps, learning_starts=50, **estimated)
 
 
 def test_the_time_estimate_of_a_long_run_leaves_it_unchanged(monkeypatch):
     monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 0.05)
-    told, straight = of_preset("redq").build_algo(), of_preset("redq").build_algo()
-    line = describe_updates(told, settings_of(told, 1_000_050))
+    estimated, straight = of_preset("redq").build_algo(), of_preset("redq").build_algo()
+    line = describe_updates(estimated, settings_of(estimated, 1_000_050))
     assert line.startswith("updates alone take about ") and "1,000,000 steps, 1.5 updates of " in line
-    assert describe_updates(told, settings_of(told, 1_000)) == ""
+    assert describe_updates(estimated, settings_of(estimated, 1_000)) == ""
     torch_state = torch.get_rng_state()
-    describe_updates(told, settings_of(told, 1_000_050))
+    describe_updates(estimated, settings_of(estimated, 1_000_050))
     assert torch.equal(torch_state, torch.get_rng_state())
-    told.train(), straight.train()
-    assert same(weights(told), weights(straight)) and told.learner._update_rule.updates == 39
-    told.stop(), straight.stop()
+    estimated.train(), straight.train()
+    assert same(weights(estimated), weights(straight)) and estimated.learner._update_rule.updates == 39
+    estimated.stop(), straight.stop()
 
 
 def test_the_time_estimate_measures_whole_policy_periods(monkeypatch):
@@ -128,14 +128,14 @@ def test_the_time_estimate_measures_whole_policy_periods(monkeypatch):
 
 def test_cost_estimates_distinguish_settings_that_change_the_cost(tmp_path):
     plain = {"trainer": "SAC", "env": "A", "buffer": "Uniform", "updates_per_step": 20.0}
-    said = plain | {"policy_delay": 1, "n_critics": 2, "hiddens": [256, 256], "train_batch_size": 256}
+    explicit = plain | {"policy_delay": 1, "n_critics": 2, "hiddens": [256, 256], "train_batch_size": 256}
     keys = lambda how: set(_keys(how))
-    assert keys(plain) == keys(said), "runs from before there were these settings have their defaults"
+    assert keys(plain) == keys(explicit), "older runs without these settings have their defaults"
     for name, value in {"policy_delay": 20, "n_critics": 10, "critic_dropout": 0.1, "hiddens": [64, 64]}.items():
-        assert not keys(said) & keys(said | {name: value}), name
+        assert not keys(explicit) & keys(explicit | {name: value}), name
     run_of = tmp_path / "study" / "run"
     run_of.mkdir(parents=True)
     (run_of / "status.json").write_text(json.dumps({"state": "finished", "seconds": 10.0, "env_steps": 500}))
-    (run_of / "params.json").write_text(json.dumps(said))
+    (run_of / "params.json").write_text(json.dumps(explicit))
     found = earlier(tmp_path)
     assert {key: found[key] for key in _keys(plain)} == {key: [50.0] for key in _keys(plain)}

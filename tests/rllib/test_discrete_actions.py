@@ -1,4 +1,4 @@
-"""SAC with discrete actions, end to end; who refuses them."""
+"""SAC with discrete actions, end to end."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Explorations and updates in RLlib: how they are chosen, and what reaches runners and checkpoints."""
+"""Explorations and updates in RLlib: how they are chosen, and their state in runners and checkpoints."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Goal-conditioned environments in RLlib: hindsight with the environment's own functions, success, going on."""
+"""Goal-conditioned environments in RLlib: hindsight with the environment's own functions, success, resuming."""
 
 import warnings
 
@@ -92,7 +92,7 @@ def test_a_registered_environment_and_one_without_goals():
 
 
 class Goalless(Reach):
-    """Has goals but does not say what they are worth."""
+    """Has goals but no reward function."""
 
     compute_reward = None
 

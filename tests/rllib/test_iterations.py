@@ -1,4 +1,4 @@
-"""What an iteration counts, how long it lasts, what it calls, and when learning begins."""
+"""Iterations: counts, length, callbacks, and the start of learning."""
 
 from __future__ import annotations
 

@@ -31,10 +31,14 @@ def test_learning_from_a_mix_and_resuming_it(tmp_path):
         resumed.train()
     assert same(weights(straight), weights(resumed))
     assert type(straight).from_checkpoint(tmp_path / "c").config.replay_buffer_config["shares"] == {"hard": (0.5, 0.1)}
-    told = results[-1]["replay_buffer"]
-    assert told["near/neighbor_distance"] > 0 and told["hard/weight_ess"] > 0 and "neighbor_distance" not in told
+    statistics = results[-1]["replay_buffer"]
+    assert (
+        statistics["near/neighbor_distance"] > 0
+        and statistics["hard/weight_ess"] > 0
+        and "neighbor_distance" not in statistics
+    )
     assert straight.replay_buffer.shares.current == pytest.approx({"near": 0.9, "hard": 0.1})
-    assert told["hard/replays_per_row"] < told["near/replays_per_row"]
+    assert statistics["hard/replays_per_row"] < statistics["near/replays_per_row"]
 
 
 def test_arguments_of_mixes_and_rejections():

@@ -1,4 +1,4 @@
-"""Dict and Tuple actions, end to end: policies and buffers have one vector, the environment its own parts."""
+"""Dict and Tuple actions, end to end: policies and buffers use one vector, the environment separate parts."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Runs with recorded experience: beside their own rows, and alone; the command line, resuming, refusals."""
+"""Runs with recorded experience, alone or mixed with collected rows: the command line, resuming, rejections."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_half_of_each_batch_is_recorded_and_resuming_is_exact(name, tmp_path):
     for _ in range(2):
         resumed.train()
     assert same(weights(straight), weights(resumed))
-    told = results[-1]["replay_buffer"]
-    assert told["offline/neighbor_distance"] > 0 and "online/neighbor_distance" not in told
+    statistics = results[-1]["replay_buffer"]
+    assert statistics["offline/neighbor_distance"] > 0 and "online/neighbor_distance" not in statistics
     assert straight.replay_buffer.shares.current == pytest.approx({"online": 0.75, "offline": 0.25})
     offline = straight.replay_buffer.sources["offline"]
     assert len(offline) == 180 and stored < 75 * 200 + offline.nbytes({}) + 100_000

@@ -122,7 +122,7 @@ def test_async_unrolls_are_used_once_over_a_resume(build, tmp_path):
     assert sum(int(unrolls.live.sum()) for unrolls in learned) == resumed.env_steps == result["env_steps"]
     seams = [tuple(seam) for unrolls in learned for seam in unrolls.obs[-1].tolist()]
     firsts = {tuple(first) for unrolls in learned for first in unrolls.obs[0].tolist()}
-    # All but the newest of each environment go on in another one; environments that draw are reset by the stop.
+    # All but the newest of each environment continue in another one; a resume resets environments that draw.
     assert len(seams) > 10_000 and sum(seam not in firsts for seam in seams) <= 2 * 2 * 16
     found = result["replay_buffer"]
     assert 0 <= found["learner_waiting_share"] <= 1 and 0 <= found["actors_waiting_share"] <= 1
@@ -172,7 +172,7 @@ def test_without_restarts_one_error_names_the_runner(build, tmp_path):
     kill(algorithm, 1)
     deadline = time.monotonic() + 60
     with pytest.raises(RunnerLost, match="remote env runner 1 died|1 of 2 remote env runners is lost"):
-        while time.monotonic() < deadline:  # The other runner's answers are learned from until Ray tells of the death.
+        while time.monotonic() < deadline:  # The other runner's answers are used until Ray reports the death.
             algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
 

@@ -1,4 +1,4 @@
-"""Settings by RLlib's names: each is understood, or rejected with its replacement, all of them in one message."""
+"""Settings by RLlib's names: translated, or rejected with their replacements in one message."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_every_name_of_rllibs_sac_and_dqn_is_a_setting_or_in_the_table():
         ), "these are settings of RLlib's base class"
 
 
-# --- scripts of RLlib's, after another import ---------------------------------------------------------------------
+# --- scripts for RLlib with another import ---------------------------------------------------------------------
 
 
 def pendulum_sac(config):

@@ -1,4 +1,4 @@
-"""RLlib's own settings on our algorithms: each is read, refused by name, or listed as harmless."""
+"""RLlib's own settings on our algorithms: each is read, rejected by name, or listed as harmless."""
 
 import re
 
@@ -339,6 +339,6 @@ def test_rllibs_name_of_the_activation():
     obs = torch.randn(5, 3)
     hidden = torch.tanh(obs @ nets.actor.body.weights[0][0] + nets.actor.body.biases[0][0])
     hidden = torch.tanh(hidden @ nets.actor.body.weights[1][0] + nets.actor.body.biases[1][0])
-    wanted = hidden @ nets.actor.body.weights[2][0] + nets.actor.body.biases[2][0]
-    assert torch.allclose(nets.actor.body.outputs(obs)[0], wanted, atol=1e-5)
+    expected = hidden @ nets.actor.body.weights[2][0] + nets.actor.body.biases[2][0]
+    assert torch.allclose(nets.actor.body.outputs(obs)[0], expected, atol=1e-5)
     algorithm.stop()

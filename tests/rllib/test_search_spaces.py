@@ -1,4 +1,4 @@
-"""Search spaces of Tune over replay methods and their arguments: open until a trial builds, checked where they list."""
+"""Tune's search spaces over replay methods and their arguments: open until a trial is built, choices checked at once."""
 
 from __future__ import annotations
 

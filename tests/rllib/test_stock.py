@@ -1,4 +1,4 @@
-"""The adapter for RLlib's stock algorithms, held against a plain list of everything that was added."""
+"""The adapter for RLlib's stock algorithms, compared with a plain list of all added rows."""
 
 from __future__ import annotations
 
@@ -116,15 +116,15 @@ def test_a_range_of_n_steps_includes_both_ends():
 def test_td_errors_reach_the_priorities_of_the_rows_drawn():
     worlds, buffer = Worlds(seed=4), ReplayBuffer(100, buffer="PER", alpha=1.0, beta=1.0, seed=0)
     buffer.add(worlds.collect(10))
-    wanted = worlds.rows[17]["obs"].tobytes()
+    target = worlds.rows[17]["obs"].tobytes()
 
-    def is_wanted(size: int) -> np.ndarray:
+    def is_target(size: int) -> np.ndarray:
         drawn = buffer.sample(num_items=size, n_step=1, beta=1.0)
-        return np.array([e.get_observations(0).tobytes() == wanted for e in drawn])
+        return np.array([e.get_observations(0).tobytes() == target for e in drawn])
 
-    assert is_wanted(300).mean() < 0.1
-    buffer.update_priorities(np.where(is_wanted(300), 100.0, 0.1), "default_policy")
-    assert abs(is_wanted(3000).mean() - 100 / (100 + 0.1 * 29)) < 0.01
+    assert is_target(300).mean() < 0.1
+    buffer.update_priorities(np.where(is_target(300), 100.0, 0.1), "default_policy")
+    assert abs(is_target(3000).mean() - 100 / (100 + 0.1 * 29)) < 0.01
     weights = {float(e.get_extra_model_outputs("weights", 0)) for e in buffer.sample(num_items=300, n_step=1)}
     assert sorted(weights) == pytest.approx([1e-3, 1.0], rel=1e-3)
 

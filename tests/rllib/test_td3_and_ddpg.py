@@ -1,4 +1,4 @@
-"""TD3 and DDPG in RLlib: what is theirs; the loop, the runner and the buffers are tested with SAC."""
+"""TD3 and DDPG in RLlib: their specifics; the loop, the runner and the buffers are tested with SAC."""
 
 import functools
 
@@ -79,7 +79,7 @@ def test_a_configuration_as_tune_makes_it():
 
 
 def bound_of(trainer):
-    """The setting that says from which error on the critics' loss is linear."""
+    """Return the setting of the error from which on the critics' loss is linear."""
     return "kappa" if trainer == "TQC" else "huber_delta"
 
 

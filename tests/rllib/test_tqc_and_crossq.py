@@ -1,4 +1,4 @@
-"""TQC and CrossQ in RLlib: what is theirs; the loop, the runner and the buffers are tested with SAC."""
+"""TQC and CrossQ in RLlib: their specifics; the loop, the runner and the buffers are tested with SAC."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""SAC in RLlib: the loop, seeds, runners, evaluation, and what a run is made of."""
+"""SAC in RLlib: the loop, seeds, runners, evaluation, and parts of a run."""
 
 import gymnasium as gym
 import numpy as np
@@ -198,7 +198,7 @@ def test_elite_compares_recorded_and_current_policies(distance):
     )
     assert stored[50:].shape[1:] == given.shape[1:] and len(stored[50:].unique(dim=0)) == 25
     assert (selector.off_policyness(storage, torch.arange(75)) > 0).all()
-    # What the policy of now gives is at distance 0 of itself.
+    # The current policy has distance 0 to itself.
     rows = storage[torch.arange(8)]
     storage.column("extras.behavior")[:8] = algorithm.learner.single_module.behavior(rows.obs).detach()
     assert selector.off_policyness(storage, torch.arange(8)).abs().max() < 1e-6

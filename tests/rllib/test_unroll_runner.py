@@ -1,4 +1,4 @@
-"""Unrolls as they are stepped: every row in its place, over ends, resets, failures and the seam between two unrolls."""
+"""Unrolls: the order of rows over episode ends, resets, failures and consecutive unrolls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DQN and its variants in RLlib: what each sets, what it learns from, what is refused, and runs that are resumed."""
+"""DQN and its variants in RLlib: settings, training, rejections, and resumed runs."""
 
 from dataclasses import fields
 
