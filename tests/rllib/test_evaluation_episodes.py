@@ -53,17 +53,17 @@ def build(envs, mode=AutoresetMode.NEXT_STEP, kind=SACConfig, **settings):
     return made.training(hiddens=(8,), **settings).debugging(seed=0).build_algo()
 
 
-@pytest.mark.parametrize(("envs", "count"), [(1, 5), (4, 4), (4, 13), (8, 3)])
+@pytest.mark.parametrize(("envs", "episode_count"), [(1, 5), (4, 4), (4, 13), (8, 3)])
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_an_evaluation_uses_the_first_episodes_that_begin(mode, envs, count):
+def test_an_evaluation_uses_the_first_episodes_that_begin(mode, envs, episode_count):
     algorithm = build(envs, mode)
     for _ in range(2):  # the second begins as the first did
         LongAndShort.numbers = count(1)
-        episodes = algorithm.env_runner.sample(num_episodes=count, explore=False)
+        episodes = algorithm.env_runner.sample(num_episodes=episode_count, explore=False)
         returns = {int(episode.get_observations(0)[0]): episode.get_return() for episode in episodes}
-        assert returns == {number: LongAndShort.length(number) for number in range(1, count + 1)}
+        assert returns == {number: LongAndShort.length(number) for number in range(1, episode_count + 1)}
         metrics = algorithm.env_runner.get_metrics()
-        assert metrics["num_episodes"].peek() == count
+        assert metrics["num_episodes"].peek() == episode_count
         assert metrics["num_env_steps_sampled"].peek() == sum(returns.values())
     algorithm.stop()
 

@@ -1,4 +1,4 @@
-"""Tune's search spaces over replay methods and their arguments: open until a trial is built, choices checked at once."""
+"""Tune's search spaces over replay methods and their arguments: open until a trial is built, choices are checked."""
 
 from __future__ import annotations
 
