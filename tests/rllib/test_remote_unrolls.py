@@ -190,7 +190,7 @@ def test_a_run_ends_even_if_a_runner_hangs(build):
     envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 200}}
     algorithm = build(1, tolerance={"env_runner_health_probe_timeout_s": 1}, **envs)
     algorithm.train()
-    algorithm._collector._send(steps=400)
+    algorithm._collector._send(lambda runner, version: runner.make(400, version))
     begun = time.monotonic()
     algorithm.stop()
     assert time.monotonic() - begun < 60
