@@ -6,7 +6,7 @@ import copy
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -17,15 +17,6 @@ from ray.tune.search.sample import Categorical, Domain
 TESTED = ("2.54", "2.55", "2.56", "2.57", "2.58", "2.59", "2.60")
 """Minor versions of Ray that passed ``python -m benchmarks.versions``; docs/versions.md has the results."""
 GRID = "grid_search"
-F = TypeVar("F", bound=Callable[..., Any])
-
-if TYPE_CHECKING:
-
-    def override(parent: type) -> Callable[[F], F]:
-        """RLlib's decorator with its type: raises an error at import if `parent` has no method of this name."""
-
-else:
-    from ray.rllib.utils.annotations import override  # noqa: F401
 
 
 def warn_if_untested(version: str = ray.__version__) -> None:

@@ -1,4 +1,4 @@
-"""Environments that fail in the ways that environments fail, and one whose observation tells where it is."""
+"""Environments with typical failures, and one whose observation is its position."""
 
 from __future__ import annotations
 

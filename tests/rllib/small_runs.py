@@ -27,9 +27,9 @@ def config(env="Pendulum-v1", buffer="Uniform", seed=0, trainer="SAC", **argumen
 
 
 def of_preset(name, env="Pendulum-v1", buffer="Uniform"):
-    """The same with what a preset says of critics and ratios; fewer updates per step, resets and turns within a run."""
-    said = presets.load(name).settings("SAC", env)
-    own = {key: said[key] for key in said.keys() & SACSettings.__dataclass_fields__.keys() - {"hiddens"}}
+    """Return `config` with a preset's critics and update ratios, scaled down so that resets happen within a run."""
+    preset = presets.load(name).settings("SAC", env)
+    own = {key: preset[key] for key in preset.keys() & SACSettings.__dataclass_fields__.keys() - {"hiddens"}}
     own |= {"train_batch_size": 32, "policy_delay": min(4, own.get("policy_delay", 1))}
     if "reset_interval" in own:
         own["reset_interval"] = 90

@@ -1,4 +1,4 @@
-"""Configurations and the Algorithms that they make belong together without either naming the other twice."""
+"""Configurations and the Algorithms that they build."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from interreplay.rllib import SAC, SACConfig
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_configuration_makes_its_own_algorithm(name):
+def test_a_configuration_builds_its_algorithm(name):
     made, kind = getattr(rllib, ALGORITHMS[name].config)(), getattr(rllib, name)
     assert made.algo_class is kind and type(kind.get_default_config()) is type(made)
 
 
-def test_one_of_the_user_s_is_made_where_it_is_asked_for_and_nowhere_else():
+def test_user_subclasses_are_built_only_if_requested():
     class MyConfig(SACConfig):
         pass
 
@@ -32,7 +32,7 @@ def test_one_of_the_user_s_is_made_where_it_is_asked_for_and_nowhere_else():
     assert SACConfig(algo_class=Similar).algo_class is Similar and SACConfig(AlsoSAC).algo_class is AlsoSAC
 
 
-def test_networks_are_made_by_settings_that_a_configuration_has():
+def test_architecture_settings_are_settings_of_the_configuration():
     for row in ALGORITHMS.values():
         made = getattr(rllib, row.config)()
         assert set(made.module_class.architecture.settings) <= made.own_settings().keys()

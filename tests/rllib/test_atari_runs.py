@@ -53,7 +53,7 @@ def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_sto
         # Breakout's lowest bricks give 1: the score counts them, rows hold 5·tanh 1.
         assert game.ret == (rewards[mine] > 0).sum() and game.ret == int(game.ret)
         lost = mine[:-1][ends[mine[:-1]]]
-        assert torch.equal(rows.next_obs[lost], rows.obs[lost + 1]), "the game goes on where the life was lost"
+        assert torch.equal(rows.next_obs[lost], rows.obs[lost + 1]), "the game continues where the life was lost"
     assert set(np.unique(rewards)) == {0.0, np.float32(5 * np.tanh(1))}
     # The storage keeps frames once, also where a life was lost.
     storage = algorithm.replay_buffer.storage

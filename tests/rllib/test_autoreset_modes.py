@@ -51,7 +51,7 @@ def flat(obs):
 @pytest.mark.parametrize("vectorize", ["sync", pytest.param("async", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("env", [ID, f"{ID[:-3]}Parts-v0"], ids=["box", "dict"])
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_every_row_holds_what_its_action_led_to(mode, env, vectorize):
+def test_rows_contain_the_outcome_of_their_action(mode, env, vectorize):
     algorithm = build(mode, env, vectorize)
     result = algorithm.train()
     rows = algorithm.replay_buffer.storage[torch.arange(algorithm.env_steps)]
@@ -66,7 +66,7 @@ def test_every_row_holds_what_its_action_led_to(mode, env, vectorize):
     algorithm.stop()
 
 
-def test_episodes_for_an_evaluation_are_whole_in_the_same_step():
+def test_evaluation_episodes_are_complete_with_same_step_resets():
     algorithm = build(AutoresetMode.SAME_STEP)
     episodes = algorithm.env_runner.sample(num_episodes=7, explore=False)
     assert len(episodes) >= 7
@@ -75,12 +75,12 @@ def test_episodes_for_an_evaluation_are_whole_in_the_same_step():
     algorithm.stop()
 
 
-def test_no_reset_at_all_is_refused_by_name():
+def test_disabled_autoreset_is_rejected():
     with pytest.raises(ValueError, match="autoreset_mode of the vector environment .* is DISABLED; expected NEXT_STEP"):
         build(AutoresetMode.DISABLED)
 
 
-def test_a_final_observation_that_nobody_gives_is_named():
+def test_a_missing_final_observation_is_reported():
     algorithm = build(None, f"{ID[:-3]}Silent-v0", "vector_entry_point")
     with pytest.raises(EnvironmentFailure, match="SAME_STEP.* puts no final_obs"):
         algorithm.train()

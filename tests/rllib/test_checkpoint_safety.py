@@ -109,7 +109,7 @@ def test_the_array_file_follows_the_safetensors_format(made):
     assert weights_of_critic["dtype"] == "F32" and weights_of_critic["shape"] == [2, 4, 32]
 
 
-def test_a_pickle_beside_the_files_is_rejected(checkpoint, ran):
+def test_an_additional_pickle_is_rejected(checkpoint, ran):
     (checkpoint / "algorithm_state.pkl").write_bytes(pickle.dumps(Evil(ran)))
     with pytest.raises(CheckpointError, match=r"algorithm_state\.pkl is not listed"):
         SAC.from_checkpoint(checkpoint)

@@ -1,6 +1,5 @@
-"""Checkpoints hold everything: a resumed run is the run that was never interrupted."""
+"""Checkpoints are complete: a resumed run equals one that was never interrupted."""
 
-import json
 import shutil
 
 import gymnasium as gym
@@ -13,8 +12,6 @@ from interreplay.rllib import SAC
 from tests.rllib.small_runs import CONFIGS, config, of_preset, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
-
-ENVS = ["HalfCheetah-v5", "Pendulum-v1", "InvertedPendulum-v5"]
 
 
 def assert_same_run(a, b):
@@ -35,12 +32,8 @@ def assert_same_run(a, b):
     ("env", "buffer", "trainer"),
     [
         ("Pendulum-v1", "NMER", "SAC"),
-        *(
-            pytest.param(env, buffer, "SAC", marks=pytest.mark.slow)
-            for env in ENVS
-            for buffer in ("NMER", "PER")
-            if (env, buffer) != ("Pendulum-v1", "NMER")
-        ),
+        pytest.param("HalfCheetah-v5", "PER", "SAC", marks=pytest.mark.slow),
+        pytest.param("InvertedPendulum-v5", "NMER", "SAC", marks=pytest.mark.slow),
         # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "PER", "DDPG", marks=pytest.mark.slow),
@@ -73,7 +66,7 @@ def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
 
 
 @pytest.mark.slow
-def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
+def test_resuming_within_an_iteration_with_updates_due(tmp_path):
     made = lambda: config(buffer="NMER").training(updates_per_step=3.0, batches_per_draw=2).build_algo()
     straight = made()
     for _ in range(2):
@@ -97,8 +90,7 @@ def test_resuming_in_the_middle_of_an_iteration_and_of_owed_updates(tmp_path):
     assert_same_run(straight, resumed)
 
 
-def test_the_whole_algorithm_from_its_checkpoint(tmp_path):
-
+def test_from_checkpoint_restores_the_whole_algorithm(tmp_path):
     algorithm = config(buffer="NMER", k=3).build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
@@ -107,7 +99,7 @@ def test_the_whole_algorithm_from_its_checkpoint(tmp_path):
 
 
 class Unsaveable(gym.Env):
-    """An environment of which nothing is known."""
+    """An environment that cannot be saved."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -125,7 +117,7 @@ class Unsaveable(gym.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.0, False, self.t == 70, {}
 
 
-def test_other_environments_resume_at_an_episode_start_and_the_cut_one_is_truncated(tmp_path):
+def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
     algorithm = config(Unsaveable).build_algo()
     algorithm.train()
     storage = algorithm.replay_buffer.storage
@@ -178,12 +170,12 @@ def saved(tmp_path_factory):
         (lambda: config(trainer="TD3"), "algorithm 'SAC'"),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(saved, other, what):
+def test_a_checkpoint_that_does_not_fit_is_rejected(saved, other, what):
     with pytest.raises(CheckpointError, match=what):
         other().build_algo().restore_from_path(saved)
 
 
-def test_damaged_checkpoints_are_refused(saved, tmp_path):
+def test_damaged_checkpoints_are_rejected(saved, tmp_path):
     files = sorted(p for p in saved.rglob("*") if p.is_file())
     algorithm = config().build_algo()
     for i, file in enumerate(files):
@@ -198,18 +190,13 @@ def test_damaged_checkpoints_are_refused(saved, tmp_path):
     assert algorithm.env_steps == 75
 
 
-def test_missing_folder_is_refused(tmp_path):
+def test_a_missing_folder_is_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="nowhere"):
         config().build_algo().restore_from_path(tmp_path / "nowhere")
 
 
-def test_identity_is_readable(saved):
-    identity = json.loads((saved / "checkpoint.json").read_text())["fits"]
-    assert identity["environment"] == "Pendulum-v1" and identity["replay buffer"] == "Uniform"
-
-
 @pytest.mark.parametrize("count", [1, 3])
-def test_another_number_of_environments_begins_episodes_anew(count, tmp_path):
+def test_another_number_of_environments_starts_new_episodes(count, tmp_path):
     stopped = config().env_runners(num_envs_per_env_runner=2).build_algo()
     stopped.train()
     stopped.save_to_path(tmp_path / "c")

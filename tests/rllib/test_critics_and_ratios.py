@@ -1,4 +1,4 @@
-"""Critics and update ratios in RLlib: what modules and optimizers become, what stays, and what a long run is told."""
+"""Critics and update ratios in RLlib: modules, optimizers, resets, and time estimates of long runs."""
 
 import copy
 import json
@@ -30,13 +30,13 @@ def test_settings_reach_networks_and_updates(trainer):
     algorithm.stop()
 
 
-def test_what_rl_module_says_of_critics_counts():
+def test_rl_module_sets_the_number_of_critics():
     algorithm = config().rl_module(model_config={"n_critics": 4}).build_algo()
     assert algorithm.learner.single_module.nets.critics.count == algorithm.config.n_critics == 4
     algorithm.stop()
 
 
-def test_turns_count_over_iterations_and_metrics_are_those_of_the_last_turn():
+def test_delayed_policy_updates_continue_over_iterations():
     algorithm, results = run(of_preset("redq"), 2)
     rule, learned = algorithm.learner._update_rule, results[-1]["learners"]["default_policy"]
     assert rule.updates == learned["num_updates_lifetime"] == 151
@@ -46,7 +46,7 @@ def test_turns_count_over_iterations_and_metrics_are_those_of_the_last_turn():
     algorithm.stop()
 
 
-def test_discrete_actions_have_the_options_too():
+def test_discrete_actions_support_the_options():
     made = config("CartPole-v1").training(n_critics=4, target_subset=2, critic_layer_norm=True, critic_dropout=0.1)
     algorithm, results = run(made.training(policy_delay=3, actor_target="mean", target_entropy="half"))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
@@ -54,7 +54,7 @@ def test_discrete_actions_have_the_options_too():
     algorithm.stop()
 
 
-def test_a_reset_keeps_rows_counts_and_the_statistics_of_observations():
+def test_a_reset_keeps_rows_counts_and_observation_statistics():
     made = of_preset("sr-sac", buffer="PER").training(normalize_observations=True)
     algorithm = made.build_algo()
     algorithm.train()
@@ -78,7 +78,7 @@ def test_a_reset_keeps_rows_counts_and_the_statistics_of_observations():
     algorithm.stop()
 
 
-def test_statistics_of_observations_are_frozen_in_evaluation():
+def test_observation_statistics_are_frozen_in_evaluation():
     made = of_preset("droq").training(normalize_observations=True)
     algorithm, _ = run(made.evaluation(evaluation_interval=None, evaluation_duration=1))
     encoder, before = algorithm.learner.single_module.nets.encoder, weights(algorithm)
@@ -93,25 +93,25 @@ def test_statistics_of_observations_are_frozen_in_evaluation():
 
 def settings_of(algorithm, steps):
     names = ("updates_per_step", "policy_delay")
-    told = {name: getattr(algorithm.config, name) for name in names}
-    return SimpleNamespace(total_env_steps=steps, learning_starts=50, **told)
+    estimated = {name: getattr(algorithm.config, name) for name in names}
+    return SimpleNamespace(total_env_steps=steps, learning_starts=50, **estimated)
 
 
-def test_a_long_run_is_told_its_time_and_is_left_as_it_is(monkeypatch):
+def test_the_time_estimate_of_a_long_run_leaves_it_unchanged(monkeypatch):
     monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 0.05)
-    told, straight = of_preset("redq").build_algo(), of_preset("redq").build_algo()
-    line = describe_updates(told, settings_of(told, 1_000_050))
+    estimated, straight = of_preset("redq").build_algo(), of_preset("redq").build_algo()
+    line = describe_updates(estimated, settings_of(estimated, 1_000_050))
     assert line.startswith("updates alone take about ") and "1,000,000 steps, 1.5 updates of " in line
-    assert describe_updates(told, settings_of(told, 1_000)) == ""
+    assert describe_updates(estimated, settings_of(estimated, 1_000)) == ""
     torch_state = torch.get_rng_state()
-    describe_updates(told, settings_of(told, 1_000_050))
+    describe_updates(estimated, settings_of(estimated, 1_000_050))
     assert torch.equal(torch_state, torch.get_rng_state())
-    told.train(), straight.train()
-    assert same(weights(told), weights(straight)) and told.learner._update_rule.updates == 39
-    told.stop(), straight.stop()
+    estimated.train(), straight.train()
+    assert same(weights(estimated), weights(straight)) and estimated.learner._update_rule.updates == 39
+    estimated.stop(), straight.stop()
 
 
-def test_whole_turns_of_the_policy_are_measured(monkeypatch):
+def test_the_time_estimate_measures_whole_policy_periods(monkeypatch):
     monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 5.0)
     algorithm, made = of_preset("redq").build_algo(), []
     original = type(algorithm.config).make_update
@@ -126,16 +126,16 @@ def test_whole_turns_of_the_policy_are_measured(monkeypatch):
     algorithm.stop()
 
 
-def test_a_study_tells_runs_apart_by_what_their_updates_cost(tmp_path):
+def test_cost_estimates_distinguish_settings_that_change_the_cost(tmp_path):
     plain = {"trainer": "SAC", "env": "A", "buffer": "Uniform", "updates_per_step": 20.0}
-    said = plain | {"policy_delay": 1, "n_critics": 2, "hiddens": [256, 256], "train_batch_size": 256}
+    explicit = plain | {"policy_delay": 1, "n_critics": 2, "hiddens": [256, 256], "train_batch_size": 256}
     keys = lambda how: set(_keys(how))
-    assert keys(plain) == keys(said), "runs from before there were these settings have their defaults"
+    assert keys(plain) == keys(explicit), "older runs without these settings have their defaults"
     for name, value in {"policy_delay": 20, "n_critics": 10, "critic_dropout": 0.1, "hiddens": [64, 64]}.items():
-        assert not keys(said) & keys(said | {name: value}), name
+        assert not keys(explicit) & keys(explicit | {name: value}), name
     run_of = tmp_path / "study" / "run"
     run_of.mkdir(parents=True)
     (run_of / "status.json").write_text(json.dumps({"state": "finished", "seconds": 10.0, "env_steps": 500}))
-    (run_of / "params.json").write_text(json.dumps(said))
+    (run_of / "params.json").write_text(json.dumps(explicit))
     found = earlier(tmp_path)
     assert {key: found[key] for key in _keys(plain)} == {key: [50.0] for key in _keys(plain)}

@@ -56,7 +56,7 @@ def config(env=Endless, **evaluation):
 
 
 @pytest.mark.parametrize("envs", [1, 3])
-def test_episodes_without_an_end_are_cut_and_the_flag_is_named(envs, monkeypatch, caplog):
+def test_endless_episodes_are_cut_with_a_warning(envs, monkeypatch, caplog):
     monkeypatch.setattr(stepping, "STEPS_OF_ENDLESS_EPISODES", 60)
     with caplog.at_level(logging.WARNING):
         algorithm = config(evaluation_config={"num_envs_per_env_runner": envs, "explore": False}).build_algo()
@@ -71,7 +71,7 @@ def test_episodes_without_an_end_are_cut_and_the_flag_is_named(envs, monkeypatch
     algorithm.stop()
 
 
-def test_the_limit_of_an_environment_counts_where_it_has_one(monkeypatch):
+def test_a_time_limit_of_the_environment_is_respected(monkeypatch):
     monkeypatch.setattr(stepping, "STEPS_OF_ENDLESS_EPISODES", 10)
     algorithm = config(LIMITED).build_algo()
     assert algorithm.train()["evaluation"]["env_runners"]["episode_len_mean"] == 5
@@ -86,7 +86,7 @@ def test_a_limit_can_be_set():
         config(evaluation_max_episode_steps=0).build_algo()
 
 
-def test_a_request_to_stop_ends_an_evaluation_and_the_next_one_is_whole():
+def test_a_stop_request_ends_an_evaluation_and_the_next_one_is_complete():
     algorithm = config(evaluation_max_episode_steps=10**9).build_algo()
     Endless.noticed = algorithm.request_stop
     result = algorithm.train()
@@ -108,7 +108,7 @@ def test_a_request_from_another_thread_ends_an_evaluation():
 
 
 @pytest.mark.parametrize(("env", "ends"), [(Endless, True), (LIMITED, False)])
-def test_only_endless_evaluations_are_ended_where_results_are_to_be_whole(env, ends):
+def test_only_endless_evaluations_are_interrupted_if_requested(env, ends):
     algorithm = config(env).build_algo()
     algorithm.interrupt_evaluation(only_endless=True)
     assert algorithm.eval_env_runner.interrupted is ends

@@ -52,7 +52,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("env", "message", "rows"), FAILURES, ids=[env.__name__ for env, _, _ in FAILURES])
-def test_one_named_error_says_what_happened_and_where(env, message, rows):
+def test_one_error_reports_the_cause_and_the_step(env, message, rows):
     algorithm = config(env).build_algo()
     with pytest.raises(EnvironmentFailure, match=message) as caught:
         algorithm.train()
@@ -72,13 +72,13 @@ def test_the_default_dtype_is_restored_for_the_checkpoint():
     algorithm.stop()
 
 
-def test_an_environment_that_exits_when_it_is_closed_ends_no_program():
+def test_an_environment_that_exits_on_close_does_not_end_the_program():
     algorithm = config(failing_envs.ExitsWhenClosed).build_algo()
     algorithm.train()
     algorithm.stop()
 
 
-def test_ctrl_c_in_a_step_passes_through():
+def test_ctrl_c_in_a_step_is_raised():
     class Interrupted(failing_envs.Counting):
         def fail(self, result):
             raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def test_ctrl_c_in_a_step_passes_through():
 
 
 @pytest.mark.parametrize("which", ["observation", "action"])
-def test_a_space_without_numbers_is_refused(which):
+def test_a_space_without_numbers_is_rejected(which):
     class Empty(failing_envs.Counting):
         pass
 
@@ -106,7 +106,7 @@ def test_the_cause_is_kept():
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-def test_what_came_before_the_failure_is_stored_and_saved(tmp_path):
+def test_rows_before_a_failure_are_stored_and_saved(tmp_path):
     """A fragment that breaks in the middle, a checkpoint, and another environment in which training continues."""
     algorithm = config(failing_envs.Raises, step=27).env_runners(rollout_fragment_length=20).build_algo()
     with pytest.raises(EnvironmentFailure, match="at env step 27$"):
@@ -123,7 +123,7 @@ def test_what_came_before_the_failure_is_stored_and_saved(tmp_path):
     again.stop()
 
 
-def test_restarted_environments_that_always_fail_do_not_run_for_ever():
+def test_recreated_environments_that_always_fail_end_the_run():
     made = config(failing_envs.Raises, step=1)
     made.fault_tolerance(restart_failed_sub_environments=True, num_consecutive_env_runner_failures_tolerance=3)
     algorithm = made.build_algo()
@@ -172,7 +172,7 @@ def test_the_same_error_comes_from_a_remote_runner(env, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("restarted", [False, True])
-def test_the_words_survive_the_way_from_a_remote_runner(restarted, tmp_path):
+def test_messages_of_remote_runners_are_complete(restarted, tmp_path):
     made = config(failing_envs.Raises, step=-1 if restarted else 7).env_runners(num_env_runners=1)
     made.fault_tolerance(
         restart_failed_env_runners=restarted,

@@ -1,4 +1,4 @@
-"""Goal-conditioned environments in RLlib: hindsight with the environment's own functions, success, going on."""
+"""Goal-conditioned environments in RLlib: hindsight with the environment's own functions, success, resuming."""
 
 import warnings
 
@@ -72,7 +72,7 @@ def check_batch(algorithm, env):
     return rows
 
 
-def test_an_environment_of_ones_own_that_ends_at_its_goal():
+def test_a_user_environment_that_ends_at_its_goal():
     algorithm, results = run(config(Reach, "HER").environment(Reach, env_config={"reach": 0.2}))
     rows = check_batch(algorithm, Reach({"reach": 0.2}))
     assert rows.terminated.any() and learned(results[-1])
@@ -92,7 +92,7 @@ def test_a_registered_environment_and_one_without_goals():
 
 
 class Goalless(Reach):
-    """Has goals but does not say what they are worth."""
+    """Has goals but no reward function."""
 
     compute_reward = None
 
@@ -108,7 +108,7 @@ def test_vector_environments_relabel_within_their_own_episodes():
         assert torch.equal(everything.next_obs["achieved_goal"][mine][-1], goal)
 
 
-def test_functions_that_were_given_stay():
+def test_explicit_goal_functions_are_kept():
     algorithm = config(Reach, "HER", compute_reward=constant).build_algo()
     assert algorithm.replay_buffer.synthesizer.compute_reward is constant
 
@@ -120,7 +120,7 @@ def constant(achieved, desired, info):
 @pytest.mark.slow
 @pytest.mark.parametrize("near", [None, lambda: KNN(k=5)], ids=["HER", "HER with NMER"])
 @pytest.mark.parametrize(("env", "settings"), [*((env, {}) for env in ENVS), (ENVS[1], EPISODIC)])
-def test_robotics_environments_train_and_go_on(env, settings, near, tmp_path):
+def test_robotics_environments_train_and_resume(env, settings, near, tmp_path):
     def made():
         return config(env, "HER", neighborhood=near and near()).environment(env, env_config=settings).build_algo()
 
@@ -142,7 +142,7 @@ def test_robotics_environments_train_and_go_on(env, settings, near, tmp_path):
 
 
 @pytest.mark.slow
-def test_remote_runners_know_robotics_environments_and_evaluation_reports_success():
+def test_remote_runners_support_robotics_environments_and_report_success():
     made = config("FetchReach-v4", "HER").env_runners(num_env_runners=1)
     algorithm, results = run(made.evaluation(evaluation_interval=1, evaluation_duration=2), 1)
     assert results[0]["evaluation"]["env_runners"]["success_rate"] in (0.0, 0.5, 1.0)

@@ -121,7 +121,7 @@ def test_the_same_seed_gives_the_same_results(name):
 
 
 @pytest.mark.slow
-def test_another_seed_gives_others():
+def test_another_seed_gives_other_results():
     name = "SAC+NMER"
     expected = json.loads(GOLDEN.read_text())["runs"][name]
     assert run(name, seed=1)["parameters"]["sum"] != pytest.approx(expected["parameters"]["sum"], rel=1e-4)

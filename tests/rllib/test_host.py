@@ -30,7 +30,7 @@ DOTTED = "ray.rllib.utils.replay_buffers.prioritized_episode_buffer.PrioritizedE
 
 
 class Foreign(PrioritizedEpisodeReplayBuffer):
-    """A buffer that RLlib has never heard of."""
+    """A buffer unknown to RLlib."""
 
 
 def with_buffer(config, kind):

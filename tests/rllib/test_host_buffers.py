@@ -11,7 +11,7 @@ from ray.rllib.utils.replay_buffers.utils import update_priorities_in_episode_re
 
 
 class Foreign(PrioritizedEpisodeReplayBuffer):
-    """A buffer that RLlib has never heard of."""
+    """A buffer unknown to RLlib."""
 
 
 def episode_of(length, terminated=True):
@@ -47,11 +47,11 @@ def test_an_n_step_range_excludes_its_upper_end(kind):
     assert {n for _, n, *_ in drawn(kind(100), n_step=(1, 3))} == {1, 2}
 
 
-@pytest.mark.parametrize("kind, told", [(EpisodeReplayBuffer, False), (Foreign, True)])
-def test_td_errors_return_only_to_prioritized_episode_buffers(kind, told):
+@pytest.mark.parametrize("kind, receives", [(EpisodeReplayBuffer, False), (Foreign, True)])
+def test_td_errors_return_only_to_prioritized_episode_buffers(kind, receives):
     buffer, calls = kind(100), []
     buffer.update_priorities = lambda *arguments: calls.append(arguments)
     update_priorities_in_episode_replay_buffer(
         replay_buffer=buffer, td_errors={"default_policy": {TD_ERROR_KEY: np.ones(3)}}
     )
-    assert bool(calls) is told
+    assert bool(calls) is receives

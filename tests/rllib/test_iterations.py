@@ -1,4 +1,4 @@
-"""What an iteration counts, how long it lasts, what it calls, and when learning begins."""
+"""Iterations: counts, length, callbacks, and the start of learning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def config(env=failing_envs.Draws, **training):
     return made.training(**settings | training)
 
 
-def test_rows_that_were_learned_from_are_counted_as_rllib_does(tmp_path):
+def test_trained_rows_are_counted_like_in_rllib(tmp_path):
     algorithm = config().build_algo()
     results = [algorithm.train() for _ in range(3)]
     # 30, 60 and 90 env steps; one update of 8 rows for each from the fiftieth on.
@@ -45,7 +45,7 @@ def test_rows_that_were_learned_from_are_counted_as_rllib_does(tmp_path):
     again.stop()
 
 
-def test_an_iteration_lasts_until_enough_rows_were_learned_from():
+def test_an_iteration_lasts_until_enough_rows_are_trained():
     algorithm = config().reporting(min_train_timesteps_per_iteration=100).build_algo()
     # The first ends at 90 env steps, with 328 rows learned from; at 60 there were 88.
     assert algorithm.train()["env_steps"] == 90
@@ -55,7 +55,7 @@ def test_an_iteration_lasts_until_enough_rows_were_learned_from():
     algorithm.stop()
 
 
-def test_other_lengths_of_iterations_work_as_before():
+def test_minimum_samples_and_seconds_per_iteration():
     made = config().reporting(min_train_timesteps_per_iteration=1, min_sample_timesteps_per_iteration=45)
     algorithm = made.build_algo()
     assert [algorithm.train()["env_steps"] for _ in range(2)] == [90, 135]
@@ -65,12 +65,12 @@ def test_other_lengths_of_iterations_work_as_before():
     algorithm.stop()
 
 
-def test_an_iteration_that_could_never_end_is_refused():
+def test_an_iteration_that_could_not_end_is_rejected():
     with pytest.raises(ValueError, match="min_train_timesteps_per_iteration is 100; expected 0 if updates_per_step"):
         config(updates_per_step=0).reporting(min_train_timesteps_per_iteration=100).build_algo()
 
 
-def test_a_state_without_its_buffer_fills_the_buffer_before_it_learns():
+def test_a_state_without_a_buffer_fills_it_before_learning():
     algorithm = config().build_algo()
     for _ in range(3):
         algorithm.train()
@@ -89,7 +89,7 @@ def test_a_state_without_its_buffer_fills_the_buffer_before_it_learns():
     again.stop()
 
 
-def test_a_buffer_smaller_than_the_warm_up_learns_all_the_same():
+def test_a_buffer_smaller_than_the_warm_up_learns():
     algorithm = config(num_steps_sampled_before_learning_starts=60).replay("Uniform", capacity=20).build_algo()
     for _ in range(3):
         algorithm.train()
@@ -106,7 +106,7 @@ class Samples(RLlibCallback):
 
 
 @pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_samples_are_handed_to_the_callback(runners):
+def test_samples_are_passed_to_the_callback(runners):
     made = config().callbacks(Samples)
     made.env_runners(num_env_runners=runners, num_envs_per_env_runner=2, rollout_fragment_length=7)
     algorithm = made.build_algo()
@@ -126,13 +126,13 @@ def test_a_function_is_called_once_for_every_collection():
     algorithm.stop()
 
 
-def test_nobody_listens_by_default():
+def test_no_episodes_are_built_without_callbacks():
     algorithm = config().build_algo()
     assert not algorithm.env_runner._builds_episodes
     algorithm.stop()
 
 
-def test_callbacks_on_episodes_go_on_after_a_resume(tmp_path):
+def test_episode_callbacks_continue_after_a_resume(tmp_path):
     ended = []
     made = config(env="CartPole-v1").callbacks(on_episode_end=lambda episode, **_: ended.append(len(episode)))
     algorithm = made.build_algo()

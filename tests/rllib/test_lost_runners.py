@@ -116,7 +116,7 @@ def test_one_of_two_runners_is_restarted_and_repeats_nothing(build, tmp_path):
     check_last(rows, 2)
 
 
-def test_without_restarts_one_error_names_the_runner_and_what_there_is_can_be_saved(build, tmp_path):
+def test_without_restarts_one_error_names_the_runner_and_the_run_can_be_saved(build, tmp_path):
     algorithm = build(1, tolerance=WITHOUT_RESTARTS)
     kill_at(algorithm, 1, 100)
     with pytest.raises(RunnerLost, match="remote env runner 1 died") as caught:

@@ -31,13 +31,17 @@ def test_learning_from_a_mix_and_resuming_it(tmp_path):
         resumed.train()
     assert same(weights(straight), weights(resumed))
     assert type(straight).from_checkpoint(tmp_path / "c").config.replay_buffer_config["shares"] == {"hard": (0.5, 0.1)}
-    told = results[-1]["replay_buffer"]
-    assert told["near/neighbor_distance"] > 0 and told["hard/weight_ess"] > 0 and "neighbor_distance" not in told
+    statistics = results[-1]["replay_buffer"]
+    assert (
+        statistics["near/neighbor_distance"] > 0
+        and statistics["hard/weight_ess"] > 0
+        and "neighbor_distance" not in statistics
+    )
     assert straight.replay_buffer.shares.current == pytest.approx({"near": 0.9, "hard": 0.1})
-    assert told["hard/replays_per_row"] < told["near/replays_per_row"]
+    assert statistics["hard/replays_per_row"] < statistics["near/replays_per_row"]
 
 
-def test_arguments_and_refusals():
+def test_arguments_of_mixes_and_rejections():
     by_name = SACConfig().replay("Mix", sources={"near": "NMER"}, shares={"near": 1.0}).replay_buffer_config
     assert by_name == {"type": "Mix", "sources": {"near": "NMER"}, "shares": {"near": 1.0}}
     with pytest.raises(ValueError, match="Mix takes no argument 'share'"):
@@ -46,7 +50,7 @@ def test_arguments_and_refusals():
         mixed(Mix({"near": "LCER"})).environment("FrozenLake-v1").build_algo()
 
 
-def test_a_ready_mix_is_taken_as_its_sources_are():
+def test_a_mix_object_is_used_with_its_sources():
     buffer = NMER(capacity=500, k=2, seed=0)
     algorithm = mixed(Mix({"only": buffer})).build_algo()
     algorithm.train()

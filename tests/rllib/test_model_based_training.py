@@ -1,4 +1,4 @@
-"""A model beside replay in RLlib: training, results, checkpoints, the command line, refusals."""
+"""A learned model in addition to replay: training, results, checkpoints, the command line, rejections."""
 
 import json
 
@@ -45,24 +45,24 @@ def test_learning_and_resuming_in_the_middle_of_a_schedule(trainer, real, model,
         resumed.train()
     assert same(weights(straight), weights(resumed)) and resumed.env_steps == 225
     assert torch.equal(straight.replay_buffer.sample(32).slots, resumed.replay_buffer.sample(32).slots)
-    told = results[-1]["replay_buffer"]
-    assert told["model/holdout_error"] > 0 and {f"model/holdout_error_{j}" for j in range(3)} <= told.keys()
-    assert {"model/error_over_spread", "model/spread_correlation", "model/epochs"} <= told.keys()
-    assert told["model/rollout_length"] == 3 and told["model/rollout_rows"] == 300
-    assert 0 < told["model/rollout_seconds"] < told["model/fit_seconds"] * 50
-    assert told["real/replays_per_row"] > 0 and told["model/replays_per_row"] > 0
+    statistics = results[-1]["replay_buffer"]
+    assert statistics["model/holdout_error"] > 0 and {f"model/holdout_error_{j}" for j in range(3)} <= statistics.keys()
+    assert {"model/error_over_spread", "model/spread_correlation", "model/epochs"} <= statistics.keys()
+    assert statistics["model/rollout_length"] == 3 and statistics["model/rollout_rows"] == 300
+    assert 0 < statistics["model/rollout_seconds"] < statistics["model/fit_seconds"] * 50
+    assert statistics["real/replays_per_row"] > 0 and statistics["model/replays_per_row"] > 0
 
 
-def test_rollouts_are_compared_with_the_simulator_by_their_length():
+def test_rollouts_are_compared_with_the_simulator_by_length():
     made = modelled("InvertedPendulum-v5", rollout_length=2).training(on_manifold_rows=8)
     _, results = run(made, 1)
-    told = results[0]["replay_buffer"]
+    statistics = results[0]["replay_buffer"]
     for number in (1, 2):
-        assert told[f"model/on_manifold_state_error_at_{number}"] > 0
-        assert told[f"model/on_manifold_reward_error_at_{number}"] >= 0
+        assert statistics[f"model/on_manifold_state_error_at_{number}"] > 0
+        assert statistics[f"model/on_manifold_reward_error_at_{number}"] >= 0
 
 
-def test_the_environments_own_arguments_bear_upon_termination():
+def test_env_config_determines_the_termination_function():
     def terminated(**arguments):
         made = modelled("Hopper-v5", rollout_length=4).environment("Hopper-v5", env_config=arguments)
         algorithm, _ = run(made, 1)
@@ -71,7 +71,7 @@ def test_the_environments_own_arguments_bear_upon_termination():
     assert terminated() > 0 == terminated(terminate_when_unhealthy=False)
 
 
-def test_a_ready_one_and_refusals():
+def test_a_source_object_and_rejections():
     made = config().replay(ModelBased("NMER", **QUICK), capacity=700)
     assert made.replay_buffer_config == {"type": "ModelBased", "real": "NMER", "capacity": 700, **QUICK}
     algorithm, _ = run(made, 1)
@@ -125,8 +125,8 @@ def test_the_command_line(tmp_path, capsys):
         (["--trainer", "DQN", "--env", "CartPole-v1"], "cannot be predicted"),
     ):
         assert main(["train", *COMMAND, "--local_dir", str(tmp_path / "refused"), *words]) == 2
-        said = capsys.readouterr().err
-        assert message in said and "Traceback" not in said and len(said.strip().splitlines()) == 1
+        printed = capsys.readouterr().err
+        assert message in printed and "Traceback" not in printed and len(printed.strip().splitlines()) == 1
 
 
 def test_the_preset_is_that_of_the_paper():

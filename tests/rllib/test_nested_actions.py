@@ -1,4 +1,6 @@
-"""Dict and Tuple actions, end to end: policies and buffers have one vector, the environment its own parts."""
+"""Dict and Tuple actions, end to end: policies and buffers use one vector, the environment separate parts."""
+
+import itertools
 
 import gymnasium as gym
 import numpy as np
@@ -19,8 +21,8 @@ from tests.rllib.small_runs import config, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
 ENV = "tests.rllib.nested_actions:{}Actions-v0"
-OWN = {"LASER": {"relevance_of": "behavior"}, "A3C": {"train_batch_size": 1}}
-CONTINUOUS = [name for name, row in ALGORITHMS.items() if gym.spaces.Box in row.actions]
+OWN = {"A3C": {"train_batch_size": 1}}
+FAMILIES = ["CrossQ", "TD3", "A3C"]
 
 
 def made(name, trainer="SAC", buffer="Uniform", **arguments):
@@ -49,7 +51,7 @@ def test_each_part_has_its_own_bounds(name, normalized):
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_a_run_is_saved_resumed_and_played(name, tmp_path):
+def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
     straight = made(name, buffer="NMER", k=3).env_runners(num_envs_per_env_runner=2).build_algo()
     straight.train()
     assert straight.replay_buffer.storage.columns["actions"][0] == (gym.spaces.flatdim(ACTIONS[name]),)
@@ -71,8 +73,8 @@ def test_a_run_is_saved_resumed_and_played(name, tmp_path):
     assert export(policy, tmp_path / "policy.pt2", observations=20).difference < 1e-5
 
 
-@pytest.mark.parametrize("trainer", CONTINUOUS)
-def test_every_algorithm_of_continuous_actions_learns(trainer):
+@pytest.mark.parametrize("trainer", FAMILIES)
+def test_each_family_learns(trainer):
     settings = getattr(ours, f"{trainer}Config")().environment(ENV.format("Nested"))
     settings.training(hiddens=(16,), steps_per_iteration=60, train_batch_size=16)
     settings.training(**OWN.get(trainer, {}))
@@ -101,16 +103,15 @@ def accepted(name):
 
 
 @pytest.mark.parametrize(("name", "runners"), [*((name, 0) for name in REJECTED), ("MultiDiscrete", 1)])
-def test_other_spaces_are_rejected_with_what_is_accepted(name, runners):
+def test_unsupported_action_spaces_are_rejected(name, runners):
     with pytest.raises(ValueError, match=accepted(name)) as error:
         made(name).env_runners(num_env_runners=runners).build_algo()
     assert str(REJECTED[name]) in str(error.value)
 
 
-@pytest.mark.parametrize("trainer", ALGORITHMS)
-def test_every_algorithm_rejects_them_in_validation_and_on_the_command_line(trainer):
-    settings = getattr(ours, f"{trainer}Config")()
-    for name, space in REJECTED.items():
+def test_every_algorithm_rejects_unsupported_action_spaces():
+    for trainer, (name, space) in itertools.product(ALGORITHMS, REJECTED.items()):
+        settings = getattr(ours, f"{trainer}Config")()
         with pytest.raises(ValueError) as error:
             settings.environment(ENV.format(name), action_space=space).validate()
         assert str(space) in str(error.value) and "expected" in str(error.value)
@@ -119,7 +120,7 @@ def test_every_algorithm_rejects_them_in_validation_and_on_the_command_line(trai
         assert f"{trainer} acts in " in str(error.value) and f"{name} has {space}" in str(error.value)
 
 
-def test_the_command_line_rejects_them_before_ray_starts(monkeypatch, capsys):
+def test_the_command_line_rejects_unsupported_action_spaces_before_ray_starts(monkeypatch, capsys):
     monkeypatch.setattr("ray.init", lambda **options: pytest.fail("Ray was started"))
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     for name in REJECTED:

@@ -58,7 +58,7 @@ def waits_by_step(algorithm):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_the_processors(name, device, where, tmp_path):  # noqa: F811
+def test_a_run_equals_the_run_on_the_cpu(name, device, where, tmp_path):  # noqa: F811
     with SameDraws():
         torch.__future__.set_swap_module_params_on_conversion(False)  # what is not moved stays as it is
         here = RUNS[name]().build_algo()

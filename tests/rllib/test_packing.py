@@ -27,7 +27,7 @@ def made(n: int, goals: bool) -> Transitions:
 
 @pytest.mark.parametrize("goals", [True, False])
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
-def test_what_is_packed_comes_back(n, goals):
+def test_unpacking_restores_packed_transitions(n, goals):
     rows = made(n, goals)
     back = unpack_rows(pickle.loads(pickle.dumps(pack(rows.columns()))))
     for field in ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "episode", "extras"):
@@ -39,7 +39,7 @@ def test_what_is_packed_comes_back(n, goals):
     back.rewards.add_(1)  # the memory may be written to
 
 
-def test_little_is_sent_beside_the_numbers():
+def test_packing_has_little_overhead():
     rows = made(1, goals=False)
     numbers = sum(c.nbytes for c in (rows.obs, rows.next_obs, rows.actions, rows.rewards, rows.episode)) + 2
     assert len(pickle.dumps(pack(rows.columns()))) < numbers + 300

@@ -59,7 +59,7 @@ def write(path, items):
 
 
 @pytest.mark.parametrize("numpy", [True, False])
-def test_episodes_are_what_was_recorded(tmp_path, numpy):
+def test_episodes_equal_the_recorded_ones(tmp_path, numpy):
     found = episodes()
     for number, part in enumerate((found[:3], found[3:])):
         items = [msgpack.packb(state, default=packed) for state in states(part, numpy)]
@@ -70,7 +70,7 @@ def test_episodes_are_what_was_recorded(tmp_path, numpy):
     identical(rows, transitions(found).replace(episode=None))
 
 
-def test_what_is_no_episode_is_one_line(tmp_path):
+def test_invalid_episodes_are_rejected_in_one_line(tmp_path):
     write(tmp_path / "a.parquet", [msgpack.packb({"observations": [1]})])
     with pytest.raises(UsageError, match="an episode has no actions; expected RLlib's SingleAgentEpisode"):
         open_rows(str(tmp_path / "a.parquet"))

@@ -41,7 +41,7 @@ class Recall(gym.Env):
         return self.observation(), float(over and (action == 1) == (self.shown == 1)), over, False, {}
 
 
-def test_an_unroll_in_one_pass_is_step_by_step():
+def test_an_unroll_in_one_pass_equals_single_steps():
     torch.manual_seed(0)
     memory, rows, live = Memory(3, 5), torch.randn(7, 2, 3), torch.rand(6, 2) > 0.3
     state = {name: torch.randn(2, 5) for name in ("h", "c")}
@@ -54,7 +54,7 @@ def test_an_unroll_in_one_pass_is_step_by_step():
 
 
 @pytest.mark.parametrize(("env", "trainer"), [("CartPole-v1", "IMPALA"), ("Pendulum-v1", "A2C")])
-def test_what_acted_is_what_is_learned_from_over_ends_and_seams(env, trainer):
+def test_learning_uses_the_outputs_of_acting_over_episode_ends(env, trainer):
     algorithm = config(env, trainer, **CELLS).build_algo()
     runner, rule = algorithm.env_runner, algorithm.learner._update_rule
     parts = [runner.unroll(30) for _ in range(3)]
@@ -71,7 +71,7 @@ def test_what_acted_is_what_is_learned_from_over_ends_and_seams(env, trainer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("settings", "low", "high"), [({"lstm_cells": 16}, 0.95, 1.0), ({}, 0.3, 0.7)])
-def test_what_only_memory_can_solve(settings, low, high):
+def test_a_task_that_requires_memory_is_solved(settings, low, high):
     small = {"optimizer": "Adam", "optimizer_eps": 1e-5, "loss": "mean", "grad_clip": 0.5, "lr": 0.01, "lr_end": None}
     made = config(Recall, **small, **settings).training(train_batch_size=8, steps_per_iteration=20_000)
     made.env_runners(num_envs_per_env_runner=8, rollout_fragment_length=10)
@@ -95,7 +95,7 @@ def test_resuming_equals_not_stopping(trainer, replay, tmp_path):
     assert_same_state(straight, resumed)
 
 
-def test_a_stored_policy_remembers_until_an_episode_begins(tmp_path):
+def test_a_stored_policy_keeps_its_memory_until_an_episode_begins(tmp_path):
     algorithm = config(Recall, **CELLS).build_algo()
     algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
@@ -118,7 +118,7 @@ def test_a_stored_policy_remembers_until_an_episode_begins(tmp_path):
     algorithm.stop()
 
 
-def test_a_failure_within_an_unroll_begins_anew():
+def test_a_failure_within_an_unroll_resets_the_memory():
     made = config(failing_envs.Raises, **CELLS).environment(env_config={"length": 50, "step": 4})
     made.fault_tolerance(restart_failed_sub_environments=True, num_consecutive_env_runner_failures_tolerance=3)
     algorithm = made.env_runners(num_envs_per_env_runner=1).build_algo()

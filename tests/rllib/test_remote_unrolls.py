@@ -57,7 +57,7 @@ def build():
         ("CartPole-v1", "A3C", ONE_AT_A_TIME),
     ],
 )
-def test_one_runner_elsewhere_is_the_one_here_bit_for_bit(build, env, trainer, how):
+def test_one_remote_runner_equals_a_local_one_bit_for_bit(build, env, trainer, how):
     here, elsewhere = build(0, env, trainer, **how), build(1, env, trainer, **how)
     for _ in range(3):
         expected, found = here.train(), elsewhere.train()
@@ -95,7 +95,7 @@ def check_once(learned):
 
 
 @pytest.mark.parametrize(("how", "lags"), [({}, [0, 1]), ({"broadcast_interval": 4}, [0, 1, 2, 3, 4])])
-def test_how_old_weights_can_be_that_one_runner_acts_with(build, how, lags):
+def test_weights_are_at_most_one_request_old(build, how, lags):
     learned = []
     algorithm = build(1, **how)
     watched(algorithm, learned)
@@ -103,7 +103,7 @@ def test_how_old_weights_can_be_that_one_runner_acts_with(build, how, lags):
     assert sorted({number - int(unrolls.version[0]) for number, unrolls in enumerate(learned)}) == lags
 
 
-def test_as_they_come_every_one_of_ten_thousand_unrolls_is_learned_from_once_over_a_stop(build, tmp_path):
+def test_async_unrolls_are_used_once_over_a_resume(build, tmp_path):
     learned = []
     many = {"env_config": {"step": -1, "length": 20}, "envs": 16, "train_batch_size": 16, "steps_per_iteration": 18_000}
     algorithm = build(2, failing_envs.Draws, **many)
@@ -122,7 +122,7 @@ def test_as_they_come_every_one_of_ten_thousand_unrolls_is_learned_from_once_ove
     assert sum(int(unrolls.live.sum()) for unrolls in learned) == resumed.env_steps == result["env_steps"]
     seams = [tuple(seam) for unrolls in learned for seam in unrolls.obs[-1].tolist()]
     firsts = {tuple(first) for unrolls in learned for first in unrolls.obs[0].tolist()}
-    # All but the newest of each environment go on in another one; environments that draw are reset by the stop.
+    # All but the newest of each environment continue in another one; a resume resets environments that draw.
     assert len(seams) > 10_000 and sum(seam not in firsts for seam in seams) <= 2 * 2 * 16
     found = result["replay_buffer"]
     assert 0 <= found["learner_waiting_share"] <= 1 and 0 <= found["actors_waiting_share"] <= 1
@@ -130,7 +130,7 @@ def test_as_they_come_every_one_of_ten_thousand_unrolls_is_learned_from_once_ove
 
 
 @pytest.mark.parametrize("how", [IN_STEP, {}], ids=["in step", "as they come"])
-def test_a_killed_runner_is_restarted_and_counted_and_nothing_is_doubled(build, how):
+def test_a_killed_runner_is_restarted_without_duplicates(build, how):
     learned = []
     algorithm = build(2, failing_envs.Draws, env_config={"step": -1, "length": 20}, **how)
     watched(algorithm, learned)
@@ -147,7 +147,7 @@ def test_a_killed_runner_is_restarted_and_counted_and_nothing_is_doubled(build, 
     assert result["replay_buffer"]["runner_restarts"] == 1
 
 
-def test_gradients_of_two_runners_come_as_they_come_over_a_stop(build, tmp_path):
+def test_async_gradients_of_two_runners_over_a_resume(build, tmp_path):
     algorithm = build(2, trainer="A3C")
     result = [algorithm.train() for _ in range(2)][-1]
     assert result["replay_buffer"]["lag_max"] >= 1 and np.isfinite(result["learners"]["default_policy"]["loss"])
@@ -159,7 +159,7 @@ def test_gradients_of_two_runners_come_as_they_come_over_a_stop(build, tmp_path)
     assert resumed.train()["env_steps"] > result["env_steps"]
 
 
-def test_the_last_runner_is_waited_for(build):
+def test_training_waits_for_the_last_runner(build):
     algorithm = build(1)
     algorithm.train()
     kill(algorithm, 1)
@@ -172,12 +172,12 @@ def test_without_restarts_one_error_names_the_runner(build, tmp_path):
     kill(algorithm, 1)
     deadline = time.monotonic() + 60
     with pytest.raises(RunnerLost, match="remote env runner 1 died|1 of 2 remote env runners is lost"):
-        while time.monotonic() < deadline:  # The other runner's answers are learned from until Ray tells of the death.
+        while time.monotonic() < deadline:  # The other runner's answers are used until Ray reports the death.
             algorithm.train()
     algorithm.save_to_path(tmp_path / "c")
 
 
-def test_a_runner_that_hangs_is_named_while_another_goes_on(build):
+def test_a_runner_that_hangs_is_named_while_another_continues(build):
     envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 40}}
     algorithm = build(1, tolerance=WITHOUT_RESTARTS, timeout=PATIENCE, **envs)
     with pytest.raises(RunnerLost, match="remote env runner 1 returned nothing within sample_timeout_s=8 s"):
@@ -186,17 +186,17 @@ def test_a_runner_that_hangs_is_named_while_another_goes_on(build):
     assert algorithm.env_steps > 60
 
 
-def test_a_run_ends_though_a_runner_hangs(build):
+def test_a_run_ends_even_if_a_runner_hangs(build):
     envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 200}}
     algorithm = build(1, tolerance={"env_runner_health_probe_timeout_s": 1}, **envs)
     algorithm.train()
-    algorithm._collector._send(steps=400)
+    algorithm._collector._send(lambda runner, version: runner.make(400, version))
     begun = time.monotonic()
     algorithm.stop()
     assert time.monotonic() - begun < 60
 
 
-def test_no_answer_is_no_failure_until_the_limit_passed(monkeypatch):
+def test_a_missing_answer_fails_only_after_the_limit(monkeypatch):
     """Ray may wake a moment before the limit, or when the answer came meanwhile."""
     clock, answers = iter([0.0, 0.0, 0.0, 7.9, 7.9, 8.1, 8.1]), iter([[], ["late"], ["late"]])
     monkeypatch.setattr(collectors.time, "monotonic", lambda: next(clock))
@@ -207,7 +207,7 @@ def test_no_answer_is_no_failure_until_the_limit_passed(monkeypatch):
     assert asked.receive() == (1, "late answer")
 
 
-def test_an_old_request_is_waited_for_before_any_other(monkeypatch):
+def test_an_outdated_request_is_awaited_first(monkeypatch):
     monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
     monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
     asked = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "slow", 2: "quick"}, restarts={}), 1, None)
@@ -218,7 +218,7 @@ def test_an_old_request_is_waited_for_before_any_other(monkeypatch):
     assert asked.receive(oldest=4) == (2, "quick")
 
 
-def test_answers_of_a_runner_are_taken_in_the_order_in_which_it_was_asked(monkeypatch):
+def test_answers_of_a_runner_are_taken_in_request_order(monkeypatch):
     """Of several that are there `ray.wait` gives any one."""
     monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
     monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
@@ -231,7 +231,7 @@ def test_answers_of_a_runner_are_taken_in_the_order_in_which_it_was_asked(monkey
         assert [answer for answer in found if answer[0] == runner] == sorted(a for a in found if a[0] == runner)
 
 
-def test_weights_are_not_further_behind_than_the_bound_says(build):
+def test_weights_are_at_most_max_lag_updates_old(build):
     """One of two runners is slow; a runner's two requests are learned from in an update each."""
     learned = []
     algorithm = build(2, failing_envs.SlowSecond, env_config={"step": -1, "length": 20}, max_lag=6)
@@ -243,7 +243,7 @@ def test_weights_are_not_further_behind_than_the_bound_says(build):
     assert 6 <= max(lags) <= 6 + 2, "the quick one gets ahead, and waits then"
 
 
-def test_an_environment_that_fails_elsewhere_is_named(build):
+def test_a_failing_environment_of_a_remote_runner_is_named(build):
     envs = {"env": failing_envs.Raises, "env_config": {"length": 20, "step": 40}}
     algorithm = build(1, tolerance=WITHOUT_RESTARTS, **envs)
     with pytest.raises(EnvironmentFailure, match="the motor burnt out") as caught:
@@ -252,6 +252,6 @@ def test_an_environment_that_fails_elsewhere_is_named(build):
     assert "\n" not in str(caught.value) and algorithm.env_steps >= 60
 
 
-def test_advantages_without_ratios_are_refused_of_older_weights(build):
+def test_gae_rejects_asynchronous_runners(build):
     with pytest.raises(ValueError, match="returns is 'gae' and sync is False; expected sync=True"):
         build(1, trainer="A2C", sync=False)

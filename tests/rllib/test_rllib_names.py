@@ -1,4 +1,4 @@
-"""Settings by RLlib's names: each is understood, or rejected with its replacement, all of them in one message."""
+"""Settings by RLlib's names: translated, or rejected with their replacements in one message."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_search_space_over_a_setting_by_rllibs_name_is_one_over_ours():
 
 def test_the_page_for_users_of_rllib_has_the_same_table():
     page = PAGE.read_text()
-    rows = [f"| `{name}` | {meaning.here} |" for name, meaning in NAMES.items()]
+    rows = [f"| `{name}` | {counterpart.text} |" for name, counterpart in NAMES.items()]
     rows += [
         f'| `{{"type": "{name}"}}` | becomes `"{ours}"`, with the same arguments |' for name, ours in BUFFERS.items()
     ]
@@ -167,7 +167,7 @@ def test_every_name_of_rllibs_sac_and_dqn_is_a_setting_or_in_the_table():
         ), "these are settings of RLlib's base class"
 
 
-# --- scripts of RLlib's, after another import ---------------------------------------------------------------------
+# --- scripts for RLlib with another import ---------------------------------------------------------------------
 
 
 def pendulum_sac(config):

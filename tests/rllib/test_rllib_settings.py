@@ -1,4 +1,4 @@
-"""RLlib's own settings on our algorithms: each is read, refused by name, or listed as harmless."""
+"""RLlib's own settings on our algorithms: each is read, rejected by name, or listed as harmless."""
 
 import re
 
@@ -69,17 +69,15 @@ def test_every_setting_of_rllib_is_in_one_table():
     assert len(READ | REFUSED | HARMLESS) == len(READ) + len(REFUSED) + len(HARMLESS), "no setting is in two of them"
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_a_setting_that_would_be_ignored_is_refused_by_name(name):
-    made, plain = config(), getattr(AlgorithmConfig(), name, None)
-    setattr(made, name, not plain if isinstance(plain, bool) else "other")
-    with pytest.raises(ValueError, match=f"{name.lstrip('_')} is .*; SAC does not read it: "):
-        made.validate()
-
-
-@pytest.mark.parametrize("kind", [SACConfig, TQCConfig, CrossQConfig, TD3Config, DDPGConfig])
-def test_the_defaults_are_not_refused(kind):
-    config(kind).validate()
+def test_settings_that_would_be_ignored_are_rejected_by_name_and_defaults_are_not():
+    for kind in (SACConfig, TQCConfig, CrossQConfig, TD3Config, DDPGConfig):
+        config(kind).validate()
+    for name in REFUSED:
+        made = config()
+        plain = getattr(AlgorithmConfig(), name, None)
+        setattr(made, name, not plain if isinstance(plain, bool) else "other")
+        with pytest.raises(ValueError, match=f"{name.lstrip('_')} is .*; SAC does not read it: "):
+            made.validate()
 
 
 class Other(TorchRLModule):
@@ -130,13 +128,13 @@ class Other(TorchRLModule):
         ),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line(change, message):
+def test_unsupported_settings_are_rejected_in_one_line(change, message):
     with pytest.raises(ValueError, match=message) as caught:
         change(config()).validate()
     assert "\n" not in str(caught.value)
 
 
-def test_lr_is_all_learning_rates_that_are_not_set_themselves():
+def test_lr_sets_all_learning_rates_at_their_defaults():
     algorithm = built(config().training(lr=0.02, critic_lr=0.03))
     assert rates(algorithm) == {"actor": 0.02, "critic": 0.03, "alpha": 0.02}
     algorithm.stop()
@@ -165,7 +163,7 @@ def test_train_batch_size_is_the_batch():
     assert made.training(train_batch_size_per_learner=7).train_batch_size_per_learner == 7
 
 
-def test_explore_false_acts_by_the_mode():
+def test_explore_false_uses_the_mode():
     made = config().training(num_steps_sampled_before_learning_starts=0, updates_per_step=0).env_runners(explore=False)
     algorithm = built(made)
     rows = algorithm.replay_buffer.storage[torch.arange(40)]
@@ -202,20 +200,11 @@ def test_normalize_actions(normalized):
     algorithm.stop()
 
 
-def mean_std(env, spaces, device):
-    return MeanStdFilter()
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda c: c.training(normalize_observations=True),
-        lambda c: c.env_runners(observation_filter="MeanStdFilter"),
-        lambda c: c.env_runners(env_to_module_connector=mean_std),
-    ],
-)
-def test_observations_are_normalized_by_the_statistics_of_all_that_were_stored(ask, tmp_path):
-    made = ask(config())
+def test_observations_are_normalized_by_the_statistics_of_all_stored_ones(tmp_path):
+    for settings in ({"observation_filter": "MeanStdFilter"}, {"env_to_module_connector": lambda *_: MeanStdFilter()}):
+        made = config().env_runners(**settings)
+        made.validate()
+        assert made.normalize_observations and made._env_to_module_connector is None
     algorithm = built(made)
     stored = algorithm.replay_buffer.storage[torch.arange(40)].obs.double()
     module = algorithm.learner.single_module
@@ -225,7 +214,7 @@ def test_observations_are_normalized_by_the_statistics_of_all_that_were_stored(a
     algorithm.evaluate()
     assert module.nets.encoder.moments.count == 40, "evaluation leaves them alone"
     algorithm.save_to_path(tmp_path / "c")
-    other = ask(config()).build_algo()
+    other = config().training(normalize_observations=True).build_algo()
     other.restore_from_path(tmp_path / "c")
     assert torch.equal(other.learner.single_module.encode(stored.float()), module.encode(stored.float()))
     for one in (algorithm, other):
@@ -236,7 +225,7 @@ def test_observations_are_normalized_by_the_statistics_of_all_that_were_stored(a
 def test_remote_runners_share_the_statistics():
     algorithm = built(config().training(normalize_observations=True).env_runners(num_env_runners=2))
     (mine, *others) = [algorithm.learner.single_module.nets.encoder.state_dict(), *remote_statistics(algorithm)]
-    algorithm._collector.collect(1, False, frozenset())  # weights go with the request
+    algorithm._collector.collect(lambda runner, version: runner.collect(1))  # weights go with the request
     for theirs in remote_statistics(algorithm):
         assert all(torch.equal(mine[name], theirs[name]) for name in mine)
     assert len(others) == 2
@@ -261,7 +250,7 @@ def test_rllibs_names_of_network_sizes(given):
 
 
 @pytest.mark.parametrize("kind", [SACConfig, TD3Config])
-def test_learning_rates_of_the_configuration_win_over_a_checkpoints(kind, tmp_path):
+def test_learning_rates_of_the_configuration_override_a_checkpoint(kind, tmp_path):
     algorithm = built(config(kind).training(lr=1e-3, critic_l2=0.1))
     algorithm.save_to_path(tmp_path / "c")
     algorithm.stop()
@@ -273,7 +262,7 @@ def test_learning_rates_of_the_configuration_win_over_a_checkpoints(kind, tmp_pa
     other.stop()
 
 
-def test_methods_of_the_old_stack_name_their_replacements():
+def test_methods_of_the_old_api_stack_name_their_replacements():
     algorithm = config().build_algo()
     for name, instead in OLD_STACK.items():
         with pytest.raises(
@@ -334,7 +323,7 @@ def test_classes_of_environments_receive_keywords_or_one_mapping(env, given, siz
         ("Several", {}, "the environment Several is a MultiAgentEnv: these algorithms train one policy for one agent"),
     ],
 )
-def test_environments_that_cannot_be_made_or_used_are_rejected_in_one_line(env, given, message):
+def test_unsupported_environments_are_rejected_in_one_line(env, given, message):
     register_env("Several", lambda env_config: Several())
     with pytest.raises(ValueError, match=message) as caught:
         config(env=env).environment(env_config=given).build_algo()
@@ -350,6 +339,6 @@ def test_rllibs_name_of_the_activation():
     obs = torch.randn(5, 3)
     hidden = torch.tanh(obs @ nets.actor.body.weights[0][0] + nets.actor.body.biases[0][0])
     hidden = torch.tanh(hidden @ nets.actor.body.weights[1][0] + nets.actor.body.biases[1][0])
-    wanted = hidden @ nets.actor.body.weights[2][0] + nets.actor.body.biases[2][0]
-    assert torch.allclose(nets.actor.body.outputs(obs)[0], wanted, atol=1e-5)
+    expected = hidden @ nets.actor.body.weights[2][0] + nets.actor.body.biases[2][0]
+    assert torch.allclose(nets.actor.body.outputs(obs)[0], expected, atol=1e-5)
     algorithm.stop()

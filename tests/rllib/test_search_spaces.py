@@ -1,4 +1,4 @@
-"""Search spaces of Tune over replay methods and their arguments: open until a trial builds, checked where they list."""
+"""Tune's search spaces over replay methods and their arguments: open until a trial is built, choices are checked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ METHODS = [{"type": "NMER", "capacity": 2000}, {"type": "Uniform", "capacity": 2
         ),
     ],
 )
-def test_trials_have_the_methods_of_the_space(choose, expected):
+def test_trials_have_the_methods_of_the_search_space(choose, expected):
     assert of_trials(choose(SACConfig().environment("Pendulum-v1"))) == expected
 
 
@@ -84,7 +84,7 @@ def test_unrolls_and_stock_algorithms_have_search_spaces_too():
         (lambda c: c.replay("NMER", k=tune.choice([3])).validate(), "has an open search space; expected tune.Tuner"),
     ],
 )
-def test_what_no_trial_could_build_is_rejected_at_once(choose, message):
+def test_invalid_search_spaces_are_rejected_at_once(choose, message):
     with pytest.raises(ValueError, match=message):
         choose(SACConfig().environment("Pendulum-v1"))
 
@@ -97,7 +97,7 @@ def test_what_no_trial_could_build_is_rejected_at_once(choose, message):
         grid([{"type": "NMER", "capacity": 500}, {"type": "PER", "capacity": 500}]),
     ],
 )
-def test_the_command_leaves_a_space_open_and_checks_its_points(run, replay, tmp_path):
+def test_the_command_checks_every_choice_of_a_search_space(run, replay, tmp_path):
     words = ["train", "--run", run, "--env", "Pendulum-v1", "--config", str({"replay_buffer_config": replay})]
     (experiment,) = asked_for(make_parser().parse_args(words))
     config = configured(config_for(experiment.run, experiment.env, str), experiment.config)
@@ -107,7 +107,7 @@ def test_the_command_leaves_a_space_open_and_checks_its_points(run, replay, tmp_
         configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"type": grid(["NMERR"])}})
 
 
-def test_a_tuner_of_ours_leaves_rllibs_names_to_rllib():
+def test_registering_our_algorithms_keeps_rllibs_names():
     for kind in (SACConfig, IMPALAConfig, TD3Config):
         Experiment.register_if_needed(kind().algo_class)
     for name, module in (

@@ -32,7 +32,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
-def test_it_does_what_gymnasiums_does(name, count):
+def test_steps_equal_those_of_gymnasium(name, count):
     theirs = DictInfoToList(gym.make_vec(name, num_envs=count, vectorization_mode="sync"))
     ours = gym.make_vec(name, num_envs=count, vectorization_mode="sync")
     assert not SerialEnvs.fits(ours)
@@ -52,7 +52,7 @@ def test_it_does_what_gymnasiums_does(name, count):
     assert ended > 0
 
 
-def test_observations_are_not_those_that_an_environment_goes_on_to_change():
+def test_observations_are_copies():
     class Same(gym.Env):
         observation_space = gym.spaces.Box(-9, 9, (2,), np.float32)
         action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -86,7 +86,7 @@ def test_environments_stay_open():
     assert len(closed) == 1
 
 
-def test_other_kinds_of_vector_environments_stay_as_they_are():
+def test_other_vector_environments_are_not_replaced():
     settings = {"autoreset_mode": AutoresetMode.SAME_STEP}
     same_step = gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync", vector_kwargs=settings)
     assert not SerialEnvs.fits(DictInfoToList(same_step))

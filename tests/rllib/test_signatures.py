@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import Field, fields
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def generated() -> str:
 
 def test_the_committed_file_is_current():
     assert FILE.read_text() == generated(), "run python -m tests.rllib.test_signatures"
+
+
+def test_every_training_lists_and_describes_its_settings():
+    from interreplay import rllib  # imported late, so that the file can be written again when it is invalid
+
+    for row in ALGORITHMS.values():
+        config = getattr(rllib, row.config)
+        listed = set(inspect.signature(config.training).parameters)
+        assert set(config.own_settings()) | {"exploration", "replay_buffer_config"} <= listed, row.config
+        for name, field in config.own_settings().items():
+            assert f"{name}: {field.metadata['help']}" in config.training.__doc__, (row.config, name)
 
 
 if __name__ == "__main__":

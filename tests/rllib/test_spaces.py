@@ -10,6 +10,8 @@ from tests.rllib.small_runs import config, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
+WITH_IMAGES = [("Image", "SAC"), ("Stacked", "SAC")]
+WITH_IMAGES += [("ImageAndVector", trainer) for trainer in ("SAC", "TQC", "CrossQ", "TD3", "DDPG")]
 LIGHT = [kind for kind in spaces_envs.KINDS if "Image" not in kind]
 
 
@@ -43,20 +45,12 @@ def check(settings, tmp_path):
 
 
 @pytest.mark.parametrize("kind", LIGHT)
-def test_sac_learns_from_every_kind(kind, tmp_path):
+def test_sac_trains_with_every_kind_of_observation(kind, tmp_path):
     check(made(kind, buffer="PER"), tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["TQC", "CrossQ", "TD3", "DDPG"])
-@pytest.mark.parametrize("kind", ["Discrete", "Nested", "ImageAndVector"])
-def test_other_algorithms_do_too(kind, trainer, tmp_path):
-    check(made(kind, trainer), tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["SAC", "TQC", "CrossQ", "TD3"])
-@pytest.mark.parametrize("kind", ["Image", "ImageAndVector", "Stacked"])
+@pytest.mark.parametrize(("kind", "trainer"), WITH_IMAGES)
 def test_images_train_their_encoder(kind, trainer, tmp_path):
     moved = check(made(kind, trainer), tmp_path)
     assert any(".encoder." in k for k in moved)
@@ -75,12 +69,12 @@ def test_dicts_of_numbers_are_blended(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["Discrete", "Tuple"])
-def test_the_numbers_beside_choices_are_blended(kind, tmp_path):
+def test_continuous_parts_are_blended_among_equal_discrete_parts(kind, tmp_path):
     check(made(kind, buffer="NMER", k=3), tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["Image", "ImageAndVector"])
-def test_blends_refuse_what_cannot_be_blended(kind):
+def test_blends_reject_images(kind):
     space = spaces_envs.KINDS[kind][0]
     with pytest.raises(ValueError, match="cannot be blended") as error:
         made(kind, buffer="NMER").build_algo()
@@ -93,7 +87,7 @@ def test_remote_runners_and_vector_environments(tmp_path):
     check(settings, tmp_path)
 
 
-def test_what_the_policy_saw_is_what_is_stored():
+def test_stored_observations_encode_to_the_policy_inputs():
     """The stored observation encodes to what the runner encoded when it acted."""
     algorithm = made("Nested").build_algo()
     algorithm.train()

@@ -1,4 +1,4 @@
-"""The adapter for RLlib's stock algorithms, held against a plain list of everything that was added."""
+"""The adapter for RLlib's stock algorithms, compared with a plain list of all added rows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
 
 
 @pytest.mark.parametrize(("n", "discrete", "numpy"), by_turns([1, 3, 5], [False, True], [False, True]))
-def test_what_was_added_comes_back_also_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
+def test_sampled_rows_equal_added_ones_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
     worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(30, buffer="Uniform", seed=0)
     for _ in range(8):
         buffer.add(worlds.collect(4, numpy))
@@ -116,15 +116,15 @@ def test_a_range_of_n_steps_includes_both_ends():
 def test_td_errors_reach_the_priorities_of_the_rows_drawn():
     worlds, buffer = Worlds(seed=4), ReplayBuffer(100, buffer="PER", alpha=1.0, beta=1.0, seed=0)
     buffer.add(worlds.collect(10))
-    wanted = worlds.rows[17]["obs"].tobytes()
+    target = worlds.rows[17]["obs"].tobytes()
 
-    def is_wanted(size: int) -> np.ndarray:
+    def is_target(size: int) -> np.ndarray:
         drawn = buffer.sample(num_items=size, n_step=1, beta=1.0)
-        return np.array([e.get_observations(0).tobytes() == wanted for e in drawn])
+        return np.array([e.get_observations(0).tobytes() == target for e in drawn])
 
-    assert is_wanted(300).mean() < 0.1
-    buffer.update_priorities(np.where(is_wanted(300), 100.0, 0.1), "default_policy")
-    assert abs(is_wanted(3000).mean() - 100 / (100 + 0.1 * 29)) < 0.01
+    assert is_target(300).mean() < 0.1
+    buffer.update_priorities(np.where(is_target(300), 100.0, 0.1), "default_policy")
+    assert abs(is_target(3000).mean() - 100 / (100 + 0.1 * 29)) < 0.01
     weights = {float(e.get_extra_model_outputs("weights", 0)) for e in buffer.sample(num_items=300, n_step=1)}
     assert sorted(weights) == pytest.approx([1e-3, 1.0], rel=1e-3)
 
@@ -137,7 +137,7 @@ def test_td_errors_reach_the_priorities_of_the_rows_drawn():
         ("LA3P", "actor_weights and critic_loss"),
     ],
 )
-def test_methods_that_need_more_of_an_algorithm_are_refused(kind, needs):
+def test_methods_that_stock_algorithms_do_not_support_are_rejected(kind, needs):
     message = (
         f"^{kind} needs {needs} of the algorithm; an algorithm of RLlib's own has none; expected our SAC, TD3 or DDPG$"
     )
@@ -147,7 +147,7 @@ def test_methods_that_need_more_of_an_algorithm_are_refused(kind, needs):
         ReplayBuffer(100, buffer="EventTables", events=["success"])
 
 
-def test_lap_goes_by_the_mean_error_and_says_so():
+def test_lap_uses_the_mean_error_with_a_warning():
     with pytest.warns(UserWarning, match="LAP uses the mean TD error of the critics here.*not the largest"):
         buffer = ReplayBuffer(100, buffer="LAP", seed=0)
     buffer.add(Worlds(seed=3).collect(30))
@@ -157,7 +157,7 @@ def test_lap_goes_by_the_mean_error_and_says_so():
     assert set(drawn.tolist()) == {1.0, 3.0}
 
 
-def test_td_errors_must_fit_the_rows_drawn_last():
+def test_td_errors_must_match_the_last_draw():
     buffer = ReplayBuffer(100, buffer="PER")
     buffer.add(Worlds(seed=5).collect(5))
     with pytest.raises(ValueError, match="3 TD errors for 0 drawn"):
@@ -176,7 +176,7 @@ def contents(episodes: list[SingleAgentEpisode]) -> list[tuple]:
 
 
 @pytest.mark.parametrize("recipe", ["Uniform", "PER", "NMER"])
-def test_the_state_carries_contents_priorities_episodes_and_randomness(recipe):
+def test_the_state_contains_rows_priorities_episodes_and_randomness(recipe):
     worlds, buffer = Worlds(seed=6), ReplayBuffer(50, buffer=recipe, seed=0)
     for _ in range(5):
         buffer.add(worlds.collect(5))
@@ -205,17 +205,17 @@ def test_blended_rows_are_steps_between_stored_ones():
 
 
 @pytest.mark.parametrize("kind", ["NMER", NMER, lambda capacity, k: NMER(capacity=capacity, k=k)])
-def test_a_name_a_class_and_a_factory_mean_the_same(kind):
+def test_a_name_a_class_and_a_factory_are_equivalent(kind):
     buffer = ReplayBuffer(40, buffer=kind, k=4).buffer
     assert isinstance(buffer, NMER) and buffer.capacity == 40 and buffer.neighborhood.k == 4
 
 
-def test_a_ready_buffer_is_used_as_it_is():
+def test_a_buffer_object_is_used():
     core = PER(capacity=12)
     assert ReplayBuffer(buffer=core).buffer is core and ReplayBuffer(buffer=core).capacity == 12
 
 
-def test_the_capacity_is_that_of_the_recipe_where_none_is_given():
+def test_the_default_capacity_is_the_recipes():
     assert ReplayBuffer().capacity == Uniform().capacity and ReplayBuffer(7).capacity == 7
 
 
@@ -238,7 +238,7 @@ def test_bad_arguments_are_named(arguments, message):
 @pytest.mark.parametrize(
     "options", [{"batch_length_T": 4}, {"include_infos": True}, {"sample_episodes": False}, {"numitems": 3}]
 )
-def test_what_is_not_offered_is_refused(options):
+def test_unsupported_options_are_rejected(options):
     buffer = ReplayBuffer(100)
     buffer.add(Worlds(seed=8).collect(5))
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -271,7 +271,7 @@ def test_rllib_constructs_it_by_dotted_string_and_by_class(kind):
     assert isinstance(buffer.buffer, PER) and buffer.buffer.selector.alpha == 0.5
 
 
-def test_several_steps_are_refused_where_rewards_are_recomputed():
+def test_n_step_returns_are_rejected_with_hindsight():
     buffer, episode = ReplayBuffer(capacity=50, buffer="HER", seed=0), SingleAgentEpisode()
     goals = {name: np.zeros(2, np.float32) for name in ("achieved_goal", "desired_goal", "observation")}
     episode.add_env_reset(observation=goals)

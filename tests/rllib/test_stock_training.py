@@ -35,7 +35,7 @@ CONTINUOUS = [StockSACConfig, StockTQCConfig, Mine]
 
 @pytest.mark.parametrize("config", CONTINUOUS)
 @pytest.mark.parametrize("kind", ["NMER", NMER, lambda capacity, k: NMER(capacity=capacity, k=k)])
-def test_replay_and_replay_buffer_config_mean_the_same(config, kind):
+def test_replay_and_replay_buffer_config_are_equivalent(config, kind):
     one = config().environment("Pendulum-v1").replay(kind, capacity=500, k=4)
     two = config().environment("Pendulum-v1").training(replay_buffer_config={"type": kind, "capacity": 500, "k": 4})
     for made in (one, two):
@@ -45,7 +45,7 @@ def test_replay_and_replay_buffer_config_mean_the_same(config, kind):
         made.validate()
 
 
-def test_a_second_replay_forgets_the_first():
+def test_a_second_replay_replaces_the_first():
     config = StockSACConfig().replay("PER", capacity=9, alpha=0.1).replay("NMER", k=2)
     assert config.replay_buffer_config == {"type": DOTTED, "buffer": "NMER", "k": 2}
 
@@ -60,7 +60,7 @@ def test_the_seed_follows_the_configuration():
 
 
 @pytest.mark.parametrize("config", [StockSACConfig, StockDQNConfig])
-def test_stock_buffers_stay_as_they_are(config):
+def test_stock_buffers_are_unchanged(config):
     made = config().environment("Pendulum-v1")
     before = dict(made.replay_buffer_config)
     made.validate()
@@ -83,14 +83,14 @@ def test_bad_configurations_are_named(kind, arguments, message):
         StockSACConfig().training(replay_buffer_config={"type": kind, **arguments}).validate()
 
 
-def test_what_rllib_refuses_is_still_refused():
+def test_rllibs_own_checks_remain():
     config = StockSACConfig().environment("Pendulum-v1").replay("PER").training(grad_clip=-1.0)
     with pytest.raises(ValueError, match="grad_clip"):
         config.validate()
     assert config.replay_buffer_config["type"] == DOTTED
 
 
-def test_cql_from_single_rows_says_that_no_buffer_is_used():
+def test_cql_from_single_rows_is_rejected():
     config = StockCQLConfig().offline_data(input_=["rows"], dataset_num_iters_per_learner=2).training(lr=None)
     with pytest.raises(ValueError, match="input_read_episodes"):
         config.replay("PER").validate()
@@ -140,7 +140,7 @@ def test_rllibs_own_sac_trains_with_our_buffer_by_its_class(cluster, as_dict):
         algorithm.stop()
 
 
-def test_a_method_that_is_not_under_buffer_is_hinted_at():
+def test_a_method_not_passed_as_buffer_has_a_hint():
     with pytest.raises(ValueError, match="Uniform takes no argument 'alpha'.*pass the method's name as buffer"):
         ReplayBuffer(alpha=0.6)
     with pytest.raises(ValueError, match="PER takes no argument 'k'") as caught:
@@ -176,7 +176,7 @@ def test_dqn_with_a_blending_buffer_keeps_its_actions(cluster):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["PER", "NMER"])
-def test_a_checkpoint_of_a_stock_algorithm_holds_the_buffer(cluster, tmp_path, kind):
+def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path, kind):
     algorithm = short(StockSACConfig(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
     algorithm.train()
     again = StockSAC.from_checkpoint(algorithm.save_to_path(tmp_path / "checkpoint"))

@@ -1,4 +1,4 @@
-"""Unrolls as they are stepped: every row in its place, over ends, resets, failures and the seam between two unrolls."""
+"""Unrolls: the order of rows over episode ends, resets, failures and consecutive unrolls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def built(env, steps=4, envs=2, kind=IMPALAConfig, seed=0, **env_config):
     return made.fault_tolerance(restart_failed_env_runners=False).build_algo()
 
 
-def test_every_row_is_in_its_place_over_ends_and_over_the_seam_of_unrolls():
+def test_rows_are_in_order_over_episode_ends_and_consecutive_unrolls():
     algorithm = built(Truncated)
     parts = [algorithm.env_runner.unroll(4, version) for version in range(5)]
     for one, other in zip(parts, parts[1:], strict=False):
@@ -53,7 +53,7 @@ def test_every_row_is_in_its_place_over_ends_and_over_the_seam_of_unrolls():
 
 
 @pytest.mark.parametrize("kind", [IMPALAConfig, A2CConfig])
-def test_what_is_recorded_is_what_acted(kind):
+def test_recorded_outputs_equal_those_of_the_policy(kind):
     for env, family in (("CartPole-v1", Categorical(2)), ("Pendulum-v1", Normal(1))):
         made = kind().environment(env).debugging(seed=1).env_runners(num_envs_per_env_runner=3)
         algorithm = made.build_algo()
@@ -76,7 +76,7 @@ def test_parts_of_observations_keep_their_names():
     algorithm.stop()
 
 
-def test_what_was_stepped_before_a_failure_is_kept_and_the_next_call_raises():
+def test_steps_before_a_failure_are_kept_and_the_next_call_raises():
     algorithm = built(failing_envs.Raises, steps=6, envs=1, step=4)
     unrolls = algorithm.env_runner.unroll(6)
     assert unrolls.live[:, 0].tolist() == [True] * 3 + [False] * 3
@@ -86,7 +86,7 @@ def test_what_was_stepped_before_a_failure_is_kept_and_the_next_call_raises():
     algorithm.stop()
 
 
-def test_an_environment_that_is_made_anew_costs_the_step_that_failed():
+def test_recreated_environments_lose_only_the_failed_step():
     made = IMPALAConfig().environment(failing_envs.Raises, env_config={"length": 50, "step": 4})
     made.fault_tolerance(restart_failed_sub_environments=True, num_consecutive_env_runner_failures_tolerance=3)
     algorithm = made.env_runners(num_envs_per_env_runner=1).debugging(seed=0).build_algo()
@@ -96,7 +96,7 @@ def test_an_environment_that_is_made_anew_costs_the_step_that_failed():
     algorithm.stop()
 
 
-def test_environments_that_reset_in_the_same_step_are_refused_by_name():
+def test_same_step_resets_are_rejected():
     class SameStep(SyncVectorEnv):
         def __init__(self, num_envs):
             super().__init__([failing_envs.Counting] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)

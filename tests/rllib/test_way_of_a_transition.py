@@ -1,4 +1,4 @@
-"""The list in docs/concepts.md of the files that a transition passes is the one that a reward takes, and short."""
+"""The path of a transition through the package: as documented in docs/concepts.md, and short."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ from interreplay.rllib import SACConfig
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = f"{ROOT / 'interreplay'}/"
 REWARD = np.float32(-0.6180339)
-"""Of every step; no other number has this value."""
-BESIDE = {
+"""Reward of every step; no other number has this value."""
+OFF_PATH = {
     ("rllib/env_runner/runner_state.py", "step"),
     ("diagnostics/batch_statistics.py", None),
     ("rllib/algorithms/learner.py", "observe"),
 }
-"""Files, and functions of them, that look at transitions beside their way."""
-MOST = 18
+"""Files, or single functions of files, that observe transitions off the path."""
+MAX_FILES = {"Uniform": (18, 43), "NMER": (20, 54)}
+"""Files that a transition passes, and files executed for one step and one update, by replay method."""
 
 
 class OneReward(gym.Env):
-    """An environment in which every step is worth the same, in episodes of 50 steps."""
+    """An environment with the same reward in every step, in episodes of 50 steps."""
 
     observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, config: Any = None):
+        self.steps = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -45,10 +49,9 @@ class OneReward(gym.Env):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32), float(REWARD), False, self.steps >= 50, {}
 
 
-@pytest.fixture(scope="module")
-def algorithm(cluster):
-    gym.register("OneReward-v0", OneReward)
-    config = SACConfig().environment("OneReward-v0").replay("Uniform", capacity=1_000).debugging(seed=0)
+@pytest.fixture(scope="module", params=MAX_FILES)
+def algorithm(request, cluster):
+    config = SACConfig().environment(OneReward).replay(request.param, capacity=1_000).debugging(seed=0)
     config.training(
         hiddens=(8, 8),
         train_batch_size_per_learner=8,
@@ -59,11 +62,10 @@ def algorithm(cluster):
     made.train()  # beyond the warm-up
     yield made
     made.stop()
-    gym.registry.pop("OneReward-v0")
 
 
 def holds(value: Any) -> bool:
-    """Whether the reward is in a value: a number, an array, or what holds some."""
+    """Return whether the reward is in a value: a number, an array or a container."""
     if isinstance(value, float | np.floating):
         return bool(np.float32(value) == REWARD)
     if isinstance(value, torch.Tensor):
@@ -79,8 +81,8 @@ def holds(value: Any) -> bool:
     return is_dataclass(value) and any(map(holds, vars(value).values()))
 
 
-def way_of_the_reward(act: Any) -> list[str]:
-    """The files of the package with a function that is given the reward or returns it while `act` runs, in order."""
+def path_of_the_reward(act: Any) -> list[str]:
+    """Return the files of the package whose functions receive or return the reward while `act` runs, in order."""
     found: list[str] = []
 
     def look(frame: FrameType, event: str, answer: Any) -> None:
@@ -88,7 +90,7 @@ def way_of_the_reward(act: Any) -> list[str]:
         if event not in ("call", "return") or not file.startswith(PACKAGE):
             return
         name = file.removeprefix(PACKAGE)
-        if name in found or {(name, frame.f_code.co_name), (name, None)} & BESIDE:
+        if name in found or {(name, frame.f_code.co_name), (name, None)} & OFF_PATH:
             return
         code = frame.f_code
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -110,12 +112,28 @@ def documented() -> list[str]:
     return re.findall(r"^\d+\. `([^`]+)`", section, flags=re.MULTILINE)
 
 
-def test_the_documented_way_is_the_one_that_a_reward_takes(algorithm):
-    assert way_of_the_reward(algorithm.training_step) == documented()
+def test_the_path_is_as_documented_and_short(algorithm):
+    method = algorithm.config.replay_buffer_config["type"]
+    path = path_of_the_reward(algorithm.training_step)
+    assert method != "Uniform" or path == documented()
+    assert len(path) <= MAX_FILES[method][0], path
 
 
-def test_the_way_is_short():
-    assert 0 < len(documented()) <= MOST
+def test_few_files_are_executed_for_one_step_and_one_update(algorithm):
+    executed: set[str] = set()
+
+    def look(frame: FrameType, event: str, answer: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            executed.add(frame.f_code.co_filename.removeprefix(PACKAGE))
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        algorithm._sample()
+        algorithm._learn()
+    finally:
+        sys.setprofile(before)
+    assert len(executed) <= MAX_FILES[algorithm.config.replay_buffer_config["type"]][1], sorted(executed)
 
 
 def test_the_glossary_is_short():

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+from ray.rllib.utils.annotations import override
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from interreplay.learning.algorithms_table import FRESH
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import A3CSettings
-from interreplay.rllib.actor_learner.algorithm import ActorLearner, UnrollLearner
-from interreplay.rllib.actor_learner.impala import ActorLearnerConfig
+from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearnerConfig, UnrollLearner
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.env_runner.remote import Collector
 from interreplay.rllib.env_runner.wire_format import Packed, unpack

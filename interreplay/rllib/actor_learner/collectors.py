@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import RayError
+from ray.rllib.utils.annotations import override
 
 from interreplay.errors import EnvironmentFailure, InterreplayError
 from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners, lost
 from interreplay.rllib.env_runner.wire_format import Packed
-from interreplay.rllib.host import override
 
 
 class Answer(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import ray
 import torch
+from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.acting.batching import CPU, as_tensors
@@ -21,37 +22,8 @@ from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from interreplay.rllib.env_runner.stepping import SteppingRunner
 from interreplay.rllib.env_runner.wire_format import pack
-from interreplay.rllib.host import override
 from interreplay.transitions import Transitions
 from interreplay.unrolls.unrolls import Unrolls
-
-
-class Step(NamedTuple):
-    """One step of all B environments.
-
-    Attributes:
-        live: Environments that made a step, ``(B,)``; the others only began another episode.
-        actions: ``(B, *action_shape)``, as they are stored.
-        rewards: ``(B,)``.
-        terminated: ``(B,)``.
-        extras: Outputs of the network, columns ``(B, ...)``.
-    """
-
-    live: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    terminated: np.ndarray
-    extras: dict[str, np.ndarray]
-
-    def cleared(self) -> Step:
-        """Return a step of the same shapes in which no environment was live."""
-        return Step(
-            live=np.zeros_like(self.live),
-            actions=np.zeros_like(self.actions),
-            rewards=np.zeros_like(self.rewards),
-            terminated=np.zeros_like(self.terminated),
-            extras={name: np.zeros_like(column) for name, column in self.extras.items()},
-        )
 
 
 class UnrollRunner(BatchEnvRunner):
@@ -60,8 +32,7 @@ class UnrollRunner(BatchEnvRunner):
     Every episode begins with an empty memory, which is part of the runner's state.
     """
 
-    _last_step: Step | None = None
-    _unrolling = False
+    _unroll_columns: StepColumns | None = None
     _weights: ray.ObjectRef | None = None
     _answered: float | None = None
     _memory: State | None = None
@@ -148,69 +119,61 @@ class UnrollRunner(BatchEnvRunner):
         """
         self._raise_postponed_failure()
         self._recorded = frozenset({POLICY_OUTPUT})
-        self._unrolling = True
+        made = StepColumns(steps)
+        self._unroll_columns = made
         if self._builds_episodes:
             self._hooks.begin_sample()
-        made: list[Step | None] = []
         try:
             if self._needs_initial_reset:
                 self._reset()
             observations = ObservationColumns(self._state.obs, steps)
             state = self.memory_state()
             for t in range(steps):
-                self._last_step = None  # stays None if no environment was live, or environments were recreated
                 self._step(random_actions=False, explore=True)
                 if self._needs_initial_reset:
                     self._reset()
-                made.append(self._last_step)
+                made.t = t + 1
                 observations.put(t + 1, self._state.obs)
         except EnvironmentFailure as failure:
-            if not any(made):
+            if not made.arrays:
                 raise
             self._failure = failure
-            observations.fill(len(made))
+            observations.fill(made.t)
         finally:
-            self._unrolling = False
+            self._unroll_columns = None
         if self._builds_episodes:
             self._hooks.end_sample()
-        made += [None] * (steps - len(made))
-        return self._unrolls(observations.columns(), made, version, state)
+        if not made.arrays:  # no environment was live: actions and outputs are only needed for their shapes
+            actions, extras = self._act(random_actions=True, explore=True)
+            flags = np.zeros(self.num_envs, dtype=bool)
+            made.t = 0
+            made.put(extras, live=flags, actions=actions, rewards=np.zeros(self.num_envs), terminated=flags)
+        live = made.arrays["live"]
+        return Unrolls(
+            obs=as_tensors(observations.columns(), CPU),
+            actions=made.arrays["actions"],
+            rewards=np.where(live, made.arrays["rewards"], 0.0).astype(np.float32),
+            terminated=made.arrays["terminated"].astype(bool) & live,
+            live=live,
+            policy=made.arrays[POLICY_OUTPUT],
+            values=made.arrays[VALUE_OUTPUT],
+            state=state,
+            version=version,
+        )
 
     @override(BatchEnvRunner)
     def _rows(
         self, live: np.ndarray, actions: np.ndarray, outcome: tuple[Any, ...], extras: dict[str, np.ndarray]
     ) -> Transitions | None:
         """Record the step of an unroll; return transitions for evaluations."""
-        if not self._unrolling:
+        if self._unroll_columns is None:
             return super()._rows(live, actions, outcome, extras)
         count = int(live.sum())
         self._state.steps_since_report += count
         self.num_env_steps_sampled_lifetime += count
         _, rewards, terminated, _ = outcome
-        self._last_step = Step(live, actions, np.asarray(rewards), np.asarray(terminated), extras)
+        self._unroll_columns.put(extras, live=live, actions=actions, rewards=rewards, terminated=terminated)
         return None
-
-    def _unrolls(self, obs: Any, made: list[Step | None], version: int, state: State) -> Unrolls:
-        empty = next((step.cleared() for step in made if step is not None), None) or self._empty_step()
-        steps = [empty if step is None else step for step in made]
-        live = np.stack([step.live for step in steps])
-        return Unrolls(
-            obs=as_tensors(obs, CPU),
-            actions=np.stack([step.actions for step in steps]),
-            rewards=np.where(live, np.stack([step.rewards for step in steps]), 0.0).astype(np.float32),
-            terminated=np.stack([step.terminated for step in steps]).astype(bool) & live,
-            live=live,
-            policy=np.stack([step.extras[POLICY_OUTPUT] for step in steps]),
-            values=np.stack([step.extras[VALUE_OUTPUT] for step in steps]),
-            state=state,
-            version=version,
-        )
-
-    def _empty_step(self) -> Step:
-        """Return a step of the right shapes, for unrolls in which no environment was live."""
-        actions, extras = self._act(random_actions=True, explore=True)
-        flags = np.zeros(self.num_envs, dtype=bool)
-        return Step(flags, actions, np.zeros(self.num_envs), flags, extras)
 
     def answer(
         self, make: Callable[[Any, int], Any], weights: list[ray.ObjectRef], version: int, restarts: int | None
@@ -241,6 +204,31 @@ class UnrollRunner(BatchEnvRunner):
     def set_state(self, state: dict[str, Any]) -> None:
         self._weights = None  # RLlib may send other weights
         super().set_state(state)
+
+
+class StepColumns:
+    """Arrays of the T steps of an unroll, ``(T, B, ...)`` by name; zero where no environment was live.
+
+    Args:
+        steps: T.
+
+    Attributes:
+        t: Number of the current step.
+        arrays: The arrays, empty before the first step.
+    """
+
+    def __init__(self, steps: int):
+        self._steps = steps
+        self.t = 0
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def put(self, extras: dict[str, np.ndarray], **columns: Any) -> None:
+        """Store the columns ``(B, ...)`` of the current step."""
+        for name, column in (columns | extras).items():
+            values = np.asarray(column)
+            if name not in self.arrays:
+                self.arrays[name] = np.zeros((self._steps, *values.shape), values.dtype)
+            self.arrays[name][self.t] = values
 
 
 class ObservationColumns:

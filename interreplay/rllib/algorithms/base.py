@@ -9,13 +9,14 @@ from typing import Any
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import EVALUATION_RESULTS
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.rllib.checkpoints.algorithm import CheckpointedAlgorithm
 from interreplay.rllib.env_runner.remote import runner_errors
 from interreplay.rllib.env_runner.stepping import has_time_limit
-from interreplay.rllib.host import WithoutResultFolder, override
+from interreplay.rllib.host import WithoutResultFolder
 
 
 class BaseAlgorithm(CheckpointedAlgorithm, WithoutResultFolder):

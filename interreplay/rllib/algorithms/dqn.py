@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ray.rllib.utils.annotations import override
+
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.setting_fields import rate_at
@@ -13,7 +15,6 @@ from interreplay.learning.value.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DQNTraining
-from interreplay.rllib.host import override
 
 
 class DQNModule(OffPolicyModule):

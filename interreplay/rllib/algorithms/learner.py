@@ -12,6 +12,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
+from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.buffer import Sample
@@ -20,7 +21,7 @@ from interreplay.learning.networks.normalization import Normalized
 from interreplay.learning.reward_scale import RewardScale
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
-from interreplay.rllib.host import ExactOptimizerStates, override
+from interreplay.rllib.host import ExactOptimizerStates
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"

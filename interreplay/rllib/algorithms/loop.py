@@ -11,6 +11,7 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
 from ray.rllib.core import COMPONENT_EVAL_ENV_RUNNER, COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
+from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import (
     ALL_MODULES,
     ENV_RUNNER_RESULTS,
@@ -28,7 +29,6 @@ from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners
 from interreplay.rllib.env_runner.runner import LocalCollector
 from interreplay.rllib.env_runner.wire_format import Packed
-from interreplay.rllib.host import override
 
 LOOP_STATE = "interreplay_loop"
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.utils.annotations import override
 from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 from ray.util.debug import log_once
 from typing_extensions import Self
@@ -29,7 +30,7 @@ from interreplay.rllib.algorithms.rllib_settings import (
     settings_as_properties,
 )
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
-from interreplay.rllib.host import choices, has_search_space, is_search_space, override, with_choices
+from interreplay.rllib.host import choices, has_search_space, is_search_space, with_choices
 
 BATCH_SIZES = ("train_batch_size", "train_batch_size_per_learner")
 KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO, STDOUT_FILE, STDERR_FILE)

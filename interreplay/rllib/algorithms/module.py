@@ -11,6 +11,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 from torch import Tensor, nn
 
@@ -20,7 +21,6 @@ from interreplay.environments.spaces import flat_actions, named_parts
 from interreplay.learning.architectures import Architecture, assembled, encoder_of
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
-from interreplay.rllib.host import override
 
 
 def share_statistics(nets: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 from typing_extensions import Self
 
@@ -27,7 +28,6 @@ from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_names import replay_method
 from interreplay.rllib.env_runner.env_creation import goal_functions
 from interreplay.rllib.env_runner.wire_format import unpack_rows
-from interreplay.rllib.host import override
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 from interreplay.transitions import Transitions

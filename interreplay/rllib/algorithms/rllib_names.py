@@ -1,7 +1,6 @@
-"""RLlib's names for settings and replay buffers, and what each becomes here.
+"""RLlib's names for settings and replay buffers, and our counterparts.
 
-`NAMES` is the only table: `training`, configurations from dictionaries, `rllib train --config` and the table in
-docs/coming-from.md use it.
+`training`, configurations from dictionaries, `rllib train --config` and docs/coming-from.md all use the table `NAMES`.
 """
 
 from __future__ import annotations
@@ -19,38 +18,38 @@ from interreplay.errors import accepted_names, did_you_mean
 from interreplay.rllib.host import choices, is_search_space, with_choices
 
 Lookup = Callable[[str], Any]
-"""The value that a setting of ours has or is about to have, None where there is no such setting."""
+"""Returns the current or new value of one of our settings, None if there is no such setting."""
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """What a name of RLlib's means here.
+class Counterpart:
+    """Our counterpart of one of RLlib's names.
 
     Attributes:
-        here: Text for the documentation and for messages.
-        translate: The value and a `Lookup` to settings of ours by name; raises ValueError, with what is accepted, for
-            a value that has no counterpart. None where no value has one.
-        setting: Our name for the same setting, None where values have to be translated.
+        text: Description for the documentation and for messages.
+        translate: Takes a value and a `Lookup`, and returns our settings by name. Raises ValueError, with what is
+            accepted, for a value without a counterpart. None if no value has one.
+        setting: Our name for the same setting, None if values have to be translated.
     """
 
-    here: str
+    text: str
     translate: Callable[[Any, Lookup], dict[str, Any]] | None = None
     setting: str | None = None
 
 
-def _renamed(name: str) -> Meaning:
-    return Meaning(f"becomes `{name}`", setting=name)
+def _renamed(name: str) -> Counterpart:
+    return Counterpart(f"becomes `{name}`", setting=name)
 
 
-def _only(default: Any, here: str) -> Meaning:
-    """Return the meaning of a name whose default alone is accepted, without an effect."""
+def _only(default: Any, text: str) -> Counterpart:
+    """Return the counterpart of a name that has no effect and accepts only its default."""
 
     def translate(value: Any, get: Lookup) -> dict[str, Any]:
         if value != default:
             raise ValueError(f"expected {default!r}")
         return {}
 
-    return Meaning(here, translate)
+    return Counterpart(text, translate)
 
 
 def _updates_per_step(value: Any, get: Lookup) -> dict[str, Any]:
@@ -62,7 +61,9 @@ def _updates_per_step(value: Any, get: Lookup) -> dict[str, Any]:
 
 
 def _distribution(value: Any, get: Lookup) -> dict[str, Any]:
-    return {"distribution": "mean"} if value == 1 else {"distribution": "categorical", "atoms": value}
+    if value == 1:
+        return {"distribution": "mean"}
+    return {"distribution": "categorical", "atoms": value}
 
 
 def _epsilon(value: Any, get: Lookup) -> dict[str, Any]:
@@ -102,35 +103,40 @@ def _model(value: Any, get: Lookup) -> dict[str, Any]:
     if "fcnet_activation" in changed:
         settings.append(f"activation={str(changed['fcnet_activation']).lower()!r}")
     others = [key for key in changed if key not in ("fcnet_hiddens", "fcnet_activation")]
-    instead = f"use {', '.join(settings)}" if settings else ""
-    lacking = f"there is no counterpart of {', '.join(others)}" if others else ""
-    raise ValueError("; ".join(filter(None, [instead, lacking])))
+    parts = []
+    if settings:
+        parts.append(f"use {', '.join(settings)}")
+    if others:
+        parts.append(f"there is no counterpart of {', '.join(others)}")
+    raise ValueError("; ".join(parts))
 
 
 _PER = 'use `replay("PER", alpha=.6, beta=.4, eps=1e-6)`'
-NAMES: dict[str, Meaning] = {
-    "training_intensity": Meaning(
+NAMES: dict[str, Counterpart] = {
+    "training_intensity": Counterpart(
         "becomes `updates_per_step`: the intensity, rows learned per env step, divided by the batch size",
         _updates_per_step,
     ),
-    "target_network_update_freq": Meaning(
+    "target_network_update_freq": Counterpart(
         "becomes `target_update_period` of DQN: env steps times `updates_per_step`; elsewhere `tau` moves the targets "
         "at every update",
         _target_update_period,
     ),
     "double_q": _renamed("double"),
-    "num_atoms": Meaning('becomes `distribution="categorical"` with `atoms`, or `"mean"` for 1', _distribution),
-    "v_min": Meaning(
+    "num_atoms": Counterpart('becomes `distribution="categorical"` with `atoms`, or `"mean"` for 1', _distribution),
+    "v_min": Counterpart(
         "becomes the first number of `value_range`", lambda value, get: {"value_range": (value, get("value_range")[1])}
     ),
-    "v_max": Meaning(
+    "v_max": Counterpart(
         "becomes the second number of `value_range`", lambda value, get: {"value_range": (get("value_range")[0], value)}
     ),
-    "epsilon": Meaning("becomes `initial_epsilon`, `final_epsilon` and `epsilon_steps`", _epsilon),
+    "epsilon": Counterpart("becomes `initial_epsilon`, `final_epsilon` and `epsilon_steps`", _epsilon),
     "adam_epsilon": _renamed("optimizer_eps"),
-    "td_error_loss_fn": Meaning('becomes `huber_delta`: 1 for `"huber"`, `None` for `"mse"`', _huber_delta),
-    "lr_schedule": Meaning("becomes `lr`", lambda value, get: {} if value is None else {"lr": value}),
-    "twin_q": Meaning("becomes `n_critics`: 2 if true, else 1", lambda value, get: {"n_critics": 2 if value else 1}),
+    "td_error_loss_fn": Counterpart('becomes `huber_delta`: 1 for `"huber"`, `None` for `"mse"`', _huber_delta),
+    "lr_schedule": Counterpart("becomes `lr`", lambda value, get: {} if value is None else {"lr": value}),
+    "twin_q": Counterpart(
+        "becomes `n_critics`: 2 if true, else 1", lambda value, get: {"n_critics": 2 if value else 1}
+    ),
     "top_quantiles_to_drop_per_net": _renamed("drop_per_critic"),
     "target_noise": _renamed("target_policy_noise"),
     "store_buffer_in_checkpoints": _only(True, "the buffer is always in the checkpoint"),
@@ -139,29 +145,31 @@ NAMES: dict[str, Meaning] = {
     "categorical_distribution_temperature": _only(1.0, "the distribution has no temperature; leave it out"),
     "_deterministic_loss": _only(False, "the policy's loss has no deterministic form; leave it out"),
     "_use_beta_distribution": _only(False, "the policy is a squashed Gaussian; leave it out"),
-    "model": Meaning("use `hiddens=(256, 256)` and `activation`", _model),
-    "q_model_config": Meaning("use `hiddens=(256, 256)`, for policy and critics alike"),
-    "policy_model_config": Meaning("use `hiddens=(256, 256)`, for policy and critics alike"),
-    "actor_hiddens": Meaning("use `hiddens=(256, 256)`, for policy and critics alike"),
-    "critic_hiddens": Meaning("use `hiddens=(256, 256)`, for policy and critics alike; CrossQ has `critic_hiddens`"),
-    "optimization_config": Meaning("use `actor_lr`, `critic_lr` and `alpha_lr`"),
-    "categorical_dqn": Meaning('use `distribution="categorical"`'),
-    "buffer_size": Meaning("use `replay(..., capacity=...)`"),
-    "prioritized_replay": Meaning(_PER),
-    "prioritized_replay_alpha": Meaning(_PER),
-    "prioritized_replay_beta": Meaning(_PER),
-    "prioritized_replay_eps": Meaning(_PER),
-    "replay_batch_size": Meaning("use `train_batch_size`"),
-    "timesteps_per_iteration": Meaning("use `steps_per_iteration`"),
-    "use_huber": Meaning("use `huber_delta=1`"),
-    "huber_threshold": Meaning("use `huber_delta`"),
-    "l2_reg": Meaning("use `actor_l2` and `critic_l2`"),
-    "smooth_target_policy": Meaning("use `target_policy_noise`; 0 leaves the target policy as it is"),
+    "model": Counterpart("use `hiddens=(256, 256)` and `activation`", _model),
+    "q_model_config": Counterpart("use `hiddens=(256, 256)`, for policy and critics alike"),
+    "policy_model_config": Counterpart("use `hiddens=(256, 256)`, for policy and critics alike"),
+    "actor_hiddens": Counterpart("use `hiddens=(256, 256)`, for policy and critics alike"),
+    "critic_hiddens": Counterpart(
+        "use `hiddens=(256, 256)`, for policy and critics alike; CrossQ has `critic_hiddens`"
+    ),
+    "optimization_config": Counterpart("use `actor_lr`, `critic_lr` and `alpha_lr`"),
+    "categorical_dqn": Counterpart('use `distribution="categorical"`'),
+    "buffer_size": Counterpart("use `replay(..., capacity=...)`"),
+    "prioritized_replay": Counterpart(_PER),
+    "prioritized_replay_alpha": Counterpart(_PER),
+    "prioritized_replay_beta": Counterpart(_PER),
+    "prioritized_replay_eps": Counterpart(_PER),
+    "replay_batch_size": Counterpart("use `train_batch_size`"),
+    "timesteps_per_iteration": Counterpart("use `steps_per_iteration`"),
+    "use_huber": Counterpart("use `huber_delta=1`"),
+    "huber_threshold": Counterpart("use `huber_delta`"),
+    "l2_reg": Counterpart("use `actor_l2` and `critic_l2`"),
+    "smooth_target_policy": Counterpart("use `target_policy_noise`; 0 leaves the target policy as it is"),
 }
-"""RLlib's names of `training` of SAC, TQC and DQN, and of the TD3 and DDPG that RLlib had, in order of translation."""
+"""Names in RLlib's `training` of SAC, TQC and DQN, and of its former TD3 and DDPG, in order of translation."""
 
 BUFFERS = {"EpisodeReplayBuffer": "Uniform", "PrioritizedEpisodeReplayBuffer": "PER"}
-"""RLlib's replay buffers, and the replay methods of the same arguments."""
+"""RLlib's replay buffers, and the replay methods with the same arguments."""
 OLD_BUFFERS = {
     "MultiAgentEpisodeReplayBuffer": "Uniform",
     "MultiAgentPrioritizedEpisodeReplayBuffer": "PER",
@@ -180,7 +188,7 @@ def understood(
     Args:
         config: A configuration of ours.
         given: Settings by RLlib's names or by ours.
-        known: Names of settings that `config` has.
+        known: Names of the settings of `config`.
         refused: RLlib's settings that `config` would ignore, and what to use instead.
 
     Returns:
@@ -194,20 +202,20 @@ def understood(
     def get(name: str) -> Any:
         return settings.get(name, getattr(config, name, None))
 
-    for name, meaning in NAMES.items():
+    for name, counterpart in NAMES.items():
         if name not in given or name in own:
             continue
         try:
-            made = _translated(meaning, given[name], get)
+            made = _translated(counterpart, given[name], get)
             if lacking := [key for key in made if key not in known]:
                 title = type(config).__name__.removesuffix("Config")
-                raise ValueError(f"{_plain(meaning)}; {title} has no {' and no '.join(lacking)}")
+                raise ValueError(f"{_plain(counterpart)}; {title} has no {' and no '.join(lacking)}")
             for key in made.keys() & given.keys():
                 if given[key] != made[key]:
                     raise ValueError(f"{key} is {given[key]!r}, too; set one of them")
             settings.update(made)
         except (TypeError, ValueError) as error:
-            rejected.append(f"{name}={given[name]!r} ({str(error) or _plain(meaning)})")
+            rejected.append(f"{name}={given[name]!r} ({str(error) or _plain(counterpart)})")
     plain = AlgorithmConfig()
     for name, instead in refused.items():
         if name in settings and name not in own and settings[name] != getattr(plain, name):
@@ -216,35 +224,35 @@ def understood(
     return settings, unknown, rejected
 
 
-def _plain(meaning: Meaning) -> str:
-    return meaning.here.replace("`", "")
+def _plain(counterpart: Counterpart) -> str:
+    return counterpart.text.replace("`", "")
 
 
-def _translated(meaning: Meaning, value: Any, get: Lookup) -> dict[str, Any]:
-    if meaning.setting is not None:
-        return {meaning.setting: value}
-    if meaning.translate is None:
+def _translated(counterpart: Counterpart, value: Any, get: Lookup) -> dict[str, Any]:
+    if counterpart.setting is not None:
+        return {counterpart.setting: value}
+    if counterpart.translate is None:
         raise ValueError
-    translate = meaning.translate
+    translate = counterpart.translate
     if not is_search_space(value):
         return translate(value, get)
     listed = [translate(choice, get) for choice in choices(value)]
     names = {name for made in listed for name in made}
     if len(names) != 1 or any(len(made) != 1 for made in listed):
-        raise ValueError(f"{_plain(meaning)}; give the search space to these settings")
+        raise ValueError(f"{_plain(counterpart)}; give the search space to these settings")
     (name,) = names
     return {name: with_choices(value, lambda choice: translate(choice, get)[name])}
 
 
 def explained(title: str, unknown: list[str], rejected: list[str], known: list[str], list_known: bool = True) -> str:
-    """Return one message for all settings that a configuration does not take.
+    """Return one message for all settings that a configuration does not accept.
 
     Args:
-        title: Of the configuration, the beginning of the message.
-        unknown: Names that nothing is known of.
+        title: Name of the configuration, the beginning of the message.
+        unknown: Unknown names.
         rejected: Lines about other settings.
-        known: Names that are accepted.
-        list_known: Whether the message lists them.
+        known: Accepted names.
+        list_known: Whether the message lists the accepted names.
     """
     parts = []
     if rejected:
@@ -263,13 +271,13 @@ def explained(title: str, unknown: list[str], rejected: list[str], known: list[s
 
 
 def replay_method(kind: Any) -> Any:
-    """Return the replay method that a replay buffer of RLlib's stands for; anything else as it is.
+    """Return the replay method for one of RLlib's replay buffers; other values are returned unchanged.
 
     Args:
         kind: A name, a dotted name, a class, a factory or a search space.
 
     Raises:
-        ValueError: For a buffer of RLlib's that has no counterpart, with what to use instead.
+        ValueError: RLlib's buffer has no counterpart; names what to use instead.
     """
     name = kind
     if isinstance(kind, type) and kind.__module__.startswith("ray.rllib."):

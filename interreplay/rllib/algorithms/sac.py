@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import gymnasium as gym
+from ray.rllib.utils.annotations import override
 
 from interreplay.learning.actor_critic.crossq import CrossQUpdate, critic_widths
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
@@ -16,7 +17,6 @@ from interreplay.learning.update import Update
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import CrossQTraining, SACTraining, TQCTraining
-from interreplay.rllib.host import override
 
 
 class SACModule(OffPolicyModule):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ray.rllib.utils.annotations import override
+
 from interreplay.learning.actor_critic.td3 import TD3Update
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.exploration import make_exploration
@@ -12,7 +14,6 @@ from interreplay.learning.settings import DDPGSettings, TD3Settings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DDPGTraining, TD3Training
-from interreplay.rllib.host import override
 
 NOISE = {"Gaussian": ("sigma",), "OrnsteinUhlenbeck": ("sigma", "theta")}
 """The arguments of explorations that are separate settings."""

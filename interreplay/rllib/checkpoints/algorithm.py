@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
 from interreplay.acting import stored_policy
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import CheckpointError
 from interreplay.rllib.checkpoints.stored_config import restored_config, stored_config
-from interreplay.rllib.host import override
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, read_description
 

@@ -16,11 +16,11 @@ import ray
 from ray.exceptions import ActorDiedError, RayError
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.annotations import override
 
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
 from interreplay.rllib.env_runner.wire_format import Packed, pack
-from interreplay.rllib.host import override
 
 logger = logging.getLogger(__name__)
 MAX_FAILED_ROUNDS = 5

@@ -10,6 +10,7 @@ import torch
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.utils.annotations import override
 from ray.rllib.utils.debug import update_global_seed_if_necessary
 from torch import Tensor
 from torch.nn.functional import pad
@@ -23,7 +24,6 @@ from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.remote import Collected, Collector
 from interreplay.rllib.env_runner.runner_state import Names, RunnerState, columns_of_infos
 from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner
-from interreplay.rllib.host import override
 from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"

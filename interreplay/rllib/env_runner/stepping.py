@@ -16,6 +16,7 @@ from gymnasium.wrappers import TimeLimit
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.env.env_runner import ENV_STEP_FAILURE, NUM_ENV_STEP_FAILURES_LIFETIME
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 
 from interreplay.acting.batching import as_column
@@ -26,7 +27,6 @@ from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, i
 from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.runner_state import environments
-from interreplay.rllib.host import override
 
 logger = logging.getLogger(__name__)
 STEPS_OF_ENDLESS_EPISODES = 10_000
