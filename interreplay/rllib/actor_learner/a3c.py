@@ -17,7 +17,6 @@ from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearner
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.env_runner.remote import Collector
 from interreplay.rllib.env_runner.wire_format import Packed, unpack
-from interreplay.rllib.host import override
 from interreplay.unrolls.experience import UnrollExperience
 
 
