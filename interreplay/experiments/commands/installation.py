@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 """The clone of the repository, if this is one."""
-MODULES = {"pyyaml": "yaml"}  # names by which packages are imported
+MODULES = {"pyyaml": "yaml", "scikit-learn": "sklearn"}  # names by which packages are imported
 
 
 def requirements() -> list[str]:
