@@ -47,7 +47,7 @@ def import_own(module: str, asked: str, expected: str) -> ModuleType:
     if "/" in module or not all(module.split(".")):
         raise UsageError(f"{asked}: {module!r} is not the name of a module; expected such as {expected}")
     if module.partition(".")[0] in sys.stdlib_module_names:
-        raise UsageError(f"{asked} names a module of Python's own; expected such as {expected}")
+        raise UsageError(f"{asked} names a module of the standard library; expected a name such as {expected}")
     search_here()
     try:
         with exits_as_errors(), unchanged_default_dtype():

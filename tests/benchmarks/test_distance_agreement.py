@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import unroll_distances
-from benchmarks.unroll_distances import agreement
+from benchmarks.speed import unroll_distances
+from benchmarks.speed.unroll_distances import agreement
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls

@@ -162,8 +162,8 @@ def test_a_replay_buffer_that_names_code_is_an_unknown_method(checkpoint, ran):
     ("env", "message"),
     [
         (CODE, "is not registered with Gymnasium"),
-        ("antigravity:Fly-v0", "a module of Python's own"),
-        ("no_such_module:Env-v0", "no module 'no_such_module' to import.*PYTHONPATH"),
+        ("antigravity:Fly-v0", "names a module of the standard library"),
+        ("no_such_module:Env-v0", "no module named 'no_such_module'.*PYTHONPATH"),
     ],
 )
 def test_environments_that_name_code_are_rejected(env, message, checkpoint, ran, capsys):
@@ -178,7 +178,7 @@ def test_environments_that_name_code_are_rejected(env, message, checkpoint, ran,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("subprocess:Popen", "a module of Python's own"),
+        ("subprocess:Popen", "names a module of the standard library"),
         ("interreplay.rllib.nowhere:SACConfig", "cannot be imported"),
         ("interreplay.rllib:SAC", "expected a configuration of an algorithm"),
     ],

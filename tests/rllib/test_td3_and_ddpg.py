@@ -124,7 +124,7 @@ def test_rllibs_own_forward_methods():
 def test_elite_compares_actions_and_rejects_kl(trainer):
     algorithm, _ = run(config(buffer="Elite", trainer=trainer).training(updates_per_step=0))
     storage, selector = algorithm.replay_buffer.storage, algorithm.replay_buffer.selector
-    off = selector.off_policyness(storage, torch.arange(150))
+    off = selector.row_distances(storage, torch.arange(150))
     assert torch.equal(storage.column("extras.behavior")[:50], torch.zeros(50, 1))
     assert (off[50:] < 1e-6).all() and (off[:50] > 1e-6).all()
     with pytest.raises(ValueError, match='distance is "kl" and the policy is no distribution'):

@@ -197,11 +197,11 @@ def test_elite_compares_recorded_and_current_policies(distance):
         "uniform actions"
     )
     assert stored[50:].shape[1:] == given.shape[1:] and len(stored[50:].unique(dim=0)) == 25
-    assert (selector.off_policyness(storage, torch.arange(75)) > 0).all()
+    assert (selector.row_distances(storage, torch.arange(75)) > 0).all()
     # The current policy has distance 0 to itself.
     rows = storage[torch.arange(8)]
     storage.column("extras.behavior")[:8] = algorithm.learner.single_module.behavior(rows.obs).detach()
-    assert selector.off_policyness(storage, torch.arange(8)).abs().max() < 1e-6
+    assert selector.row_distances(storage, torch.arange(8)).abs().max() < 1e-6
     assert np.isfinite(algorithm.train()["learners"]["default_policy"]["critic_loss"])
 
 

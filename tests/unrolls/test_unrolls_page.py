@@ -27,6 +27,6 @@ def test_the_code_runs():
 
 
 def test_the_tables_are_complete():
-    first, second = (set(re.findall(r"`([a-z_]+)`", part)) for part in PAGE.split("## The original's"))
+    first, second = (set(re.findall(r"`([a-z_]+)`", part)) for part in PAGE.split("## `--replay_parameters`"))
     assert {*SourceSettings.__annotations__, *TYPES} <= first
     assert {*CUSTOM, *ORIGINAL} - {"custom", "standard", "queue", "p"} <= second

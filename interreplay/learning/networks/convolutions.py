@@ -57,16 +57,17 @@ class ConvolutionBody(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, width)`` float32 of images ``(n, *shape)``."""
-        several = len(images) >= SEVERAL
         if self.normalized is not None:
             images = self.normalized(images)
-        if several and self.conv_dtype is None and self._patches is not None:
+        # An exported policy has no fixed number of images, so the number is only compared if it matters.
+        narrow = self.conv_dtype is not None and len(images) >= SEVERAL
+        if self._patches is not None and not narrow and len(images) >= SEVERAL:
             layer: Any = self.layers[0]
             flat = self._scaled(images.flatten(1).to(layer.weight.dtype))
             return PatchConvolution.apply(flat, self._patches, layer.weight, layer.bias)
         pixels = channels_first(images, self.shape)
         pixels = self._scaled(pixels.to(torch.float32, memory_format=torch.channels_last))
-        if not several or self.conv_dtype is None:
+        if not narrow:
             return self.layers(pixels)
         with torch.autocast(pixels.device.type, self.conv_dtype):
             return self.layers(pixels).float()

@@ -149,7 +149,7 @@ def test_a_state_holds_the_key_and_continues_bit_for_bit(tmp_path):
     for _ in range(3):
         identical(one.sample(8).transitions, other.sample(8).transitions)
     changed = Offline(minari_dataset(episodes(seed=9), "pendulum/other-v0"), "NMER", {"k": 3})
-    with pytest.raises(ValueError, match=rf"has the key {changed.key}, 100 rows; the state is of the key {one.key}"):
+    with pytest.raises(ValueError, match=rf"has the key {changed.key} and 100 rows, the state has the key {one.key}"):
         changed.load_state_dict(state)
     with pytest.raises(ValueError, match="cannot be added to"):
         one.buffer.add(transitions(episodes(1)))
