@@ -14,7 +14,7 @@ TRAIN = [
     ("--buffer NMER --buffer-arg capacity=3", "capacity", "--buffer_size"),
     ("--buffer NMER --buffer-arg selector=Prioritized", "selector", "--prioritized_replay"),
     ("--buffer no_such_parts:Mine", "buffer 'no_such_parts:Mine'", "no module 'no_such_parts'", "current folder"),
-    ("--buffer subprocess:Popen", "'subprocess:Popen'", "a module of Python's own"),
+    ("--buffer subprocess:Popen", "'subprocess:Popen'", "a module of the standard library"),
     ("--buffer numpy:ndarray", "'numpy:ndarray'", "ndarray is no subclass of ReplayBuffer"),
     ("--selector Prioritised", "selector 'Prioritised'", "did you mean Prioritized?", "my_module:"),
     ("--selector Prioritized alfa=.2", "selector Prioritized", "'alfa'", "did you mean alpha?"),

@@ -52,7 +52,7 @@ def test_retired_ids_mean_the_newest_version(asked, name):
         ("HalfCheetah_v5", "HalfCheetah-v5"),
         ("Zzzzzz-v0", "pprint_registry"),
         ("no_such_module:Env-v0", "'no_such_module'"),
-        ("antigravity:Fly-v0", "a module of Python's own"),
+        ("antigravity:Fly-v0", "a module of the standard library"),
         ("not an id!", "Malformed"),
         ("FetchReech-v4", "FetchReach-v4"),
     ],

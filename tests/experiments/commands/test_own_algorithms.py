@@ -172,7 +172,7 @@ def test_a_study_trains_it(folder):
         ("more_algs:NoAlgorithm", ["NoAlgorithm is not an algorithm"]),
         ("more_algs:NoConfig", ["NoConfig is not an algorithm", "config_class"]),
         ("no_alg:Mine", ["no module 'no_alg'"]),
-        ("subprocess:Popen", ["a module of Python's own"]),
+        ("subprocess:Popen", ["a module of the standard library"]),
         ("SACK", ["did you mean SAC?", "or module:Class"]),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_stack_continues_from_a_checkpoint():
         ("--wrapper my_envs:PointGoal", ["PointGoal is no subclass of Wrapper", "accepted: ScaledReward"]),
         ("--wrapper my_envs:ScaledReward factr=2", ["'factr'", "did you mean factor? accepted: factor"]),
         ("--wrapper ClipReward", ["expected module:Class", "gymnasium.wrappers:ClipReward"]),
-        ("--wrapper subprocess:Popen", ["a module of Python's own"]),
+        ("--wrapper subprocess:Popen", ["a module of the standard library"]),
         ("--wrapper gymnasium.wrappers:ResizeObservation shape=[8,8]", ["ResizeObservation cannot be made"]),
         ("--env my_envs:PointGoal-v0 --buffer HER --frame_stack 2", ["goals would be stacked", "HER requires 1"]),
         ("--env_kwargs wnd=2", ["no argument 'wnd'", "did you mean wind?"]),

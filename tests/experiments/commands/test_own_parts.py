@@ -158,7 +158,7 @@ def test_a_resumed_run_keeps_its_parts(folder):
 
 
 def test_a_class_of_pythons_own_modules_is_no_replay_buffer():
-    with pytest.raises(UsageError, match="a module of Python's own"):
+    with pytest.raises(UsageError, match="a module of the standard library"):
         make_buffer("subprocess:Popen", capacity=1)
 
 
