@@ -50,5 +50,6 @@ def test_a_users_package_that_hides_the_catalog_is_reported(tmp_path, file):
     path.parent.mkdir(exist_ok=True)
     path.write_text("raise RuntimeError('this file is the user\\'s')\n")
     done = call("-m", "interreplay", "train", "--list-buffers", folder=tmp_path)
-    assert done.returncode, done.stdout
-    assert f"{path} hides the replay methods of interreplay" in done.stderr.splitlines()[-1], done.stderr
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith(f"interreplay: error: {path} hides the replay methods of interreplay")
+    assert done.stderr.count("\n") == 1

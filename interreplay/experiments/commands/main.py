@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from interreplay import __version__
-from interreplay.errors import accepted_names
+from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.process.signals import before_anything_is_to_save
 
 COMMANDS = {
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
         return 2
     sys.argv = [f"interreplay {name}", *rest]
-    return importlib.import_module(COMMANDS[name][0]).main(rest)
+    return _run(name, rest)
 
 
 def command() -> int:
@@ -86,7 +86,16 @@ def agent() -> int:
 
 def _at_once(name: str) -> int:
     before_anything_is_to_save()
-    return importlib.import_module(COMMANDS[name][0]).main()
+    return _run(name, None)
+
+
+def _run(name: str, words: Sequence[str] | None) -> int:
+    try:
+        module = importlib.import_module(COMMANDS[name][0])
+    except UsageError as error:  # a package of the user hides the catalog of replay methods
+        sys.stderr.write(f"interreplay: error: {error}\n")
+        return 2
+    return module.main(words)
 
 
 def available() -> dict[str, str]:
