@@ -154,3 +154,18 @@ def test_examples_show_what_they_drew(site, width, scheme):
         assert "best mean evaluation return" in page.text_content("article")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert page.said == []
+
+
+def test_the_figures_of_paths_show_existing_files_and_are_current(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_hooks")
+    figures = importlib.import_module("path_figures")
+    for section, name in figures.SECTIONS.items():
+        steps = figures.steps_of(section)
+        assert len(steps) >= 8
+        places = [
+            ROOT / file if file.startswith("replay_buffers/") else ROOT / "interreplay" / file for file, _ in steps
+        ]
+        assert [place for place in places if not place.is_file()] == []
+        assert (figures.IMAGES / name).read_text() == figures.svg(section, steps), (
+            "run: python docs/_hooks/path_figures.py"
+        )

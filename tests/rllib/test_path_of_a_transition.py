@@ -108,7 +108,7 @@ def path_of_the_reward(act: Any) -> list[str]:
 
 def documented() -> list[str]:
     page = (ROOT / "docs" / "concepts.md").read_text()
-    section = page.split("## The way of a transition")[1].split("\n## ")[0]
+    section = page.split("## The path of a transition")[1].split("\n## ")[0]
     return re.findall(r"^\d+\. `([^`]+)`", section, flags=re.MULTILINE)
 
 
