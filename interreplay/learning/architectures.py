@@ -36,7 +36,7 @@ DISCRETE = gym.spaces.Discrete
 COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations")
 """Settings that the networks of all algorithms are made by."""
 CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
-"""Those that say what critics are."""
+"""Settings that determine the critics."""
 _ENCODER = ("encoder", "conv_dtype")
 _HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
 
@@ -46,7 +46,7 @@ class Architecture(ABC):
     """The networks of an algorithm.
 
     Attributes:
-        settings: Names of those settings of the algorithm that networks are made by, beside `COMMON`.
+        settings: Names of the algorithm's settings that determine its networks, in addition to `COMMON`.
         acts_in: Kinds of action spaces.
     """
 

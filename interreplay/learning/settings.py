@@ -193,7 +193,7 @@ class TD3Settings(DeterministicSettings):
     bc_alpha: float | None = setting(
         None,
         OrWord(POSITIVE, "none", None),
-        "weight of values beside the distance to the rows' actions, TD3+BC for recorded data (there 2.5); none: no",
+        "weight α of values relative to the distance from recorded actions (TD3+BC: 2.5); none: no",
     )
 
 

@@ -66,13 +66,13 @@ def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
     return home if is_run else None
 
 
-def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -> Path:
+def restore(algo: Any, checkpoints: Sequence[Path], notify: Callable[[str], Any]) -> Path:
     """Restore the first usable checkpoint, and return it.
 
     Args:
         algo: A new algorithm.
         checkpoints: Checkpoints in order of preference.
-        say: Called with one line that names the checkpoint, and why earlier ones are unusable.
+        notify: Called with one line that names the checkpoint, and why earlier ones are unusable.
 
     Raises:
         CheckpointError: No checkpoint is usable.
@@ -85,7 +85,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], say: Callable[[str], Any]) -
         except CheckpointError as error:
             reasons.append(f"{checkpoint.name} is unusable ({error})")
             continue
-        say("; ".join([*reasons, f"resuming from {checkpoint.name}"]))
+        notify("; ".join([*reasons, f"resuming from {checkpoint.name}"]))
         return checkpoint
     raise CheckpointError("no usable checkpoint: " + "; ".join(reasons))
 
@@ -111,7 +111,7 @@ def changed_rates(
     return {"rate_changes": [*saved.get("rate_changes", []), {"env_steps": steps, **changes}]}
 
 
-def reopen(home: Path, checkpoint: Path, steps: int, total: int, say: Callable[[str], Any]) -> RunFolder:
+def reopen(home: Path, checkpoint: Path, steps: int, total: int, notify: Callable[[str], Any]) -> RunFolder:
     """Return the run's folder after dropping results beyond a checkpoint.
 
     Args:
@@ -119,7 +119,7 @@ def reopen(home: Path, checkpoint: Path, steps: int, total: int, say: Callable[[
         checkpoint: The restored checkpoint.
         steps: Its environment steps.
         total: Environment steps of the whole run.
-        say: Called with a line per newer checkpoint, which is renamed.
+        notify: Called with a line per newer checkpoint, which is renamed.
 
     Raises:
         UsageError: The run is complete. Nothing is changed.
@@ -128,6 +128,6 @@ def reopen(home: Path, checkpoint: Path, steps: int, total: int, say: Callable[[
         raise UsageError(f"the run is complete at {steps:,} steps; a larger --total_env_steps continues it")
     folder = RunFolder(home)
     for path in folder.set_aside_after(checkpoint):
-        say(f"a checkpoint newer than {checkpoint.name} is kept as {path.name}")
+        notify(f"a checkpoint newer than {checkpoint.name} is kept as {path.name}")
     folder.rewind(steps)
     return folder

@@ -1,4 +1,4 @@
-"""From rows as they were recorded to rows as a replay buffer keeps them, or a line that says why not."""
+"""Conversion of recorded rows to rows of a replay buffer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interreplay.storage.columns import Columns, cast, check_finite, columns_of,
 from interreplay.transitions import Observation, Transitions, map_observation
 
 EXTRAS = ("behavior", SUCCESS_COLUMN)
-"""Columns beside those of every transition that replay methods know."""
+"""Optional columns of transitions that replay methods use."""
 Spaces = tuple[gym.Space, gym.Space]
 """Of one observation and of one action."""
 
@@ -32,7 +32,7 @@ class Conversion:
         spaces: Of the environment; None where it is not known, the dataset's own count then.
 
     Raises:
-        UsageError: They are of another environment, or nobody knows what actions mean.
+        UsageError: They are of another environment, or the meaning of their actions is unknown.
     """
 
     def __init__(self, dataset: Dataset, spaces: Spaces | None):
@@ -42,7 +42,7 @@ class Conversion:
             _check_space(dataset.name, what, recorded, expected)
         self._actions = spaces[1] if spaces else dataset.action_space
         if self._actions is None and not dataset.normalized:
-            raise UsageError(f"offline data {dataset.name} does not say which actions there are; give spaces=")
+            raise UsageError(f"offline data {dataset.name} does not define its actions; pass spaces=")
         known = spaces or (own if own[0] is not None and own[1] is not None else None)
         self._columns: Columns | None = columns_of_spaces(known[0], known[1]) if known else None
 

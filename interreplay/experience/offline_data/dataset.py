@@ -56,7 +56,7 @@ def readable(name: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says on one line, its kind where it says nothing."""
+    """Return the message of an error on one line, or its class if it has none."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 

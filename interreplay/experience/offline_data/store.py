@@ -118,10 +118,10 @@ def _stored(name: str, portions: Iterable[Transitions], count: int) -> Storage:
     storage = Storage(count)
     for rows in portions:
         if storage.written + len(rows) > count:
-            raise UsageError(f"offline data {name} says that it has {count:,} steps, and has more")
+            raise UsageError(f"offline data {name} declares {count:,} steps, but contains more")
         storage.add(rows)
     if storage.written != count:
-        raise UsageError(f"offline data {name} says that it has {count:,} steps, and has {storage.written:,}")
+        raise UsageError(f"offline data {name} declares {count:,} steps, but contains {storage.written:,}")
     storage.truncate_episodes(list(storage.chain.episodes.open))
     return storage
 

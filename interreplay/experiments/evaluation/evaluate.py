@@ -16,29 +16,29 @@ from interreplay.runs.checkpoints.best import best_of, read
 from interreplay.runs.checkpoints.search import find
 
 
-def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
+def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
     """Play episodes and report each of them, then their means and the files written.
 
     Args:
         given: Flags of `add_evaluate_flags`.
-        say: Prints a line.
+        notify: Prints a line.
     """
     if given.video:
         check_video(given.video)
     if given.best:
         checkpoint = best_of(given.checkpoint)
-        say(f"{checkpoint}, {read(checkpoint)}")
+        notify(f"{checkpoint}, {read(checkpoint)}")
     else:
         found = find(given.checkpoint)
         checkpoint = found[0]
         if found != [given.checkpoint.absolute()]:
-            say(f"{checkpoint}, the newest of {counted(len(found), 'checkpoint')}")
+            notify(f"{checkpoint}, the newest of {counted(len(found), 'checkpoint')}")
     start_ray(1)
     numbers = count(1)
 
     def report(episode: Episode) -> None:
         success = {None: "", True: ", success", False: ", no success"}[episode.success]
-        say(f"episode {next(numbers)}: return {shown(episode.ret)} in {episode.length} steps{success}")
+        notify(f"episode {next(numbers)}: return {shown(episode.ret)} in {episode.length} steps{success}")
 
     episodes = given.episodes
     if episodes is None and given.steps is None:
@@ -54,4 +54,4 @@ def evaluate(given: argparse.Namespace, say: Callable[[str], object]) -> None:
         trusted=given.trust_checkpoint,
         video_episodes=given.video_episodes or VIDEO_EPISODES,
     )
-    say(watch(checkpoint, options, report).summary())
+    notify(watch(checkpoint, options, report).summary())

@@ -55,7 +55,7 @@ class RunLog:
         steps: Environment steps so far.
         trackers: Further logger callbacks of Tune, such as those for Weights & Biases and MLflow. One that fails is
             removed, and the run continues.
-        say: Called with one line when that happens.
+        notify: Called with one line when that happens.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class RunLog:
         config: dict[str, Any],
         steps: int = 0,
         trackers: Sequence[LoggerCallback] = (),
-        say: Callable[[str], object] = str,
+        notify: Callable[[str], object] = str,
     ):
         self._run = _Run(str(folder.absolute()), config)
-        self._say = say
+        self._notify = notify
         parameters = json.dumps(config, indent=2, sort_keys=True, cls=SafeFallbackEncoder)
         (folder / "params.json").write_text(parameters)
         self._lines = folder / "result.json"
@@ -154,7 +154,7 @@ class RunLog:
             except Exception as error:  # an error of a remote service
                 self._trackers.remove(tracker)
                 reason = " ".join(str(error).split())
-                self._say(f"{type(tracker).__name__} stopped, the run continues without it: {reason}")
+                self._notify(f"{type(tracker).__name__} stopped, the run continues without it: {reason}")
 
 
 def _size(path: Path) -> int:

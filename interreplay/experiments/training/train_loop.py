@@ -35,7 +35,7 @@ class Training:
         folder: Folder for results and checkpoints.
         progress: Called with the env steps after each round of sampling.
         trackers: Further logger callbacks of Tune, such as those for Weights & Biases and MLflow.
-        say: Called with one line when one of them fails.
+        notify: Called with one line when one of them fails.
         saved: Called after each checkpoint.
         unwritten: A row of results from the restored checkpoint that could not be written because of a full disk.
 
@@ -52,7 +52,7 @@ class Training:
         folder: RunFolder,
         progress: Callable[[int], Any] = lambda _: None,
         trackers: Sequence[Any] = (),
-        say: Callable[[str], object] = str,
+        notify: Callable[[str], object] = str,
         saved: Callable[[], object] = str,
         unwritten: dict[str, Any] | None = None,
     ):
@@ -61,7 +61,7 @@ class Training:
         self.folder = folder
         self._progress = progress
         self._trackers = trackers
-        self._say = say
+        self._notify = notify
         self._saved = saved
         self._saves = 0
         self._unwritten = unwritten
@@ -127,7 +127,7 @@ class Training:
     def _begin_log(self) -> RunLog:
         parameters = vars(self.settings) | {"versions": versions()}
         try:
-            log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._say)
+            log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._notify)
             if self._unwritten:
                 log.write(self._unwritten, self.algo.env_steps)
         except OSError as error:

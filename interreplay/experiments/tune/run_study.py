@@ -128,14 +128,14 @@ def run_trials(
     return interrupts.exit_code if interrupts.received else 0
 
 
-def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable[[str], Any]) -> Execution:
+def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Callable[[str], Any]) -> Execution:
     """Join a cluster or start a private one, and compute how many runs fit at a time.
 
     Args:
         address: Address of a cluster, or ``"local"`` for a private one on this machine.
         execution: Resources, retries and limits.
         jobs: The runs.
-        say: Called with a line about the available resources.
+        notify: Called with a line about the available resources.
 
     Returns:
         ``execution`` with ``max_concurrent`` filled in.
@@ -162,7 +162,7 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], say: Callable
     if address != "local":
         where = f"{sum(node['Alive'] for node in ray.nodes())} nodes at {address}"
     available = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {where}"
-    say(f"{available}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
+    notify(f"{available}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
     return replace(execution, max_concurrent=at_once)
 
 

@@ -32,7 +32,7 @@ class DQNSettings:
     )
     optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of that optimizer")
     grad_clip: float | None = setting(
-        10.0, OrWord(POSITIVE, "none", None), "bound of the norm of all its gradients; none for none"
+        10.0, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
     )
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")

@@ -1,1 +1,1 @@
-"""Results of runs on disk, read in one way for tables and reports, and one kind of interval for what they say."""
+"""Results of runs on disk: one reader and one kind of interval for tables and reports."""

@@ -322,7 +322,7 @@ def test_a_failing_client_is_one_line(hub, capfd):
 @pytest.mark.parametrize(
     ("total", "value", "reason"),
     [
-        ("total_steps", 2_000_000_000, "cannot be read: .*llocate|says that it has 2,000,000,000 steps"),
+        ("total_steps", 2_000_000_000, "cannot be read: .*llocate|declares 2,000,000,000 steps"),
         ("total_steps", -5, "total_steps is -5; expected 1 to 2,147,483,647"),
         ("total_steps", 10**30, r"total_steps is 1e\+30; expected 1 to 2,147,483,647"),
         ("total_steps", 1e300, "cannot be read: capacity is 1000"),

@@ -130,7 +130,7 @@ class Broken:
 @pytest.mark.parametrize(("when", "calls"), [("start", 1), ("result", 2), ("end", 4), ("never", 5)])
 def test_a_failed_tracker_is_removed_and_the_run_continues(when, calls, tmp_path):
     tracker, said = Broken(when), []
-    log = RunLog(tmp_path, {}, trackers=[tracker], say=said.append)
+    log = RunLog(tmp_path, {}, trackers=[tracker], notify=said.append)
     for i in (1, 2):
         log.write({"training_iteration": i, "a": 1}, 100 * i)
     log.close()
