@@ -79,7 +79,7 @@ class RunLog:
                 self._header = next(csv.reader(file), [])
         self._events = EventFile(folder, steps)
         self._trackers = list(trackers)
-        self._notify(lambda tracker: tracker.log_trial_start(self._run))
+        self._for_each_tracker(lambda tracker: tracker.log_trial_start(self._run))
 
     def write(self, result: dict[str, Any], steps: int) -> None:
         """Add one result, to each file or to none.
@@ -111,7 +111,9 @@ class RunLog:
                     os.truncate(path, size)  # requires no space
             self._events.discard()
             raise
-        self._notify(lambda tracker: tracker.log_trial_result(result["training_iteration"], self._run, dict(row)))
+        self._for_each_tracker(
+            lambda tracker: tracker.log_trial_result(result["training_iteration"], self._run, dict(row))
+        )
 
     def _add_columns(self, row: dict[str, Any]) -> None:
         """Add new columns to the table, whose earlier rows leave them empty."""
@@ -144,10 +146,10 @@ class RunLog:
         """Close the files."""
         with contextlib.suppress(OSError):  # full disk, reported by `write`
             self._events.close()
-        self._notify(lambda tracker: tracker.log_trial_end(self._run))
-        self._notify(lambda tracker: tracker.on_experiment_end([]))
+        self._for_each_tracker(lambda tracker: tracker.log_trial_end(self._run))
+        self._for_each_tracker(lambda tracker: tracker.on_experiment_end([]))
 
-    def _notify(self, act: Callable[[LoggerCallback], object]) -> None:
+    def _for_each_tracker(self, act: Callable[[LoggerCallback], object]) -> None:
         for tracker in list(self._trackers):
             try:
                 act(tracker)
