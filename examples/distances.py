@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Which transitions are near?
 #
-# *Question: what does "near" mean for pairs of a state and an action, and can it be asked of a million of them for
-# every batch?*
+# *Question: what does "near" mean for pairs of a state and an action, and can neighbors be found among a million pairs
+# for every batch?*
 
 # %%
 import time
@@ -22,7 +22,7 @@ torch.set_num_threads(1)
 
 
 def experience(rows, seed=0):
-    """Pendulum under random actions that last a while: (cos θ, sin θ, θ') and the torque."""
+    """Pendulum transitions; obs (cos θ, sin θ, θ'), and a random torque that changes every 8 steps."""
     environment, rng = gym.make("Pendulum-v1"), np.random.default_rng(seed)
     obs, action = environment.reset(seed=seed)[0], np.zeros(1, np.float32)
     columns = [[], [], [], [], [], []]
@@ -43,13 +43,13 @@ print("standard deviations of cos θ, sin θ, θ', torque:", z.std(axis=0).round
 # %% [markdown]
 # ## One distance for states and actions
 #
-# What happens next depends on the action as much as on the state, so both belong into the distance. But plain
-# Euclidean distance depends on units: with the angular velocity in degrees per second instead of radians, the velocity
-# alone decides who is near. NMER divides each number by its standard deviation over the buffer, so that all count
-# alike, whatever their units.
+# The outcome depends on the action as much as on the state, so the distance includes both.
+# Plain Euclidean distance depends on units: with the angular velocity in degrees per second instead of radians, the
+# velocity alone determines the neighbors.
+# NMER divides each number by its standard deviation over the buffer, so that all numbers count equally, in any unit.
 #
-# The test is the outcome: of the nearest neighbor by each distance, how different was the *change* of state and the
-# reward?
+# The test compares outcomes: how different are the *change* of state and the reward of the nearest neighbor, for each
+# distance?
 
 # %%
 DISTANCES = {
@@ -63,7 +63,7 @@ outcome = outcome / outcome.std(axis=0)
 
 
 def neighbor_errors(points):
-    """How far the outcome of each row's nearest neighbor is from its own."""
+    """Distance between the outcome of every fifth row and the outcome of its nearest neighbor."""
     found = []
     for i in range(0, len(points), 5):
         away = np.linalg.norm(points - points[i], axis=1)
@@ -85,9 +85,9 @@ panel.set(title="how wrong the nearest neighbor's outcome is", xlabel="distance 
 show(figure, "distances_outcomes")
 
 # %% [markdown]
-# The units that somebody chose happen to suit Pendulum: plain distance is hardly worse than scaled. In degrees it is
-# worse than leaving the action out. The same for one anchor (×) and its ten nearest, in the plane of velocity and
-# torque:
+# The units of Pendulum happen to suit plain distance: it is hardly worse than scaled distance.
+# In degrees it is worse than a distance without the action.
+# The next plot shows one anchor (×) and its ten nearest neighbors, in the plane of velocity and torque:
 
 # %%
 anchor = int(np.argmin(np.linalg.norm(z - np.median(z, axis=0), axis=1)))
@@ -102,17 +102,20 @@ panels[0].set_ylabel("torque")
 show(figure, "distances_plane")
 
 # %% [markdown]
-# ## Asking it often
+# ## Many queries
 #
-# An exact search looks at every stored row for every anchor: it takes time in proportion to the buffer, which at 10⁶
-# rows is more than the training. `KNN` keeps a table of neighbors for every row instead and repairs it as rows come
-# and go; a batch then is a look into the table. What counts: the time for a batch, the time per added row, and the
-# **recall**, the share of true neighbors among those found.
+# An exact search compares each anchor with every stored row. Its time is proportional to the buffer's size, and at 10⁶
+# rows it exceeds the time of training.
+# `KNN` instead maintains a table of neighbors of every row, and updates it as rows are added and overwritten. A batch
+# is
+# then a lookup in the table.
+# Three quantities matter: the time per batch, the time per added row, and the **recall**, the share of true neighbors
+# among those found.
 
 
 # %%
 def measured(count, dims=20, k=10):
-    """Milliseconds of a batch by both ways, of adding a row, and the recall, for rows along random walks."""
+    """Milliseconds per batch (table, exact search), milliseconds per added row, and recall, on random walks."""
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(size=(count + 1, dims)), axis=0)
     walk = (walk / walk.std(axis=0)).astype(np.float32)
@@ -152,10 +155,11 @@ for row in zip(sizes, table, exact, added, recall, strict=True):
     print("{:>7,} rows: table {:.2f} ms, exact {:.1f} ms, {:.2f} ms per added row, recall {:.3f}".format(*row))
 
 # %% [markdown]
-# **The answer.** Near means near in state and action, each number by its own spread. The table answers in the same
-# time whatever the size of the buffer, for a fraction of a millisecond per added row, and finds nearly all of the true
-# neighbors; at 10⁶ rows it still does (`python -m benchmarks.speed.knn`, [decision
-# 2](../docs/decisions/0002-neighbor-table.md)).
+# **The answer.** Near means near in state and action, with each number scaled by its standard deviation.
+# The table takes the same time for any size of the buffer, for a fraction of a millisecond per added row, and finds
+# nearly all true neighbors.
+# It still does so at 10⁶ rows (`python -m benchmarks.speed.knn`,
+# [decision 2](../docs/decisions/0002-neighbor-table.md)).
 
 # %%
 assert means["state and action, scaled (NMER)"] < min(v for name, v in means.items() if "NMER" not in name)

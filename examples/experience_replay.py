@@ -1,15 +1,17 @@
 # %% [markdown]
 # # What does experience replay draw?
 #
-# *Question: does replay help because the rows of a batch are less alike, or because their errors are larger?*
+# *Question: does replay help because the rows of a batch are less similar, or because their errors are larger?*
 #
-# Rows that come one after the other are alike: one state is nearly the next. Lin (1992) and Mnih et al. (2015) replay
-# old rows, which are less so. Prioritized replay (Schaul et al. 2016) draws rows with large errors more often instead,
-# and its rows are as independent as uniform ones, or nearly.
+# Successive rows are similar: one state is nearly the next.
+# Lin (1992) and Mnih et al. (2015) replay old rows, which are less similar.
+# Prioritized replay (Schaul et al. 2016) draws rows with large errors more often. Its rows are independent, or nearly
+# so,
+# like uniform ones.
 #
-# Four ways to draw a batch:
+# The example compares four ways to draw a batch:
 #
-# | | |
+# | method | rows |
 # |---|---|
 # | Last-64 | the newest 64 rows |
 # | Uniform | any stored row |
@@ -30,7 +32,7 @@ from matplotlib import pyplot as plt
 from pictures import BLUE, GREEN, ORANGE, show
 
 ROOT = Path(pictures.__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # the study is read by `benchmarks`, which is not installed
+sys.path.insert(0, str(ROOT))  # `benchmarks` reads the study and is not installed
 
 from benchmarks.studies.experience_replay import draw, read_runs
 from benchmarks.studies.replay_explained import CORRELATION, ERROR, explained
@@ -41,12 +43,13 @@ logging.getLogger("ray").setLevel(logging.ERROR)
 torch.set_num_threads(1)
 
 # %% [markdown]
-# ## How alike are the rows of a batch?
+# ## Similarity of the rows of a batch
 #
-# A small run of each on CartPole. While learning, each batch is compared with rows drawn uniformly from the same
-# buffer at the same moment: of standardized states the mean |cos| over pairs, and how far apart in time two rows are.
-# That is a batch's correlation *beyond* what independent rows of this buffer have; a buffer of one episode is alike
-# however one draws.
+# Each method runs for a short time on CartPole.
+# During training, each batch is compared with rows drawn uniformly from the same buffer at the same moment.
+# The measures are the mean |cos| over pairs of standardized states, and the distance of two rows in time.
+# The difference is a batch's correlation *beyond* the correlation of independent rows of this buffer.
+# If a buffer holds one episode, its rows are similar with any sampling method.
 
 # %%
 STEPS, EVERY = 4_000, 500
@@ -54,7 +57,7 @@ ARMS = {"Last-64": ("Online", "#3E4C59"), "Uniform": ("Uniform", BLUE), "PER": (
 
 
 def watched(method):
-    """What a short run of DQN tells of its batches, a row every 500 steps."""
+    """Statistics of the batches of a short DQN run, one row per 500 steps."""
     config = (
         DQNConfig()
         .environment("CartPole-v1")
@@ -93,16 +96,19 @@ print(*(f"{arm}: rows {gap:.2f} of uniform rows' time apart" for arm, gap in gap
 assert gaps["Last-64"] < 0.2 < 0.8 < gaps["Uniform"] and np.isfinite(list(gaps.values())).all()
 
 # %% [markdown]
-# Only Last-64 draws rows that belong together: they lie a few hundredths of uniform rows' time apart, and their states
-# are more alike. PER's rows lie as far apart as Uniform's, with errors two to three times as large. So replay does two
-# things that can be had one by one.
+# Only Last-64 draws rows that belong together: their distance in time is a few hundredths of that of uniform rows, and
+# their states are more similar.
+# PER's rows are as far apart in time as Uniform's, with errors two to three times as large.
+# Replay therefore has two separable effects.
 #
-# ## Which of the two helps?
+# ## Effect of each on learning
 #
-# `studies/experience_replay.yaml` lets DQN learn by each way on three tasks, with two layers of 64, 50,000 steps and
-# one update per step (MountainCar has its own settings), beside Online-1, the newest row alone, and for tasks with
-# goals hindsight (HER). Its results are in `benchmarks/data/experience_replay`; nothing is run here. A run's *area* is
-# the mean of its evaluations above what random actions return.
+# `studies/experience_replay.yaml` trains DQN with each method on three tasks, with two layers of 64, 50,000 steps and
+# one
+# update per step (MountainCar has its own settings).
+# It also covers Online-1, which draws only the newest row, and hindsight (HER) on tasks with goals.
+# The results are stored in `benchmarks/data/experience_replay`; nothing is trained here.
+# The *area* of a run is the mean of its evaluations above the return of random actions.
 
 # %%
 runs, evaluations = read_runs(ROOT / "benchmarks" / "data" / "experience_replay")
@@ -115,8 +121,9 @@ full = runs[runs["capacity"] == 100_000]
 print(full.pivot_table(index="task", columns="arm", values="area").round(1).to_string(na_rep="-"))
 
 # %% [markdown]
-# Over the runs of a task with batches of 64: Spearman's rank correlation of the area with one of the two measures, the
-# other held fixed, and its interval by bootstrap over seeds.
+# The next cell prints Spearman's rank correlation of the area with each of the two measures, with the other measure
+# held
+# fixed, over the runs of a task with batches of 64. Intervals are bootstraps over seeds.
 
 # %%
 for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
@@ -125,10 +132,14 @@ for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
     print(f"{task}: {len(found)} runs; rows' correlation {alike}, errors {errors}")
 
 # %% [markdown]
-# **The answer.** Either, and which of them depends on the task. Rows that are less alike: with the newest 64 alone
-# MountainCar is hardly learned and Acrobot has less than half of Uniform's area, while CartPole is learned as well.
-# Larger errors: PER is ahead on CartPole, by 1.4, and level with Uniform on Acrobot and MountainCar. One row once
-# (Online-1) teaches next to nothing anywhere, and hindsight has twice Uniform's area in both tasks with goals. Of a
-# buffer of 100 rows, uniform batches have no excess over what *this buffer* holds, which is one episode: the measure
-# does not see that. Intervals, capacities and how far to trust it: [the study](../docs/studies/experience-replay.md);
+# **The answer.** Both effects can help, depending on the task.
+# Less similar rows: with the newest 64 rows alone, MountainCar is hardly learned, Acrobot has less than half of
+# Uniform's area, and CartPole is learned as well.
+# Larger errors: PER has 1.4 times the area of Uniform on CartPole, and no detectable difference on Acrobot and
+# MountainCar.
+# Replaying one row once (Online-1) teaches next to nothing on any task.
+# Hindsight has twice Uniform's area on both tasks with goals.
+# Uniform batches from a buffer of 100 rows have no excess over the rows of *that buffer*, which is one episode, so the
+# measure misses the effect of a small buffer.
+# [The study](../docs/studies/experience-replay.md) has intervals, capacities and limitations;
 # `python -m benchmarks.studies.experience_replay benchmarks/data/experience_replay` prints every seed.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # First steps: train, watch, compare
 #
-# *Question: how do I train an agent with NMER, and is it any better than uniform replay?*
+# *Question: how do I train an agent with NMER, and is it better than uniform replay?*
 #
-# The task is Pendulum: swing a pole up and keep it there, with a motor too weak to lift it at once. Returns go from
-# about −1,500 (hanging) to −130 (up within a swing or two).
+# The task is Pendulum: swing up a pole and keep it upright, with a motor too weak to lift it at once.
+# Returns range from about −1,500 (hanging) to −130 (upright within a swing or two).
 
 # %%
 import logging
@@ -31,8 +31,8 @@ STEPS = 2_500
 # %% [markdown]
 # ## Train
 #
-# A configuration is RLlib's, with `.replay(...)` for the buffer: a name from `replay_buffers` and its arguments. The
-# networks are small here so that this takes a minute; leave `hiddens` away for the paper's.
+# The configuration is RLlib's, plus `.replay(...)` for the buffer: a name from `replay_buffers` and its arguments.
+# The networks are small, so that training takes a minute; omit `hiddens` for the sizes of the paper.
 
 
 # %%
@@ -57,7 +57,7 @@ def configured(method, seed, **arguments):
 
 
 def train(method, seed, folder, **arguments):
-    """Train, and write results as `interreplay train` does, so that a report can be made of them."""
+    """Train, and write results in the format of `interreplay train`, for the report."""
     algorithm = configured(method, seed, **arguments).build_algo()
     with log_to(algorithm, folder / f"{method}_s{seed}", total_env_steps=STEPS) as log:
         while algorithm.env_steps < STEPS:
@@ -71,14 +71,16 @@ algorithm = train("NMER", 0, results, k=10)
 # %% [markdown]
 # ## Watch
 #
-# `algorithm.act(obs)` returns the best action in the environment's units. Here is an episode, drawn without a screen:
-# the pole every tenth of a second, pale at the start and dark at the end, and its angle over time. With a window, or
-# for a video, take `interreplay evaluate CHECKPOINT --video pendulum.gif`.
+# `algorithm.act(obs)` returns the best action in the environment's units.
+# The left plot shows an episode without a screen: the pole every tenth of a second, pale at the start and dark at the
+# end.
+# The right plot shows its angle over time.
+# For a window use `interreplay evaluate CHECKPOINT --render`, and for a video add `--video pendulum.gif`.
 
 
 # %%
 def episode(algorithm, seed=0):
-    """Return the observations of one episode, and its return."""
+    """Return the observations of one episode and its return."""
     environment = gym.make("Pendulum-v1")
     seen, total = [environment.reset(seed=seed)[0]], 0.0
     while True:
@@ -104,7 +106,7 @@ show(figure, "first_steps_episode")
 # %% [markdown]
 # ## Compare
 #
-# The same with uniform replay, and both with another seed.
+# Train with uniform replay as well, and train both methods with a second seed.
 
 # %%
 for method, seed in (("Uniform", 0), ("NMER", 1), ("Uniform", 1)):
@@ -123,9 +125,10 @@ panel.legend(frameon=False)
 show(figure, "first_steps_curves")
 
 # %% [markdown]
-# **The answer.** Both learn within a few thousand steps. Two seeds cannot tell them apart: the thin lines of one
-# method lie as far from each other as from the other method's. `make_report` has just written a page with intervals
-# and says so itself; for real comparisons take five seeds or more, several environments, and `interreplay report`.
+# **The answer.** Both methods learn within a few thousand steps.
+# Two seeds show no detectable difference: the seeds of one method differ as much as the two methods do.
+# `make_report` has written a page with intervals that states this.
+# For real comparisons use at least five seeds, several environments, and `interreplay report`.
 
 # %%
 print(*(note for task in section.tasks for note in task.notes), sep="\n")

@@ -22,7 +22,7 @@ DOUBLE = torch.float64
 
 
 def numbers(length, noise=1e-3, scale=1.0, groups=1, features=1, dtype=DOUBLE):
-    """One set of hyperparameters."""
+    """One set of constant hyperparameters."""
     return Hyperparameters(
         lengthscale=torch.full((1, groups, features), length, dtype=dtype),
         outputscale=torch.full((1, groups), scale, dtype=dtype),
@@ -35,7 +35,7 @@ def numbers(length, noise=1e-3, scale=1.0, groups=1, features=1, dtype=DOUBLE):
 # %% [markdown]
 # ## Kernels
 #
-# A kernel says how alike the function is at two points, and with that how smooth its draws are.
+# A kernel defines how similar a function's values at two points are, and therefore how smooth its draws are.
 
 # %%
 KERNELS = {
@@ -60,15 +60,16 @@ panels[0].set(title="likeness to z = 0", xlabel="z")
 show(figure, "gp_kernels")
 
 # %% [markdown]
-# ## The posterior, and a line
+# ## The posterior and the line
 #
-# A neighborhood of NMER has an anchor and ten neighbors. Where the dynamics bend between them, a line between two of
-# them cuts the corner; a process through all of them bends along, and says where it is unsure.
+# A neighborhood of NMER has an anchor and ten neighbors.
+# Where the dynamics bend between them, a line between two of them cuts the corner.
+# A process through all of them follows the bend and reports its uncertainty.
 
 
 # %%
 def bent(z, bend):
-    """An outcome that bends `bend` times as fast as a sine."""
+    """A sine of frequency `bend`."""
     return torch.sin(bend * z)
 
 
@@ -94,15 +95,15 @@ panels[0].annotate("truth", (0.05, 0.7), xycoords="axes fraction", color=GREY)
 show(figure, "gp_posterior")
 
 # %% [markdown]
-# ## When do they beat a line?
+# ## When is a process better than a line?
 #
-# Two hundred neighborhoods in four dimensions, a blend of the anchor with a random neighbor in each. What counts is
-# how much the outcome bends *within a neighborhood*.
+# The test has two hundred neighborhoods in four dimensions. Each contains a blend of the anchor with a random neighbor.
+# The deciding quantity is how much the outcome bends *within a neighborhood*.
 
 
 # %%
 def compared(bend, count=200, features=4, seed=0):
-    """Errors of the process and of the line at blends of an anchor and a neighbor."""
+    """Relative RMSE of the process and of the line at blends of an anchor and a neighbor."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(count, 11, features, generator=generator, dtype=DOUBLE)
     direction = torch.randn(features, generator=generator, dtype=DOUBLE)
@@ -137,9 +138,11 @@ print(*(f"bend {bend:g}: process {a:.3f}, line {b:.3f}" for bend, (a, b) in zip(
 # %% [markdown]
 # ## Stability
 #
-# Neighbors that are nearly equal make the covariance matrix nearly singular: its condition number, the ratio of its
-# largest eigenvalue to its smallest, must stay below about 10⁷ in single precision. The noise σ² on the diagonal
-# bounds it. BIER keeps σ² above 10⁻³, works in single precision, and adds jitter only to matrices that fail.
+# Nearly equal neighbors make the covariance matrix nearly singular.
+# Its condition number, the ratio of its largest to its smallest eigenvalue, must stay below about 10⁷ in single
+# precision.
+# The noise σ² on the diagonal bounds it.
+# BIER keeps σ² above 10⁻³, works in single precision, and adds jitter only to matrices whose factorization fails.
 
 # %%
 gaps = np.logspace(-5, 0, 16)
@@ -161,9 +164,11 @@ show(figure, "gp_stability")
 # %% [markdown]
 # ## Throughput
 #
-# A batch of 256 is 256 neighborhoods × 18 targets (HalfCheetah: the reward and 17 changes of state) × one query: 4,608
-# small processes. They are solved as one batch of Cholesky factorizations: one per neighborhood where the targets
-# share a kernel, else one per target. A loop over the neighborhoods, the obvious way, is the comparison.
+# A batch of 256 has 256 neighborhoods × 18 targets (HalfCheetah: the reward and 17 changes of state) × one query, which
+# makes 4,608 small processes.
+# They are solved as one batch of Cholesky factorizations: one per neighborhood if the targets share a kernel, else one
+# per target.
+# The plot compares them with the straightforward loop over neighborhoods.
 
 
 # %%
@@ -178,7 +183,7 @@ def milliseconds(work, repeats=5):
 
 
 def timed(n, targets=18, features=23):
-    """Milliseconds for n neighborhoods: one kernel for all targets, one for each, one neighborhood after the other."""
+    """Milliseconds for n neighborhoods: shared kernel, a kernel per target, loop over neighborhoods."""
     generator = torch.Generator().manual_seed(0)
     x, y = (torch.randn(n, 11, width, generator=generator) for width in (features, targets))
     query = torch.randn(n, 1, features, generator=generator)
@@ -207,11 +212,14 @@ show(figure, "gp_throughput")
 print(f"256 neighborhoods: {times[-1, 0]:.1f} ms together, {times[-1, 2]:.0f} ms one by one")
 
 # %% [markdown]
-# **The answer.** Where the outcome bends within a neighborhood, the processes' error is about half to three quarters
-# of the line's; where it is straight, the line is better and costs nothing; where it bends so much that eleven points
-# cannot show it, neither is any good. With the buffers of MuJoCo's locomotion tasks the line ties or wins
-# (`benchmarks/RESULTS.md`); what the processes add there is knowing how unsure they are. Batched, they cost less than
-# one SAC update.
+# **The answer.** Where the outcome bends within a neighborhood, the error of the processes is about half to three
+# quarters
+# of the line's.
+# Where it is straight, the line is better and costs nothing.
+# Where it bends too much for eleven points to show, neither method works.
+# In the buffers of MuJoCo's locomotion tasks, the line is equal or better (`benchmarks/RESULTS.md`), and the processes
+# only add an estimate of their uncertainty.
+# Batched, they cost less than one SAC update.
 
 # %%
 assert errors[bends.index(1.0), 0] < errors[bends.index(1.0), 1]

@@ -1,4 +1,4 @@
-"""Makes the notebooks from the scripts, which are their source: ``make notebooks``."""
+"""Make the notebooks from the scripts: ``make notebooks``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPTS = [path for path in sorted(HERE.glob("*.py")) if path.name not in ("note
 
 
 def notebook_of(script: Path) -> Any:
-    """The notebook of a script in jupytext's percent format: no outputs, the same every time."""
+    """Return the notebook of a script in jupytext's percent format, without outputs and reproducible."""
     notebook = jupytext.read(script)
     notebook.metadata = nbformat.from_dict(
         {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
@@ -25,7 +25,7 @@ def notebook_of(script: Path) -> Any:
 
 
 def text_of(script: Path) -> str:
-    """The notebook as it is on disk."""
+    """Return the text of the notebook's file."""
     return nbformat.writes(notebook_of(script)) + "\n"
 
 

@@ -1,7 +1,7 @@
-"""Makes pages of the site from the notebooks, with what they print and show: ``make pages``, after `notebooks.py`.
+"""Make pages of the site from the executed notebooks: ``make pages``, after `notebooks.py`.
 
-A page is `docs/examples/NAME.md`, its pictures lie beside it. They are kept in the repository, so that the site is
-built without running anything.
+A page is `docs/examples/NAME.md`, and its pictures are in the same folder. Both are stored in the repository, so that
+the site is built without running the notebooks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from PIL import Image
 
 PAGES = notebooks.HERE.parent / "docs" / "examples"
 COLORS = 64
-"""Of a picture: charts have few, and the pictures are part of the repository."""
+"""Number of colors of a picture. Charts need few, and the repository stores the pictures."""
 
 
 def code_of(cell: Any) -> str:
@@ -28,12 +28,12 @@ def code_of(cell: Any) -> str:
 
 
 def text_of(cell: Any) -> str:
-    """Return a cell of text with links from where the page lies."""
+    """Return a text cell with links relative to the page."""
     return re.sub(r"\]\(\.\./", "](../../", cell.source)
 
 
 def page_of(script: Path, notebook: Any, folder: Path) -> str:
-    """Write the pictures of a notebook that has run into a folder, and return its page."""
+    """Write the pictures of an executed notebook into a folder and return its page."""
     parts, pictures = [], 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -41,7 +41,7 @@ def page_of(script: Path, notebook: Any, folder: Path) -> str:
             continue
         parts.append(code_of(cell))
         for output in cell.outputs:
-            if output.get("name") == "stderr":  # what libraries warn of on this machine
+            if output.get("name") == "stderr":  # warnings of libraries
                 continue
             text = output.get("text") or output.get("data", {}).get("text/plain", "")
             if picture := output.get("data", {}).get("image/png"):
@@ -52,19 +52,19 @@ def page_of(script: Path, notebook: Any, folder: Path) -> str:
                 parts.append(f"![{_described(cell.source, pictures)}]({name})")
             elif text.strip():
                 parts.append(f"```text\n{text.rstrip()}\n```")
-    where = f"*This page is a notebook that has run; it and the script are `examples/{script.stem}.ipynb` and `.py`.*"
+    where = f"*This page is an executed notebook: `examples/{script.stem}.ipynb`, or `.py` as a script.*"
     title, _, rest = "\n\n".join(parts).partition("\n")
     return f"{title}\n\n{where}\n{rest}\n"
 
 
 def _described(source: str, number: int) -> str:
-    """Return what a picture is called in the cell that shows it."""
+    """Return the name of a picture in the cell that shows it."""
     found = re.search(r"show\(figure, [\"']([^\"']+)", source)
     return (found[1] if found else f"picture {number}").replace("_", " ")
 
 
 def main(names: list[str]) -> None:
-    """Run the notebooks of these names, all where none is given, and write their pages."""
+    """Run the notebooks with these names (all without names) and write their pages."""
     PAGES.mkdir(exist_ok=True)
     for script in notebooks.SCRIPTS:
         if names and script.stem not in names:

@@ -1,4 +1,4 @@
-"""Pictures of the examples: shown in a notebook, written to ``pictures/`` by a script."""
+"""Show the pictures of the examples in a notebook, or write them to ``pictures/`` in a script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if not IN_NOTEBOOK:
 
 from matplotlib import pyplot as plt
 
-# The colors of `interreplay report`, which color-blind people can tell apart.
+# The color-blind safe colors of `interreplay report`.
 GREY, BLUE, ORANGE, GREEN, PINK = "#7F7F7F", "#1F83C4", "#D55E00", "#009E73", "#CC79A7"
 
 plt.rcParams.update(
@@ -32,7 +32,7 @@ plt.rcParams.update(
 
 
 def show(figure: Any, name: str) -> None:
-    """Shows a figure in a notebook; a script writes it to ``pictures/NAME.png`` beside itself and says so."""
+    """Show a figure in a notebook, or write it to ``pictures/NAME.png`` next to the script."""
     if IN_NOTEBOOK:
         from IPython.display import display
 

@@ -1,11 +1,13 @@
 # %% [markdown]
 # # What NMER does to transitions
 #
-# *Question: are transitions that were made up by blending any good?*
+# *Question: are blended transitions realistic?*
 #
-# A point moves on a ring. Its state is its place `(x, y)`, its action turns it by up to half a radian, and the reward
-# is its height. Every real transition therefore satisfies two rules: the state lies on the ring, and the next state is
-# the state, turned. A made-up transition should, too. How far it is from that is its **on-manifold error**.
+# A point moves on a ring. Its state is its position `(x, y)`, its action turns it by up to half a radian, and the
+# reward
+# is its height.
+# Every real transition satisfies two rules: the state is on the ring, and the next state is the rotated state.
+# A generated transition should satisfy them, too. Its deviation from them is its **on-manifold error**.
 
 # %%
 import numpy as np
@@ -21,14 +23,14 @@ TURN = 0.5
 
 
 def turned(states, actions):
-    """What the simulator makes of states and actions."""
+    """Next states of the simulator."""
     angle = TURN * actions[:, 0]
     cos, sin = np.cos(angle), np.sin(angle)
     return np.stack([cos * states[:, 0] - sin * states[:, 1], sin * states[:, 0] + cos * states[:, 1]], axis=1)
 
 
 def experience(rows, seed=0):
-    """Transitions from all over the ring, no two of them alike."""
+    """Random transitions, uniform on the ring."""
     rng = np.random.default_rng(seed)
     angle = rng.uniform(-np.pi, np.pi, rows)
     states = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -45,8 +47,10 @@ def experience(rows, seed=0):
 
 
 # %% [markdown]
-# Four buffers hold the same 500 transitions. `Uniform` replays them as they are, `Noise` jitters them, `NaiveMixup`
-# blends any two, and `NMER` blends each with one of its ten nearest neighbors, near in state *and* action.
+# Four buffers hold the same 500 transitions.
+# `Uniform` replays them unchanged, `Noise` adds noise, `NaiveMixup` blends any two, and `NMER` blends each with one of
+# its
+# ten nearest neighbors, near in state *and* action.
 
 # %%
 METHODS = {
@@ -58,14 +62,14 @@ METHODS = {
 
 
 def drawn(recipe, rows, batch=1000, **arguments):
-    """A batch from a buffer with so many rows."""
+    """A batch from a buffer with `rows` transitions."""
     buffer = recipe(capacity=rows, seed=0, **arguments)
     buffer.add(experience(rows))
     return buffer.sample(batch).transitions
 
 
 def errors(batch):
-    """Distance of states from the ring, and of next states from what the simulator says."""
+    """Distance of states from the ring, and of next states from the simulator's next states."""
     states, actions, after = (part.numpy() for part in (batch.obs, batch.actions, batch.next_obs))
     off_ring = np.abs(np.linalg.norm(states, axis=1) - 1)
     off_outcome = np.linalg.norm(after - turned(states, actions), axis=1)
@@ -86,11 +90,12 @@ for panel, (name, (recipe, color)) in zip(panels, METHODS.items(), strict=True):
 show(figure, "nmer_ring")
 
 # %% [markdown]
-# Naive mixup fills the disc: it learns from places where nobody can be. NMER stays on the ring, and still none of its
-# rows is one that was stored.
+# Naive mixup fills the disc: it trains on states that cannot occur.
+# NMER stays on the ring, and none of its rows is a stored row.
 #
-# Now the outcome. With more experience neighbors are nearer, and a small piece of the ring is nearly a straight line,
-# so NMER's error falls. The errors of the other two stay: they do not get better by having more data.
+# The next plot shows the outcomes. With more data, neighbors are nearer, and a small piece of the ring is nearly
+# straight, so NMER's error decreases.
+# The errors of the other two methods do not decrease with more data.
 
 # %%
 sizes = [100, 300, 1000, 3000]
@@ -105,8 +110,8 @@ for panel, title in zip(panels, ("off the ring", "off the simulator's next state
 show(figure, "nmer_errors")
 
 # %% [markdown]
-# How many neighbors? One is the nearest but always the same; of many the farther ones err more. `k = 10` is the
-# paper's choice.
+# The number of neighbors k is a trade-off: with k = 1 the partner is nearest but always the same, and with many
+# neighbors the distant ones have larger errors. The paper uses `k = 10`.
 
 # %%
 ks = [1, 3, 10, 30, 100]
@@ -120,9 +125,11 @@ panel.set(title="1,000 stored transitions", xlabel="neighbors k", ylabel="mean e
 show(figure, "nmer_k")
 
 # %% [markdown]
-# **The answer.** Blends of neighbors are nearly real where the dynamics are smooth and the buffer is dense, and they
-# get better as it fills. Blends of anything are not. On real tasks `custom_training.py --on_manifold_rows 32` measures
-# the same against MuJoCo while training, and `interreplay report` draws it.
+# **The answer.** Blends of neighbors are nearly real if the dynamics are smooth and the buffer is dense, and they
+# improve
+# as it fills. Blends of arbitrary rows are not.
+# On real tasks, `custom_training.py --on_manifold_rows 32` computes this error with MuJoCo during training, and
+# `interreplay report` plots it.
 
 # %%
 one = errors(drawn(NMER, 3000))[1].mean()

@@ -1,12 +1,13 @@
 # %% [markdown]
-# # Write a replay method of your own
+# # Write your own replay method
 #
-# *Question: how much code is a new idea?*
+# *Question: how much code does a new method need?*
 #
-# A replay method is three parts: a selector draws anchors, a neighborhood finds what they may be mixed with, a
-# synthesizer makes the batch. Usually one of them is new and two exist. The idea here: early in training most of the
-# buffer is bad behavior, so **blend each transition with a near one that did better** — draw among its k nearest the
-# one with the highest reward.
+# A replay method has three parts: a selector draws anchors, a neighborhood finds partners for them, and a synthesizer
+# makes the batch. Usually one part is new and the others exist.
+# Early in training most of the buffer is bad behavior. The method in this example therefore **blends each transition
+# with
+# a near one that did better**: the one with the highest reward among its k nearest neighbors.
 
 # %%
 import numpy as np
@@ -25,13 +26,14 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## The new part
 #
-# A neighborhood says which stored rows each anchor may be mixed with: slots `(n, 1)`, −1 where there is none. `KNN`
-# with `draw=None` returns all k of them; what is new is the choice. No row of Python loops: whole batches at a time.
+# A neighborhood returns the stored rows that each anchor may be blended with: slots of shape `(n, 1)`, −1 for none.
+# `KNN` with `draw=None` returns all k neighbors; only the choice among them is new.
+# The code processes whole batches, without Python loops over rows.
 
 
 # %%
 class BetterNeighbor(KNN):
-    """Of the k nearest rows of each anchor the one with the highest reward; −1 where the anchor's own is higher."""
+    """The highest-reward row of each anchor's k nearest; −1 if the anchor's reward is higher."""
 
     def __init__(self, k: int = 10):
         super().__init__(k, draw=None)
@@ -48,21 +50,21 @@ class BetterNeighbor(KNN):
 # %% [markdown]
 # ## The method
 #
-# Arguments are keywords, and seed, discount and device are everybody's.
+# Arguments are keywords; every method has `seed`, `gamma` and `device`.
 
 
 # %%
 class UpwardMixup(ReplayBuffer):
-    """Each anchor blended with the best of its k nearest neighbors, where one did better."""
+    """Blend each anchor with the best of its k nearest neighbors, if it has a higher reward."""
 
     def __init__(self, *, capacity=1_000_000, k=10, alpha=0.75, n_step=1, gamma=0.99, seed=None, device="cpu"):
         super().__init__(capacity, None, BetterNeighbor(k), Mixup(Beta(alpha)), None, n_step, gamma, seed, device)
 
 
 # %% [markdown]
-# ## Does it do what it says?
+# ## Test the method
 #
-# A test before any training: on made-up rows whose reward is known, the definition written down naively, row by row.
+# Test it before training: on generated rows with known rewards, compare it with a naive row-by-row definition.
 
 
 # %%
@@ -92,8 +94,8 @@ for anchor, partner in zip(sample.slots.tolist(), sample.neighbor_slots.tolist()
 print(f"256 rows as defined; {int((sample.neighbor_slots >= 0).sum())} of them blended")
 
 # %% [markdown]
-# And seen: where its rewards lie beside those of the buffer and of NMER. It is optimistic — which is the idea, and its
-# risk: a blend of rewards that were lucky is luckier than the environment.
+# The next plot shows its rewards, compared with the rewards of the buffer and of NMER.
+# The method is optimistic. This is the idea and its risk: a blend of lucky rewards is luckier than the environment.
 
 # %%
 figure, panel = plt.subplots(figsize=(7, 3.4))
@@ -115,9 +117,10 @@ panel.set(title="rewards in a batch", xlabel="reward", ylabel="density")
 show(figure, "own_rewards")
 
 # %% [markdown]
-# ## Under SAC
+# ## Train with SAC
 #
-# A class goes where a name of the catalogue would. A hundred updates, to see that it runs; whether it *helps* takes
+# A class can replace a name of the catalogue. A few hundred steps show that it runs; whether it *helps* requires
+# several
 # seeds and `interreplay report`.
 
 # %%
@@ -139,5 +142,6 @@ print(f"{replay['blended_share']:.0%} of the rows blended, ", end="")
 print(f"partners at {replay['neighbor_distance']:.2f} of a random pair's distance")
 
 # %% [markdown]
-# **The answer.** Ten lines for the part, five for the method. [docs/extending.md](../docs/extending.md) has the other
-# two kinds of part, states that are saved, and how to publish a method in the catalogue.
+# **The answer.** The new part has ten lines, the method five.
+# [docs/extending.md](../docs/extending.md) describes the other two kinds of part, saved states, and how to publish a
+# method in the catalogue.
