@@ -1,9 +1,10 @@
 # make train   sets up .venv and runs the main job:  make train ARGS="--env HalfCheetah-v5 --total_env_steps 100000"
 # make test    sets up .venv and runs every test
 # make docs    builds the site into site/
-# TORCH=cpu takes PyTorch's CPU build, TORCH=cu126 and the like one for CUDA; else pip chooses, on Linux one for CUDA.
-# make notebooks  makes examples/*.ipynb of examples/*.py; make pages runs them, for the site
-# make check   formatting, lint, types and the tests that take seconds
+# TORCH=cpu installs PyTorch's CPU build, TORCH=cu126 (or similar) a CUDA build; by default pip chooses, on Linux a CUDA
+# build.
+# make notebooks  creates examples/*.ipynb from examples/*.py; make pages runs them for the site
+# make check   runs formatting, lint and type checks and the fast tests
 PYTHON ?= python3
 TORCH ?=
 ARGS ?=
@@ -11,10 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP = $(BIN)/python -m pip install --disable-pip-version-check
-# Tests run in as many processes as there are cores, at most four: each starts a Ray of its own. One sees prints and breakpoints.
+# Tests run in one process per core, at most four: each starts its own Ray. TESTERS=0 shows prints and breakpoints.
 TESTERS ?= logical
 PYTEST = $(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 4 --dist worksteal
-# Where the environment forbids bytecode, every process of a test would compile all of the package and of the tests anew.
+# Allow bytecode: without it, every test process compiles the whole package and all tests again.
 export PYTHONDONTWRITEBYTECODE :=
 CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py benchmarks examples)
 
@@ -26,7 +27,7 @@ help:
 
 install: $(STAMP)
 
-# Redone only when what is to be installed has changed.
+# Repeated only when one of these files has changed.
 $(STAMP): env/requirements.txt setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
 	  echo "interreplay needs Python 3.10 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing)." \
@@ -43,11 +44,11 @@ endif
 train: install
 	$(BIN)/python custom_training.py --trainer SAC --knn_baseline $(ARGS)
 
-# The slowest ones are named: a new family replaces slow tests that prove the same.
+# Lists the slowest tests; new slow tests should replace existing ones that test the same property.
 test: install
 	$(PYTEST) --durations=40 --durations-min=5 $(ARGS)
 
-# Types are checked beside the tests.
+# Type checks and tests run in parallel.
 check: install
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
@@ -62,7 +63,7 @@ quick: install
 smoke: install
 	$(BIN)/python smoketest.py
 
-# Installs the libraries that the figures are measured against and prints the tables of benchmarks/RESULTS.md.
+# Installs the libraries used for comparison and prints the tables of benchmarks/RESULTS.md.
 bench: install
 	@$(PIP) -e ".[bench]"
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -80,7 +81,7 @@ format: install
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-# Results stay; they are yours.
+# Keeps results.
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
