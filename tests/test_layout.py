@@ -220,6 +220,34 @@ def test_spelling_is_american():
     assert found == []
 
 
+RETIRED = re.compile(
+    r"(?<!\.)\b(told|tells|says|said|anew|of now|of today|goes on|gone on|dear|dearer|mend|mends|mended|beside|nobody|"
+    r"somebody|wherein|thereof|by hand|take leave|none for none)\b",
+    re.IGNORECASE,
+)
+"""Words of the project's first texts that do not occur in the documentation of other libraries."""
+PLAIN_ENGLISH = (
+    "interreplay",
+    "replay_buffers",
+    "docs",
+    "examples",
+    "studies",
+    "configs",
+    "cluster_deployment",
+    ".github",
+)
+
+
+def test_texts_are_in_plain_english():
+    found = []
+    for path, text in tracked_texts().items():
+        first = name_of(path).split("/")[0]
+        at_the_top = "/" not in name_of(path) or name_of(path).startswith("benchmarks/R")
+        if first in PLAIN_ENGLISH or (at_the_top and path.suffix == ".md"):
+            found += [(name_of(path), line) for line in text.splitlines() if RETIRED.search(line)]
+    assert found == []
+
+
 def test_the_catalogue_lists_every_recipe():
     catalogue = importlib.import_module("replay_buffers")
     defined = {getattr(catalogue, name).__module__ for name in catalogue.__all__}

@@ -63,7 +63,7 @@ class Point(gym.Env):
 
 
 class PointGoal(Point):
-    """With goals, and a reward that says only whether the goal is reached: what hindsight was made for.
+    """With goals and a reward that only signals success, for hindsight replay.
 
     `compute_reward` and `compute_terminated` are asked for goals that a replayed step did not have.
     """

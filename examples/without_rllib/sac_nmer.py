@@ -2,7 +2,7 @@
 
     python examples/without_rllib/sac_nmer.py --env-id HalfCheetah-v5 --total-steps 100000
 
-In the manner of CleanRL. `ddqn_per.py` beside it writes the networks and the update out, too.
+In the manner of CleanRL. `ddqn_per.py` also writes out the networks and the update.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(args: Args) -> list[float]:
                 seen = torch.as_tensor(obs, dtype=torch.float32).flatten().unsqueeze(0)
                 action = networks.actor.sample(seen, rng)[0].numpy().reshape(env.action_space.shape)
         next_obs, reward, terminated, truncated, _ = env.step(action)
-        # The true next observation: after a time limit the target goes on from there, after an end it does not.
+        # The true next observation: the target bootstraps from it after a time limit, not after a termination.
         buffer.add(row(obs, action, reward, next_obs, terminated, truncated, episode))
         obs = next_obs
         if terminated or truncated:
@@ -76,8 +76,8 @@ def main(args: Args) -> list[float]:
 
         if step % args.evaluate_every == 0 or step == args.total_steps:
             returns.append(evaluate(networks, args))
-            told = {} if result is None else dict(zip(update.metrics, result.metrics.tolist(), strict=True))
-            shown = ", ".join(f"{name} {told[name]:.3g}" for name in ("critic_loss", "alpha") if name in told)
+            metrics = {} if result is None else dict(zip(update.metrics, result.metrics.tolist(), strict=True))
+            shown = ", ".join(f"{name} {metrics[name]:.3g}" for name in ("critic_loss", "alpha") if name in metrics)
             print(f"{step:,} steps, {step / (time.time() - began):.0f} steps/s: return {returns[-1]:.1f}, {shown}")
     env.close()
     return returns

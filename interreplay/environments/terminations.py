@@ -203,5 +203,5 @@ def termination_function(name: str, arguments: Mapping[str, Any] | None = None) 
 
 
 def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:
-    """Return a termination function, given itself or by the id of an environment; None for None."""
+    """Return a termination function, given itself or by the id of an environment, or None."""
     return termination_function(given) if isinstance(given, str) else given
