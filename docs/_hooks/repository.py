@@ -25,6 +25,8 @@ PAGES = {
 PICTURES = "benchmarks/figures"
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 CODE = re.compile(r"(<pre.*?</pre>)|<code>(.*?)</code>", re.DOTALL)
+LONGEST_WORD = 30
+"""Characters of inline code that fit into a line on a phone; longer words, such as paths, may be broken there."""
 log = logging.getLogger("mkdocs.hooks.repository")
 
 
@@ -91,7 +93,10 @@ def _with_marked_words(match: re.Match[str]) -> str:
     block, code = match.groups()
     if block:
         return block
-    words = [f'<span class="word">{word}</span>' for word in code.split(" ") if "<" not in word]
-    if len(words) < code.count(" ") + 1:  # contains markup
+    if "<" in code:  # contains markup
         return match[0]
+    words = []
+    for word in code.split(" "):
+        kind = "word" if len(word) <= LONGEST_WORD else "long word"
+        words.append(f'<span class="{kind}">{word}</span>')
     return f"<code>{' '.join(words)}</code>"
