@@ -6,7 +6,6 @@ from interreplay import ReplayBuffer
 from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import KNN
 from interreplay.selection import Selector
-from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.gaussian_process import (
     Fit,
@@ -17,6 +16,7 @@ from interreplay.synthesis.gaussian_process import (
     QueuedGaussianProcess,
     schedule_named,
 )
+from interreplay.synthesis.mixup import TerminationFn
 
 
 class BIER(ReplayBuffer):

@@ -13,9 +13,8 @@ from interreplay.argument_checks import check_number
 from interreplay.learning.networks.layers import MLP
 from interreplay.learning.networks.optimizers import FastAdam
 from interreplay.synthesis.base import Synthesized
-from interreplay.synthesis.blend import TerminationFn
 from interreplay.synthesis.coefficient import Beta
-from interreplay.synthesis.mixup import Mixup
+from interreplay.synthesis.mixup import Mixup, TerminationFn
 from interreplay.transitions import Transitions, as_tensor, features, flat_parts
 
 LOWEST = 1e-3

@@ -1,16 +1,119 @@
-"""Mixup: points on the line between an anchor and its neighbor."""
+"""Mixup: points on the line between an anchor and its neighbor, and the base class of methods that blend rows."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from torch import Tensor
 
-from interreplay.synthesis.base import Synthesized
-from interreplay.synthesis.blend import Blend, TerminationFn
+from interreplay.argument_checks import check_number
+from interreplay.environments.terminations import TerminationFn, as_termination_fn
+from interreplay.storage.columns import Columns
+from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
 from interreplay.synthesis.coefficient import Beta, Coefficient
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, map_observation, observation_parts, unchecked
 
-__all__ = ["Mixup", "TerminationFn"]
+__all__ = ["Blend", "Mixup", "TerminationFn"]
+
+
+class Blend(Synthesizer):
+    """Determines which rows are blended and which of the blended rows terminate.
+
+    A row with a terminated end reverts to its anchor, with λ = 1: the value beyond a terminal state is zero and not a
+    point on the line. So does a row whose discrete values (integer parts of observations and actions) differ from its
+    neighbor's.
+
+    Attributes:
+        keeps_outcome: Whether s' is the neighbor's outcome instead of a blend, so that its discrete values may differ.
+
+    Args:
+        prob_interpolation: p₀, the probability with which a row is blended; otherwise it is its anchor.
+        termination_fn: ``(s, a, s') -> (n,) bool``, which computes the termination of blended rows; rows with a
+            terminated end are then blended as well. An environment's id selects the function of that environment.
+        interp_decay: Decrease of p over the run: p = max(0, p₀ − interp_decay·progress), set by `anneal`.
+
+    Raises:
+        ValueError: If `prob_interpolation` is not a probability or `interp_decay` is negative.
+    """
+
+    keeps_outcome = False
+
+    def __init__(
+        self,
+        prob_interpolation: float = 1.0,
+        termination_fn: TerminationFn | str | None = None,
+        interp_decay: float = 0.0,
+    ):
+        check_number("prob_interpolation", prob_interpolation, 0, 1)
+        check_number("interp_decay", interp_decay, 0)
+        self.prob_interpolation = float(prob_interpolation)
+        self.interp_decay = float(interp_decay)
+        self.progress = 0.0
+        self.termination_fn = as_termination_fn(termination_fn)
+        self.recomputes_termination = termination_fn is not None
+
+    @property
+    def probability(self) -> float:
+        """Current probability with which a row is blended."""
+        return max(0.0, self.prob_interpolation - self.interp_decay * self.progress)
+
+    def check(self, columns: Columns) -> None:
+        reject_without_floats(columns, "blended")
+
+    def anneal(self, progress: float) -> None:
+        self.progress = min(max(float(progress), 0.0), 1.0)
+
+    def revert_where_needed(
+        self, mix: Tensor, anchors: Transitions, partners: Transitions, rng: np.random.Generator
+    ) -> Tensor:
+        """Return λ ``(n,)`` as in `mix`, but 1 for rows that revert to their anchors."""
+        if self.probability < 1:
+            blended = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(mix.device)
+            mix = torch.where(blended, mix, 1.0)
+        if self.termination_fn is None:
+            mix = mix.masked_fill(anchors.terminated | partners.terminated, 1.0)
+        pairs = [(anchors.obs, partners.obs), (anchors.actions, partners.actions)]
+        if not self.keeps_outcome:
+            pairs.append((anchors.next_obs, partners.next_obs))
+        for one, other in pairs:
+            other_parts = observation_parts(other)
+            for name, part in observation_parts(one).items():
+                if not part.is_floating_point():
+                    mix = mix.masked_fill((part != other_parts[name]).reshape(len(mix), -1).any(1), 1.0)
+        return mix
+
+    @staticmethod
+    def partners(neighbors: Transitions) -> Transitions:
+        """Return the first neighbor of each row of ``(n, k, ...)``, without episodes, truncation and extras."""
+
+        def first(column: Tensor) -> Tensor:
+            return column.select(1, 0)
+
+        return unchecked(
+            obs=map_observation(first, neighbors.obs),
+            actions=first(neighbors.actions),
+            rewards=first(neighbors.rewards),
+            next_obs=map_observation(first, neighbors.next_obs),
+            terminated=first(neighbors.terminated),
+            truncated=None,
+            discounts=None if neighbors.discounts is None else first(neighbors.discounts),
+        )
+
+    def with_termination(self, rows: Transitions, anchors: Transitions, mix: Tensor) -> Transitions:
+        """Return `rows` with the termination computed by `termination_fn`; unchanged without one."""
+        if self.termination_fn is None:
+            return rows
+        terminated = self.termination_fn(rows.obs, rows.actions, rows.next_obs)
+        terminated = torch.where(mix < 1, terminated.to(torch.bool), anchors.terminated)
+        return rows.replace(terminated=terminated, discounts=None)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"progress": self.progress}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.progress = float(state["progress"])
 
 
 class Mixup(Blend):

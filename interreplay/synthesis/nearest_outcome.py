@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from interreplay.synthesis.base import Synthesized
-from interreplay.synthesis.blend import Blend
+from interreplay.synthesis.mixup import Blend
 from interreplay.transitions import Transitions, map_observation
 
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from interreplay.part import standard_normal
 from interreplay.synthesis.base import Synthesized
-from interreplay.synthesis.blend import Blend, TerminationFn
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
 from interreplay.synthesis.gaussian_process.kernels import Form
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, inputs_of, targets_of, with_outcome
 from interreplay.synthesis.gaussian_process.posterior import posterior
 from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule
+from interreplay.synthesis.mixup import Blend, TerminationFn
 from interreplay.transitions import Transitions
 
 if TYPE_CHECKING:
