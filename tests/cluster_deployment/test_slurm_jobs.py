@@ -145,7 +145,7 @@ def test_four_runs_on_two_nodes(two_nodes, folder, array):
         ("finished", str(STEPS), "1", "0")
     ] * 4
     assert "2 of 2 nodes" in job.log() and "4 runs at a time" in job.log()
-    hosts = {path.name.rsplit(".", 1)[1] for path in job.results.glob("*/events.out.*")}
+    hosts = {path.name.split(".")[4] for path in job.results.glob("*/events.out.*")}
     assert len(hosts) == 2
     assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
 

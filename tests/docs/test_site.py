@@ -123,9 +123,9 @@ def test_the_site_can_be_searched_from_disk_and_over_http(site, scheme):
         page = watched(browser, 1280, address)
         page.goto(f"{address}/index.html")
         search_for(page, "Christodoulou")
-        result = page.wait_for_selector(".md-search-result__item a", timeout=60_000)
-        assert re.search(r"\.html(\?|#|$)", result.get_attribute("href"))
-        result.click()
+        result = page.locator(".md-search-result__item a").first  # found again if the list changes while it is typed
+        assert re.search(r"\.html(\?|#|$)", result.get_attribute("href", timeout=60_000))
+        result.click(timeout=60_000)
         page.wait_for_selector("article :text('Christodoulou')", timeout=60_000)
         assert page.said == []
 

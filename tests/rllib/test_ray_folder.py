@@ -118,7 +118,7 @@ TRAIN = (
     "--quiet --evaluation_interval 0"
 )
 REFUSED = {
-    "locale": (f"{TRAIN} --output_dir é", "is not UTF-8; Ray expects UTF-8 (PYTHONUTF8=1"),
+    "locale": (f"{TRAIN} --output_dir é", "is not UTF-8; Ray expects UTF-8 (set PYTHONUTF8=1"),
     "small files": (f"{TRAIN} --output_dir results", "(ulimit -f); Ray needs at least 285 MB"),
 }
 BEFORE = {
