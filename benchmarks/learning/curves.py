@@ -23,7 +23,8 @@ import numpy as np
 from benchmarks.measure import table
 
 BENCHMARKS = Path(__file__).parents[1]
-DATA, FIGURES = BENCHMARKS / "data" / "learning", BENCHMARKS / "figures"
+DATA = BENCHMARKS / "data" / "learning"
+FIGURES = BENCHMARKS / "figures"
 GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0, "FetchReach-v4": 0.9}
 STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000, "FetchReach-v4": 20_000}
 OTHER_STEPS = {"InvertedPendulum-v5": 10_000, "Pendulum-v1": 6_000}

@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.clusters [--rows 100000] [--repeats 500] [--data z.npy]
 
-Rows are those of HalfCheetah-v5 under random actions, or what a file holds that `benchmarks.speed.nmer --data` wrote.
+The rows are transitions of HalfCheetah-v5 with random actions, or a file that `benchmarks.speed.nmer --data` wrote.
 Buffers are full; batches of 256 are drawn from them in turn, in one process on one thread. Then 2,000 rows are added
 one by one and 2,000 in portions of 100, both beyond the capacity, with updates of SAC (batch 256, two layers of 256) in
 between. Upkeep is what the neighborhood takes, in processor time; storing the rows does not count. The last table

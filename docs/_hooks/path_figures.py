@@ -1,6 +1,6 @@
 """Draw the figures of docs/concepts.md that show the path of a value: ``python docs/_hooks/path_figures.py``.
 
-The files of each path are those of the numbered lists of the page, which tests compare with the code.
+The page's numbered lists define the files of each path; tests compare the lists with the code.
 """
 
 from __future__ import annotations

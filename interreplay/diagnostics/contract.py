@@ -42,7 +42,7 @@ class Subject:
     Attributes:
         create: Creates a buffer from the keywords ``capacity`` and ``seed``.
         rows: Arguments of `Episodes` for rows that the buffer accepts.
-        ranks_rows: Whether rows are ranked, so that reported probabilities are those of candidates.
+        ranks_rows: Whether rows are ranked; reported probabilities then refer to candidates.
         any_weights: Whether weights may be 0 or exceed 1.
     """
 

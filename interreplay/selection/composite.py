@@ -141,7 +141,10 @@ class MixedSelection(Composite):
     def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
         counts = self.shares.counts(size, list(self.selectors))
         has_actor_weights = False
-        draws, weights, actor_weights, origins = [], [], [], []
+        draws = []
+        weights = []
+        actor_weights = []
+        origins = []
         for number, (name, selector) in enumerate(self.selectors.items()):
             if name not in counts:
                 continue

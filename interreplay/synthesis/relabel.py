@@ -66,7 +66,8 @@ class Relabel(Synthesizer):
         return self.compute_reward is None
 
     def check(self, columns: Columns) -> None:
-        achieved, desired = f"obs.{ACHIEVED}", f"obs.{DESIRED}"
+        achieved = f"obs.{ACHIEVED}"
+        desired = f"obs.{DESIRED}"
         if achieved not in columns or desired not in columns:
             given = ", ".join(filter(is_observation, columns))
             raise ValueError(f"hindsight needs Dict observations with {ACHIEVED} and {DESIRED}; got {given}")

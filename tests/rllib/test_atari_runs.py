@@ -88,7 +88,8 @@ def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
     stopped = made()
     for _ in range(2):
         stopped.train()
-    log, game = stopped.env_runner._state.log, stopped.env_runner.env.unwrapped.envs[0].unwrapped
+    log = stopped.env_runner._state.log
+    game = stopped.env_runner.env.unwrapped.envs[0].unwrapped
     assert log.lengths[0] > 0 and 0 < game.emulator.lives() < 5, "in the middle of a game"
     stopped.save_to_path(tmp_path / "c")
     resumed = made()

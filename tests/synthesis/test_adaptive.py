@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from builders import make, same_sample
+from scipy.stats import beta, kstest
 from torch import nn
 
 from interreplay import Transitions
@@ -140,3 +141,11 @@ def test_bad_arguments(arguments):
     (name,) = arguments
     with pytest.raises(ValueError, match=f"{name} is"):
         AdaptiveMixup(**arguments)
+
+
+def test_lambda_is_drawn_from_the_beta_distribution_of_the_temperature():
+    anchors, neighbors = pairs(3000)
+    mixup = AdaptiveMixup(hiddens=(4,))
+    mixup.beta.alpha = 0.5
+    mix = mixup(anchors, neighbors, np.random.default_rng(0)).mix
+    assert kstest(mix.double().numpy(), beta(0.5, 0.5).cdf).pvalue > 1e-4

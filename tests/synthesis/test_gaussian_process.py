@@ -237,3 +237,10 @@ def test_a_sample_has_variances():
     plain = NMER(capacity=300, seed=0)
     plain.add(make(300))
     assert plain.sample(8).variances is None and plain.sample(8).row_weights is None
+
+
+def test_a_probability_of_0_returns_the_stored_rows():
+    anchors, neighbors = neighborhoods()
+    made = fixed(prob_interpolation=0.0)(anchors, neighbors, np.random.default_rng(0))
+    identical(made.rows, anchors)
+    assert (made.mix == 1).all() and (made.variances == 0).all()

@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN, RandomNeighbor, Successor
 from interreplay.part import Context
+from interreplay.selection import Prioritized
 from interreplay.synthesis import Mixup, NearestOutcome, Relabel
 from replay_buffers import HER, Uniform
 
@@ -206,3 +207,11 @@ def test_parts_can_be_combined_directly():
     buffer, episodes = ReplayBuffer(100, None, HindsightGoals(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
     buffer.add(episodes.transitions(1))
     assert torch.isfinite(buffer.sample(8).transitions.rewards).all()
+
+
+def test_anchors_can_be_drawn_by_priority():
+    buffer = filled(selector=Prioritized())
+    sample = buffer.sample(64)
+    errors = np.where(sample.slots.numpy() == int(sample.slots[0]), 1e9, 1e-9)
+    buffer.update(sample, errors)
+    assert (buffer.sample(64).slots == sample.slots[0]).sum() > 32

@@ -270,7 +270,8 @@ def fill(monkeypatch, at: int, checkpoints_too: bool):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    plain, save = EventFile.add_scalars, OffPolicyAlgorithm.save_to_path
+    plain = EventFile.add_scalars
+    save = OffPolicyAlgorithm.save_to_path
     monkeypatch.setattr(
         *(EventFile, "add_scalars"),
         lambda self, values, steps: (full if steps >= at else plain)(self, values, steps),

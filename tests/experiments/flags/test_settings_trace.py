@@ -70,7 +70,9 @@ def test_the_settings_are_resolved_once_and_one_buffer_is_built(monkeypatch, tmp
     buffers: list[ReplayBuffer] = []
     resolved: list[Any] = []
     checked: list[Any] = []
-    made, resolve, check = ReplayBuffer.__init__, training_flags.settings_for, preparation.estimate
+    made = ReplayBuffer.__init__
+    resolve = training_flags.settings_for
+    check = preparation.estimate
 
     def make(self: ReplayBuffer, *args: Any, **kwargs: Any) -> None:
         buffers.append(self)
