@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from filelock import FileLock, Timeout
 from interreplay.errors import UsageError
 
 LOCK = ".lock"
+UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+"""Errors of file systems without locks."""
 
 
 @contextlib.contextmanager
@@ -26,14 +29,16 @@ def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
 
     Raises:
         UsageError: Another process holds the lock.
+        OSError: The lock file cannot be created or opened.
     """
     lock = FileLock(folder / LOCK, timeout=patience, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
         raise UsageError(f"another process is in {folder}: {what} runs there already") from None
-    except OSError:  # the file system does not support locks
-        pass
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ from interreplay.acting.stored_policy import POLICY
 from interreplay.experiments.commands import train
 from interreplay.experiments.commands.study_checks import without_updates
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
-from interreplay.runs import state_files
+from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
 from interreplay.runs.results.rewinding import STEPS
 
@@ -439,3 +439,18 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(tmp_path):
     assert process.wait(timeout=PATIENCE) == 0, err
     assert err == ""
     assert steps(the_run(tmp_path)) == [100, 200, 300]
+
+
+def test_a_folder_is_locked_or_the_reason_is_reported(tmp_path, monkeypatch):
+    (tmp_path / "lock.txt").touch()
+    (tmp_path / folder_lock.LOCK).symlink_to(tmp_path / "lock.txt")
+    with pytest.raises(OSError, match="symbolic link"), held(tmp_path, "a run"):
+        raise AssertionError("a link to another file locks nothing")
+    (tmp_path / folder_lock.LOCK).unlink()
+
+    def unsupported(lock):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(folder_lock.FileLock, "acquire", unsupported)
+    with held(tmp_path, "a run"):  # a file system without locks
+        pass
