@@ -42,6 +42,7 @@ class LongAndShort(gym.Env):
 
 @pytest.fixture(autouse=True)
 def numbered(cluster):
+    LongAndShort.numbers = count(1)
     gym.register(ID, LongAndShort)
     yield
     gym.registry.pop(ID)
@@ -73,7 +74,9 @@ def test_training_continues_in_all_environments_after_an_evaluation():
     algorithm.env_runner.sample(num_episodes=2)
     algorithm.train()
     rows = algorithm.replay_buffer.storage
-    assert algorithm.env_steps == 64 and len(set(rows.column("episode")[:4].tolist())) == 4
+    # A round steps all four environments, except those that only reset, so an iteration can end at up to 67 steps.
+    assert 64 <= algorithm.env_steps < 64 + 4
+    assert len(set(rows.column("episode")[:4].tolist())) == 4
     algorithm.stop()
 
 
