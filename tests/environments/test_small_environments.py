@@ -9,7 +9,7 @@ from interreplay.environments import minatar, registration
 from interreplay.environments.catch import Catch
 from interreplay.environments.goal_tasks import GoalAcrobot, GoalMountainCar
 from interreplay.environments.lookup import find_environment
-from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
+from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 
 GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
 IDS = [

@@ -105,10 +105,9 @@ class Samples(RLlibCallback):
         metrics_logger.log_value("sampled_reward", sum(e.get_return() for e in samples), reduce="sum")
 
 
-@pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_samples_are_passed_to_the_callback(runners):
+def test_samples_are_passed_to_the_callback():
     made = config().callbacks(Samples)
-    made.env_runners(num_env_runners=runners, num_envs_per_env_runner=2, rollout_fragment_length=7)
+    made.env_runners(num_envs_per_env_runner=2, rollout_fragment_length=7)
     algorithm = made.build_algo()
     result = algorithm.train()["env_runners"]
     assert result["sampled_steps"] == algorithm.env_steps == result["sampled_reward"]

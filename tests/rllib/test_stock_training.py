@@ -110,8 +110,7 @@ def short(config, env):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", CONTINUOUS)
-@pytest.mark.parametrize("kind, core", [("NMER", NMER), ("PER", PER)])
+@pytest.mark.parametrize(("config", "kind", "core"), [(Mine, "NMER", NMER), (StockTQCConfig, "PER", PER)])
 def test_sac_and_tqc_train(cluster, config, kind, core):
     algorithm = short(config(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
     try:
@@ -175,9 +174,8 @@ def test_dqn_with_a_blending_buffer_keeps_its_actions(cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["PER", "NMER"])
-def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path, kind):
-    algorithm = short(StockSACConfig(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
+def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path):
+    algorithm = short(StockSACConfig(), "Pendulum-v1").replay("PER", capacity=1000).build_algo()
     algorithm.train()
     again = StockSAC.from_checkpoint(algorithm.save_to_path(tmp_path / "checkpoint"))
     rows = [

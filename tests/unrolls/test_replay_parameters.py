@@ -122,7 +122,7 @@ MISTAKES = [
     ([QUEUE, PLAIN | {"sample_ratio": True}], "must be a number of at least 0, at most 1, got True"),
     (
         [QUEUE | {"sample_ratio": 0.25}, PLAIN | {"sample_ratio": 0.75}],
-        "for queue is 2.5 of 10 unrolls; expected a whole",
+        "sample_ratio 0.25 of source 1, queue, is 2.5 of 10 unrolls; expected a whole",
     ),
     ([QUEUE | {"sample_ratio": 0}, PLAIN | {"sample_ratio": 1}], "the share of queue is 0; expected above 0"),
     ([PLAIN | {"sample_ratio": 1}], "a mix of uniform has no fresh unrolls; expected a queue"),

@@ -18,9 +18,8 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.rllib_command.algorithm_names import config_for, with_our_buffers
 from interreplay.experiments.rllib_command.resources import Room, check_room
 from interreplay.rllib.algorithms.loop_config import LoopConfig
-from interreplay.rllib.algorithms.rllib_names import explained
-from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
-from interreplay.rllib.host import choices, is_search_space, with_choices
+from interreplay.rllib.algorithms.rllib_settings import explained, settings_as_properties
+from interreplay.rllib.host import choices, is_search_space
 
 RENAMED = {
     "timesteps_total": "num_env_steps_sampled_lifetime",
@@ -150,10 +149,7 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
             return config
         config.update_from_dict(settings)
         if is_search_space(replay):
-            # The search space is kept; each of its points is configured on its own.
-            config.replay_buffer_config = with_choices(
-                replay, lambda point: config.copy().training(**{REPLAY: point}).replay_buffer_config
-            )
+            config.replay_buffer_config = replay  # each of its points is configured on its own
         elif replay is not None:
             config.training(**{REPLAY: replay})
     except TypeError as error:  # it begins with the algorithm's name
@@ -169,7 +165,7 @@ def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
     known = [name for name in known if not name.startswith("_")]
     unknown = [name for name in settings if name not in known]
     if unknown:
-        raise UsageError(explained(config.algo_class.__name__, unknown, [], known, list_known=False))
+        raise UsageError(explained(config.algo_class.__name__, unknown, [], known))
 
 
 def _is_ours(replay: Any) -> bool:

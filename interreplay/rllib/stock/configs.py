@@ -18,7 +18,7 @@ from ray.rllib.utils.serialization import deserialize_type
 from typing_extensions import Self
 
 from interreplay.buffer.catalogue import Kind, check_arguments, resolve
-from interreplay.rllib.host import choices, is_search_space
+from interreplay.rllib.host import is_search_space
 from interreplay.rllib.stock.buffer import ACCEPTED, DOTTED, ReplayBuffer, check_recipe
 
 COMPONENT = "replay_buffer"
@@ -47,8 +47,8 @@ class ReplayMixin(AlgorithmConfig):
             ValueError: The name or an argument is unknown.
         """
         check_recipe(arguments)
-        for choice in choices(kind) if is_search_space(kind) else [kind]:
-            check_arguments(resolve(choice), arguments)
+        if not is_search_space(kind):
+            check_arguments(resolve(kind), arguments)
         self.replay_buffer_config = {"type": DOTTED, "buffer": kind, **arguments}
         self.store_buffer_in_checkpoints = True
         return self
