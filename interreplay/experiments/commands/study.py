@@ -33,7 +33,6 @@ from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, St
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER
 from interreplay.runs.folder_lock import held
-from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
@@ -105,9 +104,11 @@ def act(given: Mapping[str, Any]) -> int:
     if idle := without_updates(study):
         print(idle, flush=True)
     if given.get("dry_run"):
-        from interreplay.experiments.tune.cost_estimate import describe_cost
-
-        print(describe_cost(study, folder, [settings_of(study, folder, run) for run in study.runs]))
+        lines = [("", "run", "steps", "state")]
+        for number, run in enumerate(study.runs):
+            steps = settings_for(run.given()).total_env_steps
+            lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
+        print(results_table.aligned(lines, right={0, 2}))
         return 0
     check_search(study, given)
     if address == "local":
@@ -204,8 +205,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
         execution = run_study.start(address, study.execution, jobs, report)
-        curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
-        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
+        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)
         try:
             code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
@@ -224,25 +224,25 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     rows, table = results_table.write(folder, study.runs)
     where = f"{folder.place}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
-    if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
+    if ranked := results_table.ranking(rows, study.runs):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
         print(f"command of the best: {results_table.as_command(best)}")
-    failed = [row for row in rows if row["state"] == FAILED]
-    if failed:
-        lines = [("failed", "tries", "reason"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
-        print(f"\n{results_table.aligned(lines, width=WIDTH)}")
-    left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
-    timed_out = any(row["state"] == INTERRUPTED for row in rows)
+    failed = rows[rows["state"] == FAILED]
+    if len(failed):
+        reasons = failed[["name", "starts", "last_failure"]].astype(str).to_numpy()
+        print(f"\n{results_table.aligned([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
+    left = int((~rows["state"].isin([*OVER, FAILED])).sum())
+    timed_out = INTERRUPTED in set(rows["state"])
     again = f"{program()} --resume {shlex.quote(folder.place)}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
-    elif failed:
+    elif len(failed):
         print(f"{len(failed)} of {len(rows)} runs failed; retry them with: {again}", flush=True)
-    if left and (code or (timed_out and not failed)):
+    if left and (code or (timed_out and not len(failed))):
         return code or RESUMABLE  # --max_time ends runs without a signal
-    return int(bool(failed or left))
+    return int(bool(len(failed) or left))
 
 
 if __name__ == "__main__":

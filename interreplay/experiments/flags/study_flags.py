@@ -61,7 +61,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
         Flag("list_presets", boolean, False, "print the presets, one line each, and exit"),
-        Flag("dry_run", boolean, False, "print the runs and their estimated cost, and exit"),
+        Flag("dry_run", boolean, False, "print the runs, and exit"),
         Flag("count", boolean, False, "print the number of runs, and exit"),
         Flag("run", whole(0), None, "execute only the run with this number, in this process, without a cluster"),
     ),

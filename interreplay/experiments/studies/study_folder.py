@@ -105,7 +105,7 @@ class StudyFolder:
             plain = yaml.load((self.path / STUDY).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except OSError:
             raise UsageError(f"{self.path} holds no {STUDY}; give the folder of a study") from None
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UsageError(f"{self.path / STUDY} is damaged: {' '.join(str(error).split())}") from None
         return Study.from_plain(plain)
 
