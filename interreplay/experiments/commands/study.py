@@ -24,9 +24,8 @@ from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
-from interreplay.experiments.studies import inputs_file, results_table, study_file
-from interreplay.experiments.studies.entries import as_seeds
-from interreplay.experiments.studies.grid import SettingsResolver, expand, typed
+from interreplay.experiments.studies import inputs_file, results_table
+from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
@@ -140,7 +139,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
             raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
         home = Path(folders[0]) if folders else Path("results")
     else:
-        contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
+        contents = read_study_file(Path(given["study"]), FILE_KEYS) if "study" in given else {}
         contents |= {name: given[name] for name in GRID if name in given}
         if "seeds" in given:
             contents["seeds"] = as_seeds(given["seeds"])
@@ -183,10 +182,8 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     from interreplay.experiments.tune.single_run import run_single
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
-    uri = folder.store.uri if folder.store else ""
     settings = settings_of(study, folder, run, own_gpus())
-    code = run_single(folder.trial(run), settings, study.execution, sys.stdout, uri)
-    folder.fetch()
+    code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
     results_table.write(folder, study.runs)
     return code
 
@@ -195,7 +192,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
     """Execute the unfinished runs with Ray Tune, then print the table; return the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
-    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
+    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
     code = 0
     if todo:
         from interreplay.experiments.tune import run_study
@@ -211,7 +208,6 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
             code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
         finally:
             reporter.close()
-        folder.fetch()
         for run in todo:
             if run.name in reporter.failed:
                 folder.trial(run).note(state=FAILED)
@@ -222,7 +218,7 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Write and print the tables; return the exit code."""
     study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
-    where = f"{folder.place}/{results_table.TABLE}"
+    where = f"{folder.path}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
     if ranked := results_table.ranking(rows, study.runs):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
@@ -235,7 +231,7 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
         print(f"\n{results_table.aligned([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
     left = int((~rows["state"].isin([*OVER, FAILED])).sum())
     timed_out = INTERRUPTED in set(rows["state"])
-    again = f"{program()} --resume {shlex.quote(folder.place)}"
+    again = f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
     elif len(failed):

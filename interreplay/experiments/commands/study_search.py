@@ -13,7 +13,7 @@ from interreplay.experiments.flags.run_flags import CATALOGUE
 from interreplay.experiments.studies.grid import SettingsResolver, with_values
 from interreplay.experiments.studies.study import TPE, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import DRAWN, OVER
+from interreplay.experiments.studies.trial_folder import OVER
 from interreplay.runs.results.reader import curve
 
 Job = tuple[Path, dict[str, Any]]
@@ -107,7 +107,6 @@ def sequential(
         def job(values: Mapping[str, Any]) -> Job:
             settings = settings_of(with_values(run, dict(values), resolver))
             folder.trial(run).note_drawn(dict(values))
-            folder.publish(DRAWN)
             return folder.path.absolute() / run.name, settings
 
         return job

@@ -49,7 +49,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "output_dir",
             str,
             None,
-            "the study's folder, also as s3://... and similar (default: results/<the study file's name>)",
+            "the study's folder, which all nodes share (default: results/<the study file's name>)",
             aliases=("results_dir", "local_dir"),
         ),
         Flag("resume", str, None, "continue the study in this folder; needs no other flag"),

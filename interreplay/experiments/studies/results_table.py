@@ -16,7 +16,7 @@ from rich.table import Table
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FINISHED, STATUS, write_whole
+from interreplay.experiments.studies.trial_folder import FINISHED, write_whole
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
 
@@ -77,7 +77,6 @@ def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[pd.DataFrame
     table = table_of(rows)
     write_whole(folder.path / RUNS, rows.to_csv(index=False))
     write_whole(folder.path / TABLE, table.to_csv(index=False))
-    folder.publish(RUNS, TABLE, STATUS)
     return rows, table
 
 

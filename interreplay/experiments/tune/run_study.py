@@ -74,7 +74,7 @@ def run_trials(
     if execution.gpus_per_trial:
         bundle["GPU"] = execution.gpus_per_trial
     resources = PlacementGroupFactory([bundle] + [{"CPU": 1}] * workers)
-    common = {"hang_timeout": execution.hang_timeout, "uri": folder.store.uri if folder.store else ""}
+    common = {"hang_timeout": execution.hang_timeout}
     space: dict[str, Any] = {}
     if searcher is None:
         space["job"] = tune.grid_search([{"folder": str(path), "settings": how} | common for path, how in jobs])

@@ -62,8 +62,8 @@ def test_interrupted_runs_keep_their_values_and_invalid_draws_are_repeated():
     began = {"x": 0.123, "k": 3}
     refuse = lambda values: values["k"] != 2
     search = SequentialSearch(SPACE, [slot(began), slot(refuse=refuse), slot()], [({"x": 0.5, "k": 1}, float("nan"))])
-    search.configured = {"uri": "u"}
-    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began, "uri": "u"}}
+    search.configured = {"hang_timeout": 9}
+    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began, "hang_timeout": 9}}
     assert suggested(search, 1)["k"] == 2
     assert suggested(search, 2) != began
     search.on_trial_complete("trial_0", {"score": 1.0})
@@ -83,7 +83,7 @@ def test_the_median_scheduler_stops_runs_that_fall_behind():
     assert median.on_trial_result(None, "good", {"env_steps": 100, "score": 9.0}) == "CONTINUE"
     assert median.on_trial_result(None, "new", {"env_steps": 100}) == "CONTINUE"  # no evaluation yet
     median.on_trial_complete(None, "new", {"env_steps": 200})
-    assert median.on_trial_result(None, "bad", {"env_steps": 200, "score": -5.0}) == "STOP"
+    assert median.on_trial_result(None, "bad", {"env_steps": 100, "score": -5.0}) == "STOP"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as cluster_run
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
-from interreplay.experiments.studies.entries import entry, seeds_from
+from interreplay.experiments.studies.grid import entry, seeds_from
 from interreplay.experiments.studies.study_folder import StudyFolder
 
 ROOT = Path(__file__).resolve().parents[3]
