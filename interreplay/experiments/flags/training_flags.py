@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from interreplay.environments.lookup import find_environment
+from interreplay.environments.relabeled import wrapper_of
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
@@ -104,6 +106,10 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         settings |= unroll_replay_for(chosen | replay, trainer, METHOD, buffer, buffer_args)
     else:
         settings |= replay_for(given, CATALOGUE, buffer, buffer_args)
+    if settings["relabel"]:
+        settings["wrapper"] = [*settings["wrapper"], wrapper_of(settings["relabel"])]
+    if settings["fork_from"]:
+        settings["fork_from"] = str(Path(settings["fork_from"]).absolute())
     settings = plain(settings)
     try:
         row.settings(**{name: settings[name] for name in row.defaults})

@@ -85,6 +85,14 @@ def updates_per_step(text: str) -> float:
     return values[0] if len(values) == 1 else values[1] / values[0]
 
 
+def env_steps(text: str) -> tuple[int, ...]:
+    """Read numbers of env steps between commas or spaces."""
+    return tuple(whole(1)(word) for word in _words(text))
+
+
+env_steps.metavar = "N,N,..."  # type: ignore[attr-defined]
+
+
 def sources(text: str) -> str:
     """Read the sources of a mix of unrolls, JSON or Python literals; they are checked with the algorithm."""
     return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -126,11 +127,13 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     Attributes:
         experience: The source of batches, which also determines when they are due.
+        on_rows: Called with new rows after they were added, see `record_rows`; None if they are not recorded.
     """
 
     config: OffPolicyConfig
     experience: Replay
     learner: OffPolicyLearner
+    on_rows: Callable[[Transitions], None] | None = None
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
@@ -139,7 +142,8 @@ class OffPolicyAlgorithm(TrainingLoop):
         rows = self.config.on_manifold_rows
         simulator = OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
         self.diagnostics = Diagnostics(on_manifold=simulator)
-        self._recorded = self.replay_buffer.columns_wanted
+        self._wanted = self.replay_buffer.columns_wanted
+        self._recorded = self._wanted
         self.replay_buffer.connect(self._context())
         self.learner.request_scores(self.replay_buffer.scores_wanted)
         scale = self.learner.reward_scale
@@ -154,6 +158,47 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.learner.observe(rows.obs)
         if self.learner.reward_scale is not None:
             self.learner.reward_scale.observe(rows)
+
+    def record_rows(self, on_rows: Callable[[Transitions], None] | None) -> None:
+        """Call a function with new rows, which include successes, after they were added; None ends that."""
+        self.on_rows = on_rows
+        self._recorded = self._wanted if on_rows is None else self._wanted | {SUCCESS_COLUMN}
+
+    def recover(self, rows: Iterable[Transitions]) -> int:
+        """Add rows that were collected after the restored checkpoint; they count as env steps, and updates become due.
+
+        The environments begin new episodes, since the recovered rows have continued those of the checkpoint.
+
+        Args:
+            rows: Portions of transitions in chronological order.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            ValueError: The rows lack a column that the replay method requires.
+        """
+        counts: dict[int, int] = {}
+        for portion in rows:
+            self._add_rows(self._for_replay(portion))
+            assert portion.episode is not None
+            ids, numbers = portion.episode.unique(return_counts=True)
+            for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
+                counts[episode] = counts.get(episode, 0) + number
+        self.experience.truncate_episodes(counts)
+        if self.learner.reward_scale is not None:
+            self.learner.reward_scale.forget(list(counts))
+        self.env_runner_group.foreach_env_runner(lambda runner: runner.begin_after(counts))
+        return sum(counts.values())
+
+    def fill(self, rows: Iterable[Transitions]) -> None:
+        """Add rows that count neither as env steps nor make updates due, in chronological order.
+
+        Raises:
+            ValueError: The rows lack a column that the replay method requires.
+        """
+        for portion in rows:
+            self.replay_buffer.add(self._for_replay(portion))
 
     @property
     def replay_buffer(self) -> RowSource:
@@ -262,6 +307,23 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:
+        self._add_rows(self._for_replay(rows))
+        if self.on_rows is not None:
+            self.on_rows(rows)
+
+    def _for_replay(self, rows: Transitions) -> Transitions:
+        """Return rows without the extra columns that only records contain.
+
+        Raises:
+            ValueError: The rows lack a column that the replay method requires.
+        """
+        if self._wanted == rows.extras.keys():
+            return rows
+        if lacking := sorted(self._wanted - rows.extras.keys()):
+            raise ValueError(f"the rows lack the column {lacking[0]}, which the replay method requires")
+        return rows.replace(extras={name: rows.extras[name] for name in rows.extras if name in self._wanted})
+
+    def _add_rows(self, rows: Transitions) -> None:
         try:
             self.experience.add(rows)
             self._observe(rows)
