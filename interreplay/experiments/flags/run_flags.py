@@ -15,6 +15,7 @@ from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS,
 from interreplay.experiments.flags.reading import Flag, scoped
 from interreplay.experiments.flags.replay_flags import PART_FLAGS, named_part
 from interreplay.experiments.flags.values import (
+    absolute_path,
     assignment,
     assignments,
     boolean,
@@ -132,7 +133,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag(
             "fork_from",
-            Path,
+            absolute_path,
             None,
             "begin with the networks, transitions and environments of this checkpoint, with new random numbers; "
             "another --buffer is filled with its transitions",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -108,8 +107,6 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         settings |= replay_for(given, CATALOGUE, buffer, buffer_args)
     if settings["relabel"]:
         settings["wrapper"] = [*settings["wrapper"], wrapper_of(settings["relabel"])]
-    if settings["fork_from"]:
-        settings["fork_from"] = str(Path(settings["fork_from"]).absolute())
     settings = plain(settings)
     try:
         row.settings(**{name: settings[name] for name in row.defaults})

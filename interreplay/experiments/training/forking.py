@@ -83,7 +83,11 @@ def reseed(algo: OffPolicyAlgorithm, seed: int) -> None:
     sequence = np.random.SeedSequence([seed, algo.env_steps, STREAM])
     learner, runners, everywhere, *_ = (int(number) for number in sequence.generate_state(3))
     algo.learner.reseed(learner)
-    algo.env_runner_group.foreach_env_runner(lambda runner: runner.reseed(runners))
+
+    def reseed_runner(runner: Any) -> None:
+        runner.reseed(runners)
+
+    algo.env_runner_group.foreach_env_runner(reseed_runner)
     random.seed(everywhere)
     np.random.seed(everywhere)  # noqa: NPY002
     torch.manual_seed(everywhere)

@@ -188,7 +188,11 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.experience.truncate_episodes(counts)
         if self.learner.reward_scale is not None:
             self.learner.reward_scale.forget(list(counts))
-        self.env_runner_group.foreach_env_runner(lambda runner: runner.begin_after(counts))
+
+        def begin_after(runner: Any) -> None:
+            runner.begin_after(counts)
+
+        self.env_runner_group.foreach_env_runner(begin_after)
         return sum(counts.values())
 
     def fill(self, rows: Iterable[Transitions]) -> None:
