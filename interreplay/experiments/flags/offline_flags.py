@@ -26,12 +26,12 @@ def data(text: str) -> str | list[str]:
         path = Path(name).expanduser()
         try:
             found += [str(path.absolute())] if path.exists() else expanded(name)
-        except UsageError as error:
-            raise argparse.ArgumentTypeError(f": {error}") from None
+        except UsageError:  # nothing matches; the error is raised when the data is opened
+            found.append(name)
     return found[0] if len(found) == 1 else found
 
 
-data.metavar = "PATH_OR_ID[,...]"  # type: ignore[attr-defined]
+data.metavar = "PATH_OR_ID"  # type: ignore[attr-defined]
 
 
 def where(text: str) -> str:
@@ -39,7 +39,7 @@ def where(text: str) -> str:
     try:
         return str(Where.of(text))
     except UsageError as error:
-        raise argparse.ArgumentTypeError(f": {error}") from None
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 where.metavar = "CONDITIONS"  # type: ignore[attr-defined]
@@ -49,8 +49,8 @@ def reward_function(text: str) -> str:
     """Read the name of a function of a module, or of a file in the current folder, as ``module:function``."""
     try:
         return module_name(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(f": {error}") from None
+    except UsageError:  # raised again when the function is imported
+        return text
 
 
 reward_function.metavar = "FILE.py:FUNCTION"  # type: ignore[attr-defined]

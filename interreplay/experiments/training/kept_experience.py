@@ -12,10 +12,8 @@ from interreplay.errors import UsageError
 from interreplay.experience.store import ExperienceStore, StoreWriter
 from interreplay.experience.store.header import EXPERIENCE, width
 from interreplay.experience.store.reader import store_in
-from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.storage.columns import is_observation
-from interreplay.transitions import Transitions
 
 AUTO = "auto"
 MOST_ROWS = 1_000_000
@@ -40,28 +38,10 @@ def begin_recording(
     rows = rows_to_keep(settings, algo)
     if not rows:
         return None
-    env, arguments = environment_config(vars(settings))
-    names = ("trainer", "buffer", "seed", "wrapper", "frame_stack")
-    about = {name: getattr(settings, name) for name in names}
-    if settings.relabel:
-        about["relabel"] = settings.relabel
-    writer = StoreWriter(
-        folder / EXPERIENCE,
-        env=settings.env,
-        env_args=arguments if env == settings.env else dict(settings.env_args),
-        spaces=algo.single_spaces,
-        most_rows=rows,
-        about=about,
-        notify=notify,
-    )
-    if moved := writer.rewind(algo.env_steps):
-        notify(f"{moved:,} rows of experience after step {algo.env_steps:,} are kept in {EXPERIENCE}_aside_*")
-
-    def record(added: Transitions) -> None:
-        writer.add(added, algo.env_steps - len(added) + 1, algo.learner.updates)
-
-    algo.record_rows(record)
-    return writer
+    about = {
+        name: getattr(settings, name) for name in ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel")
+    }
+    return algo.keep_experience(folder / EXPERIENCE, rows, about, notify)
 
 
 def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -15,10 +17,12 @@ from interreplay.buffer.catalogue import Kind
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
+from interreplay.environments.wrapped import NAME as WRAPPED
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import NonFiniteError
 from interreplay.experience import Mix, Replay, RowSource, make_source
 from interreplay.experience.recipes import as_settings
+from interreplay.experience.store import StoreWriter
 from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
 from interreplay.learning.update import SUCCESS_COLUMN, Update
@@ -32,6 +36,8 @@ from interreplay.rllib.env_runner.wire_format import unpack_rows
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 from interreplay.transitions import Transitions
+
+logger = logging.getLogger(__name__)
 
 
 class ReadySource:
@@ -158,6 +164,44 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.learner.observe(rows.obs)
         if self.learner.reward_scale is not None:
             self.learner.reward_scale.observe(rows)
+
+    def keep_experience(
+        self,
+        folder: str | Path,
+        most_rows: int = 1_000_000,
+        about: Mapping[str, Any] | None = None,
+        notify: Callable[[str], object] = logger.warning,
+    ) -> StoreWriter:
+        """Keep the transitions from now on in a store on disk; those of an earlier process after this step move aside.
+
+        Args:
+            folder: Folder of the store.
+            most_rows: Maximum number of rows; the oldest are dropped.
+            about: Plain values for the header of the store.
+            notify: Called with one line if the recording ends early, such as on a full disk, or if rows move aside.
+
+        Returns:
+            The writer, to be closed at the end.
+        """
+        config = self.config
+        inner = config.env_config.get("arguments", {}) if config.env == WRAPPED else config.env_config
+        writer = StoreWriter(
+            Path(folder),
+            env=own_name(config.env, config.env_config),
+            env_args=inner,
+            spaces=self.single_spaces,
+            most_rows=most_rows,
+            about=about,
+            notify=notify,
+        )
+        if moved := writer.rewind(self.env_steps):
+            notify(f"{moved:,} rows of experience after step {self.env_steps:,} are kept in {folder}_aside_*")
+
+        def record(added: Transitions) -> None:
+            writer.add(added, self.env_steps - len(added) + 1, self.learner.updates)
+
+        self.record_rows(record)
+        return writer
 
     def record_rows(self, on_rows: Callable[[Transitions], None] | None) -> None:
         """Call a function with new rows, which include successes, after they were added; None ends that."""
