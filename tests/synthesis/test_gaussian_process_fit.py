@@ -34,7 +34,7 @@ def points(seed=1, n=N, m=M):
 
 
 def initial(form, dtype=torch.float64):
-    return Hyperparameters.initial(form, T, 1.0, dtype, "cpu")
+    return Hyperparameters.initial(form, T, 1.0, dtype)
 
 
 def log_posterior(model):
@@ -115,7 +115,7 @@ def test_a_known_length_scale_is_found():
     form = Form("rbf").over(1, 0)
     kernel = torch.exp(-0.5 * (x - x.mT).square() / 0.7**2) + 0.01 * torch.eye(150, dtype=torch.float64)
     y = torch.linalg.cholesky(kernel) @ torch.randn(150, 4, generator=g, dtype=torch.float64)
-    start = Hyperparameters.initial(form, 4, 1.0, torch.float64, "cpu")
+    start = Hyperparameters.initial(form, 4, 1.0, torch.float64)
     found = fit(Fit(60, "lbfgs"), form, start, x, y).hyper
     assert found.lengthscale.item() == pytest.approx(0.7, rel=0.1)
     assert found.noise.item() == pytest.approx(0.01, rel=0.2)
@@ -197,7 +197,7 @@ def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():
     slots = np.random.default_rng(4).choice(60, 20, replace=False)
     rows = buffer.storage[torch.from_numpy(slots)]
     scaled = preparation(features(rows)[None], targets_of(rows)[None])
-    start = Hyperparameters.initial(form, 4, 1.0, torch.float32, "cpu")
+    start = Hyperparameters.initial(form, 4, 1.0, torch.float32)
     close(found, fit(Fit(3), form, start, scaled.x, scaled.y).hyper)
 
 

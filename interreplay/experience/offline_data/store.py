@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience.offline_data.conversion import Conversion, Spaces
 from interreplay.experience.offline_data.dataset import Dataset, readable
@@ -38,15 +36,12 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "interreplay" / "offline"
 
 
-def open_rows(
-    name: str, spaces: Spaces | None = None, device: str | torch.device = "cpu", gamma: float = 0.99
-) -> FixedStorage:
+def open_rows(name: str, spaces: Spaces | None = None, gamma: float = 0.99) -> FixedStorage:
     """Return the rows of recorded experience; the first time they are read and copied, later the copy is mapped.
 
     Args:
         name: A path or an id, see `find_dataset`.
         spaces: Of the environment that they are to fit.
-        device: Torch device of the rows.
         gamma: Discount factor per step.
 
     Raises:
@@ -66,7 +61,7 @@ def open_rows(
         raise UsageError(f"offline data {name} cannot be read: {error}") from error
     if found is None:
         raise UsageError(f"the copy of offline data {name} in {home} cannot be read; remove that folder")
-    return FixedStorage(found[1], found[0], name, device, gamma)
+    return FixedStorage(found[1], found[0], name, gamma)
 
 
 def fingerprint(dataset: Dataset, conversion: Conversion) -> str:

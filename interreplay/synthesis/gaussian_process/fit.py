@@ -137,7 +137,7 @@ def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spre
     """
     model = Model(form, start.map(Tensor.double), x.double(), y.double(), how.priors, spread)
     best = model.start
-    highest = torch.full((len(x),), -math.inf, dtype=torch.float64, device=x.device)
+    highest = torch.full((len(x),), -math.inf, dtype=torch.float64)
     optimizer: Any = torch.optim.Adam(model.parameters(), lr=how.lr)
     steps = how.epochs
     if how.method == "lbfgs":

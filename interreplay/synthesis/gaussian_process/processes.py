@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -139,7 +139,7 @@ class Hyperparameters:
         return flat.isfinite().all(dim=1)
 
     @classmethod
-    def initial(cls, form: Form, targets: int, spread: float, dtype: torch.dtype, device: Any) -> Hyperparameters:
+    def initial(cls, form: Form, targets: int, spread: float, dtype: torch.dtype) -> Hyperparameters:
         """Return the initial values of fits: nearly linear functions, as dynamics are within a neighborhood.
 
         Distances between points in d features grow as √d. With a constant length scale all points would be
@@ -151,11 +151,10 @@ class Hyperparameters:
             targets: Number of targets T.
             spread: Standard deviation of a scaled feature.
             dtype: Dtype of all tensors.
-            device: Device of all tensors.
         """
         groups = form.groups(targets)
         d = form.features
-        one = torch.ones((), dtype=dtype, device=device)
+        one = torch.ones((), dtype=dtype)
         slope = None
         if form.mean == "linear":
             slope = 0.0 * one.repeat(1, targets, d)
@@ -228,7 +227,7 @@ def log_evidence(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor) -> Te
         y: Targets ``(n, m, T)``.
     """
     m, targets = y.shape[1:]
-    rows, columns = _pairs(m, x.device)
+    rows, columns = _pairs(m)
     among = (x[:, rows] - x[:, columns]).square()
     scale = hyper.outputscale.unsqueeze(-1)
     matrix = _with_diagonal(covariance(form, hyper, among) * scale, scale + hyper.noise.unsqueeze(-1))
@@ -272,7 +271,7 @@ def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries:
     n, m, d = x.shape
     q = queries.shape[1]
     targets = y.shape[2]
-    rows, columns = _pairs(m, x.device)
+    rows, columns = _pairs(m)
     among = (x.index_select(1, rows) - x.index_select(1, columns)).square_()
     across = (x.unsqueeze(2) - queries.unsqueeze(1)).square_().view(n, m * q, d)
     scale = hyper.outputscale.unsqueeze(-1)
@@ -300,7 +299,7 @@ def _with_diagonal(pairs: Tensor, diagonal: Tensor) -> Tensor:
     """Return lower triangles ``(n, G, m, m)`` with `pairs` ``(n, G, p)`` below the `diagonal` ``(n or 1, G, 1)``."""
     n, groups, count = pairs.shape
     m = (1 + math.isqrt(1 + 8 * count)) // 2
-    rows, columns = _pairs(m, pairs.device)
+    rows, columns = _pairs(m)
     flat = pairs.new_zeros(n, groups, m * m).index_copy(2, rows * m + columns, pairs)
     matrix = flat.view(n, groups, m, m)
     matrix.diagonal(dim1=2, dim2=3).copy_(diagonal.expand(n, groups, m))
@@ -339,7 +338,7 @@ def factorize(matrices: Tensor) -> tuple[Tensor, Tensor, int]:
 
 
 @lru_cache(maxsize=16)
-def _pairs(m: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _pairs(m: int) -> tuple[Tensor, Tensor]:
     """Return rows and columns of the elements below the diagonal of an m×m matrix."""
-    index = torch.tril_indices(m, m, offset=-1, device=device)
+    index = torch.tril_indices(m, m, offset=-1)
     return index[0], index[1]

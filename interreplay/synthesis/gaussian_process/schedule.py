@@ -78,7 +78,7 @@ class Schedule:
         """Read what is stored, before each batch."""
         if self.kind == "rows" and self.due():
             slots = rng.choice(len(storage), min(self.size, len(storage)), replace=False)
-            rows = view.read(storage, torch.from_numpy(slots).to(storage.device))
+            rows = view.read(storage, torch.from_numpy(slots))
             self._rows = preparation(inputs_of(rows).unsqueeze(0), targets_of(rows).unsqueeze(0))
 
     def __call__(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
@@ -118,8 +118,7 @@ class Schedule:
         return self.current.map(lambda value: value.to(batch.x))
 
     def _initial(self, form: Form, batch: Neighborhoods) -> Hyperparameters:
-        x = batch.x
-        return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, dtype=x.dtype, device=x.device)
+        return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, batch.x.dtype)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume bit-exactly."""

@@ -117,7 +117,7 @@ class GaussianProcess(Blend):
         found = posterior(form, self.schedule(form, batch), batch.x, batch.y, queries)
         mean = found.mean
         if self.sample_posterior:
-            mean = mean + found.variance.sqrt() * standard_normal(mean.shape, rng, mean.device).to(mean)
+            mean = mean + found.variance.sqrt() * standard_normal(mean.shape, rng).to(mean)
         outcome = batch.targets.undo(mean)
         neighborhood_variance = batch.targets.width.square()
         variances = (found.variance + found.noise) * neighborhood_variance
