@@ -36,7 +36,7 @@ REMOVED = {
     "update_hyperparams": "--global_hyperparams False fits every neighborhood of every batch",
     "est_lengthscales": "length scales are fitted",
     "est_lengthscale_constant": "length scales are fitted",
-    "use_queue": "--buffer BIER --buffer_arg queue=4 predicts four outcomes per row ahead of time",
+    "use_queue": "every batch is predicted when it is drawn; leave it out",
     "on_manifold_testing": "--on_manifold_rows n simulates n rows of every 50th batch",
 }
 """Flags of the original work that no longer exist, and what replaces them."""
