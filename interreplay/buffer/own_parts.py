@@ -31,7 +31,7 @@ def make_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_part(argument: str, value: Mapping[str, Any]) -> Part:
-    """Create a part from a mapping of its type and its arguments.
+    """Create a part from a mapping of its type and its arguments, which can be mappings of parts.
 
     Raises:
         UsageError: If the part is unknown or cannot be created.
@@ -39,7 +39,7 @@ def make_part(argument: str, value: Mapping[str, Any]) -> Part:
     kind = part_class(argument, value)
     try:
         with exits_as_errors():
-            return kind(**{name: item for name, item in value.items() if name != "type"})
+            return kind(**make_parts({name: item for name, item in value.items() if name != "type"}))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{argument} {value['type']}: {' '.join(str(error).split())}") from error
     except Exception as error:
