@@ -171,6 +171,8 @@ def test_the_method_and_the_wrapper_are_created_by_name():
     made = make_buffer("NMER", capacity=100, selector=nested)
     assert isinstance(made.selector, Faded)
     assert made.selector.inner.alpha == 0.3
+    named = make_buffer("NMER", capacity=100, selector={"type": "Faded", "selector": "LossAdjusted"})
+    assert isinstance(named.selector.inner, LossAdjusted)
     with pytest.raises(ValueError, match="there is no replay buffer 'SWDD'"):
         make_buffer("SWDD")
     with pytest.raises(UsageError, match="selector 'Prioritised'"):
