@@ -240,6 +240,21 @@ class Widths(Accepts):
         return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())
 
 
+class Increasing(Accepts):
+    """Positive integers in increasing order, such as ``15001,50001``."""
+
+    described = "whole numbers of at least 1 in increasing order such as 15001,50001"
+    metavar = "N,N"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, list | tuple) or not value or not all(map(Whole(1).admits, value)):
+            return False
+        return all(first < second for first, second in pairwise(value))
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        return tuple(Whole(1).parse(word) for word in text.strip().strip("[]()").split(","))
+
+
 class Range(Accepts):
     """Two numbers, the smaller one first, such as ``-10,10``."""
 

@@ -381,6 +381,12 @@ class OffPolicyAlgorithm(TrainingLoop):
             raise NonFiniteError(error.column, error.row, error.value, at=place) from None
 
     @override(TrainingLoop)
+    def _learn(self) -> None:
+        super()._learn()
+        if not self.stop_requested:  # otherwise updates may be left, which a resumed run makes first
+            self.learner.after_updates(self.env_steps)
+
+    @override(TrainingLoop)
     def _update(self, batch: Any) -> None:
         result = self.learner.learn_from(batch)
         self.experience.update(batch, result)
