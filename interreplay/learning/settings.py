@@ -98,6 +98,20 @@ class ActorCriticSettings:
         "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
     )
     weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW, as a share of the learning rate")
+    grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
+    )
+    grad_clip_by: str = setting(
+        "global_norm",
+        OneOf("global_norm", "norm", "value"),
+        "quantity that clipping bounds: the norm of all gradients, the norm of each layer, or each number",
+    )
+    actor_grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), "maximum for the gradients of the policy alone; none: grad_clip"
+    )
+    critic_grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), "maximum for the gradients of the critics alone; none: grad_clip"
+    )
     reset_interval: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),

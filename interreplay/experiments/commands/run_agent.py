@@ -43,6 +43,8 @@ SETTINGS = {
         "learning_rate": "lr",
         "adam_eps": "optimizer_eps",
         "gradient_clip": "grad_clip",
+        "actor_gradient_clip": "actor_grad_clip",
+        "critic_gradient_clip": "critic_grad_clip",
         "weight_decay": "weight_decay",
         "actor_learning_rate": "actor_lr",
         "critic_learning_rate": "critic_lr",
@@ -65,8 +67,6 @@ SETTINGS = {
 INSTEAD = {
     f"{HYPER}per_beta_total_steps": "beta rises over the whole run; leave it out",
     f"{HYPER}q_reg_coeff": "there is no penalty on values; leave it out",
-    f"{HYPER}actor_gradient_clip": "actor gradients are not clipped; leave it out",
-    f"{HYPER}critic_gradient_clip": "critic gradients are not clipped; leave it out",
     f"{HYPER}max_exploratory_steps": "actions are random until learning starts, at learning_starts=",
     f"{HYPER}noise_mu": "noise has mean 0; leave it out",
     f"{MODEL}class": "the algorithm determines it, trainer=",

@@ -49,6 +49,7 @@ class IMPALASettings:
     optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01)
     optimizer_decay: float = setting(0.99, Number(0, 1), "share of RMSprop's squares that stays per update")
     grad_clip: float | None = changed_default(DQNSettings, "grad_clip", 40.0)
+    grad_clip_by: str = changed_default(DQNSettings, "grad_clip_by", "global_norm")
     loss: str = setting(
         "sum", OneOf("sum", "mean"), "losses are sums over the steps of a batch, as published ones, or means"
     )

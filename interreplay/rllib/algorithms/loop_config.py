@@ -300,13 +300,12 @@ class LoopConfig(AlgorithmConfig):
         """Return the update of this algorithm, an `update_class`, for a module."""
         raise NotImplementedError
 
-    def update_settings(self) -> dict[str, Any]:
-        """Return the arguments of the update: the algorithm's settings, which are checked, and RLlib's clipping."""
+    def update_settings(self) -> Any:
+        """Return the settings of the update, which are checked."""
         names = [field.name for field in fields(self.settings_class)]
         own = {name: getattr(self, RLLIB_NAMES.get(name, name)) for name in names}
         own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
-        settings = self.settings_class(**own)
-        return {"settings": settings, "grad_clip": self.grad_clip, "grad_clip_by": self.grad_clip_by}
+        return self.settings_class(**own)
 
     @property
     def layers(self) -> str:
