@@ -111,7 +111,7 @@ def assignments(text: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``), else a string."""
+    """Read a Python or YAML scalar, a list or a mapping (``10``, ``true``, ``[1, 2]``, ``{"k": 1}``), else a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -121,7 +121,7 @@ def literal(text: str) -> Any:
         return text
     if isinstance(value, tuple):
         return list(value)
-    return value if isinstance(value, int | float | str | list) else text
+    return value if isinstance(value, int | float | str | list | dict) else text
 
 
 def written(value: Any) -> str:
