@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from interreplay.learning.setting_fields import (
+    Network,
     Number,
     OneOf,
     OrWord,
@@ -75,6 +76,9 @@ class ActorCriticSettings:
     actor_lr: float = setting(3e-4, Rate(), "learning rate of the policy")
     critic_lr: float = setting(3e-4, Rate(), "learning rate of the critics")
     hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
+    network: Any = setting(
+        None, OrWord(Network(), "none", None), "layers of the networks by stream, in place of hiddens; none: hiddens"
+    )
     activation: str = setting("relu", OneOf("relu", "tanh"), "function between the layers")
     actor_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the policy's weights")
     critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")

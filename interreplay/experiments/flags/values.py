@@ -126,7 +126,7 @@ def literal(text: str) -> Any:
 
 def written(value: Any) -> str:
     """Return a value of a data file as typed on a command line: with commas, colons in pairs, JSON or ``none``."""
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value)):
         return json.dumps(value)
     if isinstance(value, list | tuple):
         return ",".join(":".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)

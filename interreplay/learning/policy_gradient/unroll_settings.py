@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from interreplay.learning.setting_fields import (
     Number,
@@ -79,6 +80,7 @@ class IMPALASettings:
         "policy that this divergence is from: the one that V-trace implies, or the one that acted",
     )
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256,))
+    network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     lstm_cells: int | None = setting(
         None, OrWord(Whole(1), "none", None), "cells of an LSTM before the hidden layers; none: no memory"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from interreplay.learning.setting_fields import (
     Number,
@@ -34,6 +35,7 @@ class DQNSettings:
     grad_clip: float | None = changed_default(ActorCriticSettings, "grad_clip", 10.0)
     grad_clip_by: str = changed_default(ActorCriticSettings, "grad_clip_by", "global_norm")
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
+    network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     encoder: str = setting(
         "auto",

@@ -74,6 +74,7 @@ class LoopConfig(AlgorithmConfig):
     env_config: dict[str, Any]
     # Of `LoopSettings`, set in the constructor.
     hiddens: Any
+    network: Any
     activation: str
     anneal_steps: int | None
     matrix_dtype: str
@@ -310,7 +311,7 @@ class LoopConfig(AlgorithmConfig):
     @property
     def layers(self) -> str:
         """The networks' layers, which must be equal to those of a checkpoint."""
-        return str(list(self.hiddens))
+        return f"network {self.network}" if self.network else str(list(self.hiddens))
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -331,6 +332,7 @@ class LoopConfig(AlgorithmConfig):
             | own
             | {
                 "hiddens": list(self.hiddens),
+                "network": self.network,
                 "matrix_dtype": self.matrix_dtype,
                 "activation": self.activation,
                 "normalize_observations": self.normalize_observations,
