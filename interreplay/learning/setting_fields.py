@@ -9,7 +9,7 @@ import bisect
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields
 from itertools import pairwise
 from numbers import Integral, Real
@@ -267,6 +267,21 @@ class Range(Accepts):
 
     def parse(self, text: str) -> tuple[float, ...]:
         return tuple(float(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+
+
+class Network(Accepts):
+    """Layers by stream, such as ``{"actor": [...], "critic": [...]}``; in text as JSON."""
+
+    described = 'layers by stream, such as {"critic": [{"layer": "Linear", "out_features": 256}, "ReLU", "Linear"]}'
+    metavar = "JSON"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, Mapping) or not value:
+            return False
+        return all(isinstance(layers, Mapping | list | tuple) and len(layers) for layers in value.values())
+
+    def parse(self, text: str) -> Any:
+        return json.loads(text)
 
 
 def setting(default: Any, accepts: Accepts, help: str) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from interreplay.learning.setting_fields import (
     Increasing,
+    Network,
     Number,
     OneOf,
     OrWord,
@@ -76,6 +77,9 @@ class ActorCriticSettings:
     actor_lr: float = setting(3e-4, Rate(), "learning rate of the policy")
     critic_lr: float = setting(3e-4, Rate(), "learning rate of the critics")
     hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
+    network: Any = setting(
+        None, OrWord(Network(), "none", None), "layers of the networks by stream, in place of hiddens; none: hiddens"
+    )
     activation: str = setting("relu", OneOf("relu", "tanh"), "function between the layers")
     actor_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the policy's weights")
     critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")
@@ -112,6 +116,20 @@ class ActorCriticSettings:
         "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
     )
     weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW, as a share of the learning rate")
+    grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
+    )
+    grad_clip_by: str = setting(
+        "global_norm",
+        OneOf("global_norm", "norm", "value"),
+        "quantity that clipping bounds: the norm of all gradients, the norm of each layer, or each number",
+    )
+    actor_grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), "maximum for the gradients of the policy alone; none: grad_clip"
+    )
+    critic_grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), "maximum for the gradients of the critics alone; none: grad_clip"
+    )
     reset_interval: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),

@@ -42,8 +42,6 @@ class ActorCriticUpdate(Update, ABC):
             everything but the encoder again. If the encoder has parameters, which the critics' loss trains, also with
             ``target_encoder``. Without target networks, ``targets`` has no parameters.
         settings: Settings of the algorithm; None for its defaults. A learning rate with a schedule is its first value.
-        grad_clip: Bound of the gradients of the actor and of those of the critics, or None.
-        grad_clip_by: The quantity that `grad_clip` bounds, see `clip_gradients`.
         **changes: Settings by name that replace those in `settings`.
 
     Attributes:
@@ -64,16 +62,17 @@ class ActorCriticUpdate(Update, ABC):
         networks: Any,
         *,
         settings: Any = None,
-        grad_clip: float | None = None,
-        grad_clip_by: str = "global_norm",
         **changes: Any,
     ):
         self.settings: Any = replace(self.standard if settings is None else settings, **changes)
         self.networks = networks
         self.tau = self.settings.tau
         self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha)
-        self.grad_clip = grad_clip
-        self.grad_clip_by = grad_clip_by
+        self.grad_clips = {
+            "actor": self.settings.actor_grad_clip or self.settings.grad_clip,
+            "critic": self.settings.critic_grad_clip or self.settings.grad_clip,
+            "alpha": None,
+        }
         self.encoder = list(networks.encoder.parameters())
         self.actor = list(networks.actor.parameters())
         self.critics = [*networks.critics.parameters(), *self.encoder]
@@ -109,8 +108,7 @@ class ActorCriticUpdate(Update, ABC):
         torch.autograd.backward(list(losses.values()))
         for name in losses:
             optimizer: Any = self.optimizers[name]
-            if name != "alpha":
-                clip_gradients(optimizer.param_groups[0]["params"], self.grad_clip, self.grad_clip_by)
+            clip_gradients(optimizer.param_groups[0]["params"], self.grad_clips[name], self.settings.grad_clip_by)
             optimizer.apply()
 
     def critic_loss(self, errors: Tensor, batch: SampleLike, scale: float = 1.0) -> Tensor:

@@ -122,7 +122,10 @@ class DeterministicNetworks(nn.Module):
         if self.last_bound is None:
             return
         for layers in networks:
-            for parameter in (layers.weights[-1], layers.biases[-1]):
+            last = [layers.weights[-1], layers.biases[-1]]
+            if not isinstance(layers, BatchedMLP):
+                last = layers.last_parameters()
+            for parameter in last:
                 nn.init.uniform_(parameter, -self.last_bound, self.last_bound, generator=rng)
 
     def _copy_to_targets(self) -> None:
@@ -169,7 +172,7 @@ class TD3Update(ActorCriticUpdate):
     def __init__(self, networks: Any, **options: Any):
         super().__init__(networks, **options)
         self.target_actor: list[Tensor] = list(networks.target_actor.parameters())
-        self.policy_metrics = [torch.zeros_like(self.actor[0].detach()[0, 0, 0])]
+        self.policy_metrics = [self.actor[0].detach().new_zeros(())]
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions

@@ -121,7 +121,7 @@ class OffPolicyConfig(LoopConfig):
 
     @override(LoopConfig)
     def make_update(self, module: Any) -> Update:
-        return self.update_class(module.nets, **self.update_settings())
+        return self.update_class(module.nets, settings=self.update_settings())
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:
