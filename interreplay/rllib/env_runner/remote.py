@@ -197,7 +197,7 @@ class RemoteCollector(Collector):
         def load(runner: Any) -> None:
             saved = ray.get(reference).get(runner.worker_index)
             if saved is None:
-                runner.begin_after(env_steps)
+                runner.begin_new(env_steps)
             else:
                 runner.load_state_dict(saved)
 

@@ -163,7 +163,7 @@ class UnrollStore:
         if self._table is None:
             self._columns = given
             self._frames.begin(columns)
-            self._table = RowTable(self.capacity, self._frames.table_columns(given), CPU)
+            self._table = RowTable(self.capacity, self._frames.table_columns(given))
         for name in sorted(given.keys() | self._columns.keys()):
             found = given.get(name, "missing")
             expected = self._columns.get(name, "no such column")
@@ -297,7 +297,7 @@ class UnrollStore:
         if "rows" in state:
             self._columns = columns_of_state(state)
             self._frames.load_state_dict(state["frames"])
-            self._table = RowTable(self.capacity, self._frames.table_columns(self._columns), CPU)
+            self._table = RowTable(self.capacity, self._frames.table_columns(self._columns))
             self._table.rows[: self._stored] = as_tensor(state["rows"])
             self._newest = {name: as_tensor(value).numpy().copy() for name, value in state["newest"].items()}
 
