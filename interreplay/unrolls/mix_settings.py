@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass
 from typing import Any
 
 from interreplay.errors import UsageError, accepted_names
@@ -93,7 +93,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "attentive": {"multiplier": 3.0, "alpha": 1.0},
 }
 """Defaults of types that differ from `SourceSettings`."""
-FIELDS: dict[str, Field[Any]] = {found.name: found for found in fields(SourceSettings)}
+FIELDS: dict[str, Field[Any]] = SourceSettings.__dataclass_fields__
 STANDARD: tuple[Entry, ...] = (
     {"type": "queue", "capacity": 1, "share": 0.5},
     {"type": "uniform", "capacity": 1_000, "share": 0.5},

@@ -17,7 +17,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError
 
 NAME = "dm_control/cheetah-run-v0"
-installed = pytest.mark.skipif(not dm_control.register(NAME), reason="the extra dm-control is not installed")
+installed = pytest.mark.skipif(registration.register(NAME) != "", reason="the extra dm-control is not installed")
 
 
 @installed

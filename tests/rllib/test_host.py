@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.cql import CQL, CQLConfig
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.algorithms.tqc import TQCConfig
@@ -107,16 +106,6 @@ def test_connectors_take_their_arguments_from_the_frame_that_made_them(kept, mon
     assert made.get_ctor_args_and_kwargs()[1] | made._ctor_kwargs == made._ctor_kwargs
     assert (made._ctor_kwargs["normalize_actions"], made._ctor_kwargs["clip_actions"]) == (False, True)
     assert isinstance(connector_v2.inspect, SimpleNamespace) == kept
-
-
-# --- stock CQL --------------------------------------------------------------------------------------------------
-
-
-def test_cql_trains_from_files_and_leaves_the_algorithms_buffer_alone():
-    assert "self.offline_data.sample" in inspect.getsource(CQL.training_step)
-    assert "local_replay_buffer" not in inspect.getsource(CQL.training_step)
-    for setting in ("prelearner_buffer_class", "prelearner_buffer_kwargs"):
-        assert hasattr(CQLConfig(), setting)
 
 
 @pytest.mark.parametrize("kind, receives", [(EpisodeReplayBuffer, False), (Foreign, True)])

@@ -257,16 +257,10 @@ class TrainingLoop(BaseAlgorithm):
         torch.set_flush_denormal(True)
         length = self.config.steps_per_iteration
         goal = (self.env_steps // length + 1) * length
-        first = self.learner.updates
         try:
             while not self.stop_requested:
                 self._learn()
-                if self.env_steps >= goal:
-                    trained_rows = (self.learner.updates - first) * self.rows_per_update
-                    if trained_rows >= self.config.trained_rows_per_iteration:
-                        break
-                    goal += length
-                if self.stop_requested:
+                if self.env_steps >= goal or self.stop_requested:
                     break
                 self._sample()
                 if self.on_progress is not None:

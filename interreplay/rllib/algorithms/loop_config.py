@@ -19,7 +19,6 @@ from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.rllib_settings import (
-    adopt_iteration_lengths,
     adopt_model_settings,
     check_host,
     check_not_ignored,
@@ -76,8 +75,6 @@ class LoopConfig(AlgorithmConfig):
             `EpsilonGreedy` run over `anneal_steps`.
         lr: Learning rate of every optimizer whose own rate is at its default; None for the defaults.
         train_batch_size: Rows or unrolls per update, also called ``train_batch_size_per_learner``.
-        trained_rows_per_iteration: Minimum number of rows that one `train()` learns from, set by RLlib's
-            ``min_train_timesteps_per_iteration``; iterations are extended by `steps_per_iteration` until then.
         evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 if the
             environment has no time limit.
     """
@@ -107,7 +104,6 @@ class LoopConfig(AlgorithmConfig):
         for name, default in (defaults(self.loop_class) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
         self.exploration: Any = Sampled()
-        self.trained_rows_per_iteration = 0
         self.evaluation_max_episode_steps: int | None = None
         self.sample_timeout_s = 300.0
         self.restart_failed_env_runners = False
@@ -241,7 +237,9 @@ class LoopConfig(AlgorithmConfig):
     def validate(self) -> None:
         if self.in_evaluation and self.evaluation_duration_unit == "episodes" and self.evaluation_duration != "auto":
             self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
-        adopt_iteration_lengths(self)
+        if self.min_sample_timesteps_per_iteration:  # `training_step` ends at a request to stop
+            self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
+            self.min_sample_timesteps_per_iteration = 0
         # RLlib would advise to use its old API stack, which this algorithm does not support.
         log_once(f"{getattr(self.algo_class, '__name__', None)}_on_new_api_stack")
         if not self.in_evaluation:  # RLlib derives that configuration from this one, and changes settings of its own

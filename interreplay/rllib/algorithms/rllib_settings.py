@@ -273,28 +273,6 @@ def check_host(config: AlgorithmConfig) -> None:
 # -- conversions of other settings ------------------------------------------------------------------
 
 
-def adopt_iteration_lengths(config: Any) -> None:
-    """Convert RLlib's minimum lengths of iterations into ours, so that `training_step` ends at a request to stop.
-
-    Args:
-        config: A `LoopConfig`, which is changed.
-
-    Raises:
-        ValueError: An iteration could not end.
-    """
-    if config.min_sample_timesteps_per_iteration:
-        config.steps_per_iteration = int(config.min_sample_timesteps_per_iteration)
-        config.min_sample_timesteps_per_iteration = 0
-    if config.min_train_timesteps_per_iteration:
-        config.trained_rows_per_iteration = int(config.min_train_timesteps_per_iteration)
-        config.min_train_timesteps_per_iteration = 0
-    if config.trained_rows_per_iteration and not getattr(config, "updates_per_step", 1):
-        raise ValueError(
-            f"min_train_timesteps_per_iteration is {config.trained_rows_per_iteration}; expected 0 if "
-            "updates_per_step is 0, because nothing is learned then"
-        )
-
-
 def adopt_model_settings(config: Any) -> None:
     """Convert ``rl_module(model_config=)`` into settings of the configuration.
 
