@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from custom_training import main
-from interreplay.environments import dm_control, registration
+from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError
 
@@ -82,7 +82,7 @@ def without_screen():
 
 
 def test_without_the_package_one_line_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(dm_control.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"'dm_control/cheetah-run-v0' .* pip install 'interreplay\[dm-control\]'"):
         find_environment(NAME)
     assert registration.register("Hopper-v5") == "" and registration.register(NAME) == "dm-control"
