@@ -105,7 +105,7 @@ class Other(TorchRLModule):
         (lambda c: c.env_runners(observation_filter="Median"), "observation_filter is 'Median'"),
         (
             lambda c: c.env_runners(env_to_module_connector=lambda env, spaces, device: FlattenObservations()),
-            "env_to_module_connector returns FlattenObservations; expected MeanStdFilter",
+            "env_to_module_connector returns a FlattenObservations; expected MeanStdFilter",
         ),
         (
             lambda c: c.rl_module(rl_module_spec=RLModuleSpec(module_class=Other)),
