@@ -124,12 +124,12 @@ class Local(Schedule):
 
 
 class Global(Schedule):
-    """One set for all neighborhoods, fitted at a fixed interval.
+    """Fit one set of hyperparameters for all neighborhoods, at regular intervals.
 
     Args:
         count: Number of neighborhoods or rows to fit to.
-        every: Batches of updates between two fits.
-        how: Method and length of a fit.
+        every: Number of batches between two fits.
+        how: Optimizer and number of steps of a fit.
         warm_start: Whether a fit starts at the result of the previous one.
     """
 
