@@ -45,7 +45,7 @@ class RunFolder:
         """
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}_{time.strftime('%Y%m%d-%H%M%S')}")
         for number in range(1, 100):
-            path = parent / (stem if number == 1 else f"{stem}_{number}")
+            path = parent / f"{stem}_{number}".removesuffix("_1")
             try:
                 path.mkdir(parents=True)
                 return cls(path)

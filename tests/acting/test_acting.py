@@ -168,7 +168,7 @@ def test_acting_follows_what_is_learned_and_restored(saved):
         (
             "goals",
             {"observation": np.zeros((2, 10)), "achieved_goal": np.zeros(3), "desired_goal": np.zeros(3)},
-            "one part of the observation is of one, another of several",
+            "of different numbers of observations",
         ),
         (
             "goals",

@@ -71,22 +71,21 @@ class Section:
 
     def everywhere(self) -> tuple[list[str], list[Task]]:
         """Return the methods that have counted runs in all environments with a scale, and these environments."""
-        tasks = [task for task in self.tasks if task.scale is not None]
-        return self._in_all(tasks), tasks
+        return self._in_all([task for task in self.tasks if task.scale is not None])
 
     def ranked(self) -> tuple[list[str], list[Task]]:
         """Return the result of `everywhere`, or without any scale all environments: ranks require no scale."""
         methods, tasks = self.everywhere()
-        if not tasks:
-            tasks = [task for task in self.tasks if task.shared]
-            methods = self._in_all(tasks)
-        return methods, tasks
+        if tasks:
+            return methods, tasks
+        return self._in_all([task for task in self.tasks if task.shared])
 
-    def _in_all(self, tasks: list[Task]) -> list[str]:
-        if not tasks:
-            return []
-        common = set.intersection(*(set(task.shared) for task in tasks))
-        return [method for method in self.methods if method in common]
+    def _in_all(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
+        """Return the methods that all of some tasks have, and the tasks."""
+        methods = list(self.methods if tasks else ())
+        for task in tasks:
+            methods = list(filter(task.shared.__contains__, methods))
+        return methods, tasks
 
 
 def build(

@@ -145,8 +145,10 @@ def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsRe
     flags = dict(run.flags)
     arguments = dict(flags.get("buffer_args", {}))
     for name, value in values.items():
-        target = flags if name in resolver.flags else arguments
-        target[name] = value
+        if name in resolver.flags:
+            flags[name] = value
+        else:
+            arguments[name] = value
     if arguments:
         flags["buffer_args"] = arguments
     return replace(make_run(flags, run.label, resolver, sampled=dict(values)), called=run.called)
@@ -200,14 +202,18 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
             )
         instead = flags[name].in_study
         if instead is not None:
-            hint = f"; use {instead}" if instead else ""
-            raise UsageError(f"settings: {key} does not belong into a study{hint}")
+            raise UsageError(f"settings: {key} does not belong into a study; use {instead or 'custom_training.py'}")
         try:
             read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
-        found[name] = list(read) if isinstance(read, tuple) else read
+        found[name] = as_in_file(read)
     return found
+
+
+def as_in_file(value: Any) -> Any:
+    """Return the value of a flag in the form of a study file: tuples as lists."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
@@ -234,11 +240,10 @@ def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
     if isinstance(value, dict) and len(value) == 1:
         ((name, options),) = value.items()
         if isinstance(name, str) and isinstance(options, dict | None):
-            return name, {str(key): item for key, item in (options or {}).items()}
+            return name, dict(zip(map(str, options or ()), (options or {}).values(), strict=True))
     if isinstance(value, str) and value.strip():
         name, brace, rest = value.strip().partition("{")
-        options = _mapping(brace + rest, value) if brace else {}
-        return name.strip(), options
+        return name.strip(), _mapping(brace + rest or "{}", value)
     raise UsageError(
         f"{kind} {value!r} is not a valid entry; expected a name, 'NAME{{option: value}}' or {{NAME: {{...}}}}"
     )
@@ -275,8 +280,10 @@ def as_seeds(words: Sequence[str]) -> int | list[int]:
         UsageError: The words are neither.
     """
     try:
-        numbers = [int(word) for word in words]
+        numbers = list(map(int, words))
     except ValueError:
         message = "expected a number of seeds such as 5, or seeds such as 0,3"
         raise UsageError(f"--seeds {','.join(words)}: {message}") from None
-    return numbers[0] if len(numbers) == 1 else numbers
+    if len(numbers) == 1:
+        return numbers[0]
+    return numbers

@@ -64,9 +64,8 @@ def table_of(rows: pd.DataFrame) -> pd.DataFrame:
         line: Row = dict(zip(GROUP, names, strict=True)) | {"n": len(done)}
         for name in ("final", "mean"):
             values = done[f"{name}_return"].to_numpy()
-            bounds = interval(mean, [values]) if len(done) else (math.nan, math.nan)
             line[f"{name}_return"] = done[f"{name}_return"].mean()
-            line[f"{name}_low"], line[f"{name}_high"] = bounds
+            line[f"{name}_low"], line[f"{name}_high"] = interval(mean, [values])
         table.append(line)
     return pd.DataFrame(table).sort_values(["env", "trainer"], kind="stable")
 
@@ -108,13 +107,11 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
         final = done["final_return"].mean()
         steps = members["env_steps"].max()
         rank = (env, trainer, math.isnan(final), -np.nan_to_num(final), -steps)
-        values = ", ".join(f"{key}={_short(value)}" for key, value in drawn[members["name"].iloc[0]].items())
-        lines.append((rank, (env, trainer, buffer, values, str(len(done)), shown(final), f"{steps:,}")))
+        values = []
+        for key, value in drawn[members["name"].iloc[0]].items():
+            values.append(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}")
+        lines.append((rank, (env, trainer, buffer, ", ".join(values), str(len(done)), shown(final), f"{steps:,}")))
     return [line for _, line in sorted(lines)]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_command(run: PlannedRun) -> str:
