@@ -116,6 +116,18 @@ class RunFolder:
                 shutil.rmtree(old, ignore_errors=True)
         return target
 
+    def save_kept(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any]) -> Path:
+        """Write a checkpoint that is never removed, ``kept_checkpoint_N``; arguments and errors as for `save`."""
+        target = self.path / f"kept_checkpoint_{steps:08d}"
+
+        def written(work: Path) -> None:
+            write(work.absolute())
+            _add_settings(work, settings)
+
+        if not target.exists():
+            self._make(target, written)
+        return target
+
     def best(self) -> Best | None:
         """Return the reason for the best checkpoint, None if there is no best checkpoint."""
         found = map(best_checkpoint.read, best_checkpoint.inside(self.path))
@@ -191,7 +203,7 @@ def _steps_in(row: Any) -> float:
 
 def steps_of(checkpoint: Path) -> int:
     """Return the environment steps in the name of a checkpoint's folder, -1 for other names."""
-    match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_"))
+    match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_").removeprefix("kept_"))
     return int(match[1]) if match else -1
 
 

@@ -170,6 +170,8 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
     settings = settings_for(run.given())
     device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
     how = {"device": device, "threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+    if settings.keep_experience == "auto":
+        how["keep_experience"] = 0
     return vars(settings) | how
 
 

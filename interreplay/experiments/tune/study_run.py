@@ -23,6 +23,7 @@ from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.studies import trial_folder as states
 from interreplay.experiments.studies.trial_folder import FINISHED, INTERRUPTED, OVER, RUNNING, TrialFolder
 from interreplay.experiments.training.build import build
+from interreplay.experiments.training.forking import fork
 from interreplay.experiments.training.train_loop import Training
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.folder_lock import held
@@ -118,6 +119,8 @@ class StudyRun:
                 checkpoint = restore(algo, checkpoints, notes.append)
         if checkpoint is None:
             self.folder.clear()
+            if self.settings.fork_from:
+                fork(algo, self.settings, notes.append)
         else:
             self.folder.set_aside_after(checkpoint)
             self.folder.rewind(algo.env_steps)

@@ -112,6 +112,10 @@ class BatchLearner(ExactOptimizerStates):
             for group in self._update_rule.optimizers[name].param_groups:
                 group["lr"] = rate
 
+    def reseed(self, seed: int) -> None:
+        """Replace the random numbers of updates."""
+        self._rng.manual_seed(seed)
+
     def collect_metrics(self) -> dict[str, float]:
         """Return means over the updates since the last call, empty if there were none.
 
