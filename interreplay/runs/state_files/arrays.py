@@ -129,8 +129,8 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
     if kind == "items":
         return {key: decode(item, array) for key, item in content}
     if kind in ("list", "tuple"):
-        found = [decode(item, array) for item in content]
-        return found if kind == "list" else tuple(found)
+        items = [decode(item, array) for item in content]
+        return tuple(items) if kind == "tuple" else items
     if kind == "array":
         found = array(content)
         return found.transpose(np.argsort(node.get("axes", range(found.ndim))))
