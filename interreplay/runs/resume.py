@@ -110,12 +110,14 @@ def changed_rates(
         report: Receives a line about the changes.
     """
     saved = read_settings(checkpoint)
-    names = [name for name in saved if name.endswith("lr") and getattr(settings, name, None) != saved[name]]
-    if not names:
+    changes = {}
+    for name, before in saved.items():
+        now = getattr(settings, name, None)
+        if name.endswith("lr") and now != before:
+            changes[name] = [before, now]
+            report(f"{name} {before} -> {now} from step {steps:,} on")
+    if not changes:
         return {}
-    changes = {name: [saved[name], getattr(settings, name)] for name in names}
-    listed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
-    report(f"{listed} from step {steps:,} on")
     return {"rate_changes": [*saved.get("rate_changes", []), {"env_steps": steps, **changes}]}
 
 

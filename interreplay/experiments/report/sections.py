@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.report.curves import Curves, align, together
@@ -105,7 +106,7 @@ def build(
     Raises:
         UsageError: The baseline is not a method of these runs.
     """
-    methods = sorted({run.method for run in runs})
+    methods = _names("method", runs)
     if baseline is not None and baseline not in methods:
         raise UsageError(f"no run of the baseline {baseline!r}; {accepted_names(baseline, methods)}")
     by_algorithm: dict[str, list[Run]] = {}
@@ -118,6 +119,11 @@ def build(
     return sections
 
 
+def _names(attribute: str, runs: Sequence[Run]) -> list[str]:
+    """Return the different values of an attribute, sorted."""
+    return sorted(set(map(attrgetter(attribute), runs)))
+
+
 def _section(
     algorithm: str, runs: Sequence[Run], baseline: str | None, measure: str, count: str, scores: Scores
 ) -> Section:
@@ -126,19 +132,20 @@ def _section(
     if measure == "auto":
         measure, notes = _default_measure(counted or runs)
     usable = [run for run in counted if run.has(measure)]
-    found, remark = _baseline(sorted({run.method for run in usable}), baseline)
+    found, remark = _baseline(_names("method", usable), baseline)
     notes += filter(None, [remark])
-    methods = sorted({run.method for run in runs}, key=lambda method: (method != found, method))
+    methods = sorted(_names("method", runs), key=lambda method: method != found)
     tasks = []
     unscaled = []
-    for env in sorted({run.env for run in runs}):
+    for env in _names("env", runs):
         task = _task(env, [run for run in usable if run.env == env], methods, measure, scores)
         tasks.append(task)
         if task.shared and task.scale is None:
             unscaled.append(env)
     if unscaled:
         notes.append(NO_SCALE.format(envs=", ".join(unscaled)))
-    for short, full in sorted({(run.method, run.full_name) for run in runs}):
+    full_names = dict(map(attrgetter("method", "full_name"), runs))
+    for short, full in sorted(full_names.items()):
         if short != full:
             notes.append(f"{short}: {full}.")
     section = Section(algorithm, measure, methods, found, tasks, notes)
@@ -207,7 +214,7 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
     notes = []
     if not shared:
         notes.append("The methods have no steps in common: no tables.")
-    elif max(curves.steps[-1] for curves in own.values()) > end:
+    elif len(shared) and any(own[method].steps[-1] > end for method in own):
         notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have.")
     if few:
         notes.append(f"Intervals from fewer than five runs are too narrow, and one run has none: {', '.join(few)}.")

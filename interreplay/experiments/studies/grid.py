@@ -6,6 +6,7 @@ import argparse
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     Raises:
         UsageError: A name is unknown, or a list is empty.
     """
-    common = {key: value for key, value in contents.items() if key in GRID_KEYS}
+    common = {key: contents[key] for key in GRID_KEYS if key in contents}
     grids = contents.get("grids", [{}])
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")
@@ -101,9 +102,9 @@ def _combinations(
 ) -> Iterator[tuple[int, dict[str, Any], str | None]]:
     """Yield the position of the seed, the flags and the label of each run of a grid."""
     seeds = seeds_from(grid.get("seeds", 1))
-    buffers = [_buffer(value, resolver) for value in _listed(grid, "buffers", [None])]
-    envs = [_with_settings(value, "env", resolver) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
-    trainers = [_with_settings(value, "trainer", resolver) for value in _listed(grid, "trainers", ["SAC"])]
+    buffers = map(partial(_buffer, resolver=resolver), _listed(grid, "buffers", [None]))
+    envs = map(partial(_with_settings, "env", resolver), _listed(grid, "envs", ["InvertedPendulum-v5"]))
+    trainers = map(partial(_with_settings, "trainer", resolver), _listed(grid, "trainers", ["SAC"]))
     for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
         label, own = buffer
         yield place, grid["settings"] | trainer | env | own | {"seed": seed}, label
@@ -177,7 +178,7 @@ def _buffer(value: Any, resolver: SettingsResolver) -> tuple[str | None, dict[st
     return label, flags
 
 
-def _with_settings(value: Any, kind: str, resolver: SettingsResolver) -> dict[str, Any]:
+def _with_settings(kind: str, resolver: SettingsResolver, value: Any) -> dict[str, Any]:
     """Return the flags of an entry of ``envs`` or ``trainers``."""
     name, options = entry(value, kind)
     return {kind: name} | typed(options, resolver.flags)

@@ -6,6 +6,7 @@ import io
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
     for number, run in enumerate(runs):
         trial = folder.trial(run)
         status = trial.status()
-        returns = np.array([value for _, value in curve(trial.path)] or [math.nan])
+        returns = np.array(curve(trial.path) or [(0, math.nan)])[:, 1]
         row = {
             "number": number,
             "name": run.name,
@@ -111,7 +112,7 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
         for key, value in drawn[members["name"].iloc[0]].items():
             values.append(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}")
         lines.append((rank, (env, trainer, buffer, ", ".join(values), str(len(done)), shown(final), f"{steps:,}")))
-    return [line for _, line in sorted(lines)]
+    return list(map(itemgetter(1), sorted(lines)))
 
 
 def as_command(run: PlannedRun) -> str:

@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
@@ -91,7 +92,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     if not any(run.state != EMPTY or run.description != Description() for run in runs):
         shown = ", ".join(map(str, listed))
         raise UsageError(f"no runs in {shown}; the folder of a run contains result.json and params.json")
-    names = method_names([run.description for run in runs])
+    names = method_names(list(map(attrgetter("description"), runs)))
     found = []
     for run, (short, full) in zip(runs, names, strict=True):
         found.append(replace(run, method=short, full_name=full))
