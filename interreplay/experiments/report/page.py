@@ -88,9 +88,13 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
     """Return the content of a section for the template."""
     name = section.algorithm
     own = {key: select(table, algorithm=name) for key, table in tables.items()}
-    notes = list(section.notes)
+    envs: dict[str, list[str]] = {}
     for task in section.tasks:
-        notes += map(f"{task.env}: {{}}".format, task.notes)
+        for note in task.notes:
+            envs.setdefault(note, []).append(task.env)
+    notes = list(section.notes)
+    for note, names in envs.items():
+        notes.append(f"{', '.join(names)}: {note}")
     shown = {}
     if len(own["efficiency"]):
         shown["Sample efficiency"] = _efficiency(own["efficiency"], section.baseline)
@@ -185,7 +189,7 @@ def _published(rows: pd.DataFrame, section: Section) -> Table:
                 text = number(point.mean)
                 if point.interpolated and np.isfinite(point.mean):
                     text += "*"
-                line.append((text, f"± {number(point.sd)}"))
+                line.append((text, f"± {number(point.sd)}".removesuffix("± –")))
             cells.append([*line, source])
     notes = list(DIFFERENCES)
     for task in section.tasks:

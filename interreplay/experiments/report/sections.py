@@ -217,5 +217,5 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
     elif len(shared) and any(own[method].steps[-1] > end for method in own):
         notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have.")
     if few:
-        notes.append(f"Intervals from fewer than five runs are too narrow, and one run has none: {', '.join(few)}.")
+        notes.append(f"Intervals from fewer than five runs are too narrow; a single run has none: {', '.join(few)}.")
     return Task(env, own, shared, counted, find_scale(env, measure, shared, usable, scores), notes)
