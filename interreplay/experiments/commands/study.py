@@ -25,7 +25,7 @@ from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
 from interreplay.experiments.studies import inputs_file, results_table
-from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
+from interreplay.experiments.studies.grid import SettingsResolver, as_in_file, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
@@ -128,7 +128,9 @@ def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study of a study file, an inputs file or flags."""
-    settings = {name: given[name] for name, flag in FLAGS.items() if name in given and flag.in_study is None}
+    settings = {
+        name: as_in_file(given[name]) for name, flag in FLAGS.items() if name in given and flag.in_study is None
+    }
     if "inputs" in given:
         parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
         runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
@@ -143,7 +145,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
         contents |= {name: given[name] for name in GRID if name in given}
         if "seeds" in given:
             contents["seeds"] = as_seeds(given["seeds"])
-        contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
+        contents["settings"] = typed(contents.get("settings"), FLAGS) | settings
         runs = expand(contents, LANGUAGE)
         name = Path(given.get("study", "study")).stem
         check_name(name, "the study file's name")
@@ -154,11 +156,6 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     if search["searcher"] == TPE:
         execution = replace(execution, search=dict(search["search"]))
     return Study(runs, execution), StudyFolder.at(given.get("output_dir", str(home)))
-
-
-def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings from flags in the form of a study file."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
 def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
