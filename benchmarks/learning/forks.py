@@ -99,7 +99,7 @@ def from_the_beginning(seeds: int) -> dict[str, dict[int, float]]:
 
 
 def half_width(values: dict[str, dict[int, float]], runs: int) -> float:
-    """Return half of the 95 % interval of a difference with `runs` per method, from the pooled deviation of all runs."""
+    """Return half of the 95 % interval of a difference with `runs` runs per method, from the pooled deviation."""
     variances = [np.var(list(of_method.values()), ddof=1) for of_method in values.values()]
     deviation = float(np.sqrt(np.mean(variances) * 2 / runs))
     return float(stats.t.ppf(LEVEL, 2 * runs - 2)) * deviation
