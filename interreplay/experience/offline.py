@@ -47,7 +47,7 @@ class Offline:
         n_step: Number of steps of the returned transitions.
         gamma: Discount factor per step.
         seed: Seed of all randomness.
-        device: Torch device; rows on the CPU are memory-mapped from one file that concurrent runs share.
+        device: Torch device of batches. Rows are memory-mapped from one file that concurrent runs share.
 
     Raises:
         ValueError: The method or one of its arguments is unknown.
@@ -87,9 +87,7 @@ class Offline:
         Raises:
             UsageError: The rows cannot be read, are of another environment, or lack a column that the method requires.
         """
-        storage = open_rows(
-            self._sources, self._spaces, self._device, self._gamma, where=self._where, relabel=self._relabel
-        )
+        storage = open_rows(self._sources, self._spaces, self._gamma, where=self._where, relabel=self._relabel)
         made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
         recorded = {name.removeprefix("extras.") for name in storage.columns if is_extra(name)}
         if lacking := sorted(made.columns_wanted - recorded):
@@ -185,7 +183,7 @@ class Offline:
     def recorded_rows(self) -> Iterator[Transitions]:
         """Yield the recorded rows, in portions and chronological order."""
         for start in range(0, len(self), PORTION):
-            yield self.storage[torch.arange(start, min(start + PORTION, len(self)), device=self.device)]
+            yield self.storage[torch.arange(start, min(start + PORTION, len(self)))].to(self.device)
 
     def statistics(self) -> dict[str, float]:
         return self.buffer.statistics()
@@ -193,8 +191,7 @@ class Offline:
     def nbytes(self, columns: Columns) -> int:
         """Return the memory in bytes without the memory-mapped rows, which processes share."""
         features = num_features(self.storage.columns)
-        rows = 0 if self.device.type == "cpu" else self.storage.nbytes
-        return rows + sum(part.nbytes(self.capacity, features) for part in self.buffer.parts.values())
+        return sum(part.nbytes(self.capacity, features) for part in self.buffer.parts.values())
 
     def state_view(self) -> dict[str, Any]:
         """Return `state_dict` without copying."""

@@ -16,6 +16,7 @@ from interreplay.experiments.commands import (
     experience,
     export,
     fork,
+    lcer,
     run_agent,
     smoketest,
     study,
@@ -35,7 +36,6 @@ SCRIPTS = {
     "interreplay-train": "train",
     "cluster_run.py": "study",
     "interreplay-study": "study",
-    "enjoy.py": "evaluate",
     "smoketest.py": "smoketest",
     "interreplay.analysis": "report",
 }
@@ -68,11 +68,15 @@ def accept(words: list[str]) -> None:
             training_parser().given(rest)
         case "run_agent.py":
             training_parser().given(run_agent.translated(rest))
+        case "train.py":
+            training_parser().given(lcer.translated(rest))
+        case "enjoy.py" if "--checkpoint" in rest:
+            evaluate.make_parser().parse_args(lcer.enjoyed(rest))
         case "main.py":
             actor_learner.translated(actor_learner.read(rest))
         case "study":
             study.make_parser().given(rest)
-        case "evaluate":
+        case "evaluate" | "enjoy.py":
             evaluate.make_parser().parse_args([underscored(word) for word in rest])
         case "check":
             check.make_parser().parse_args(rest)

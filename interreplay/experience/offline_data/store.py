@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from interreplay.environments.relabeled import Relabel, RewardFunction
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience.offline_data.collection import Collection, name_of
@@ -43,7 +41,6 @@ def cache_folder() -> Path:
 def open_rows(
     name: str | Sequence[str],
     spaces: Spaces | None = None,
-    device: str | torch.device = "cpu",
     gamma: float = 0.99,
     where: Any = None,
     relabel: str | RewardFunction | None = None,
@@ -53,7 +50,6 @@ def open_rows(
     Args:
         name: A path, a pattern or an id, or several of these, see `Collection`.
         spaces: Of the environment that they are to fit.
-        device: Torch device of the rows.
         gamma: Discount factor per step.
         where: Conditions, see `Where.of`.
         relabel: Recomputes rewards and terminations, see `Relabel`.
@@ -75,7 +71,7 @@ def open_rows(
         raise UsageError(f"offline data {shown} cannot be read: {error}") from error
     if found is None:
         raise UsageError(f"the copy of offline data {shown} in {home} cannot be read; remove that folder")
-    return FixedStorage(found[1], found[0], shown, device, gamma)
+    return FixedStorage(found[1], found[0], shown, gamma)
 
 
 def fingerprint(rows: Collection) -> str:

@@ -86,6 +86,12 @@ def agent() -> int:
     return importlib.import_module("interreplay.experiments.commands.run_agent").main()
 
 
+def lcer() -> int:
+    """Run the script `train.py`."""
+    before_anything_is_to_save()
+    return importlib.import_module("interreplay.experiments.commands.lcer").main()
+
+
 def _at_once(name: str) -> int:
     before_anything_is_to_save()
     return _run(name, None)

@@ -174,12 +174,9 @@ def train(
     Returns:
         The exit code.
     """
-    from interreplay.experiments.training.time_estimate import describe_updates
     from interreplay.experiments.training.trackers import offline_runs
     from interreplay.experiments.training.train_loop import Training
 
-    if updates := describe_updates(algo, settings):
-        print(updates, flush=True)
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
     unit = "steps"
     warm_up = getattr(settings, "learning_starts", 0)

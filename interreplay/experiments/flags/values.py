@@ -128,7 +128,7 @@ def assignments(text: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``), else a string."""
+    """Read a Python or YAML scalar, a list or a mapping (``10``, ``true``, ``[1, 2]``, ``{"k": 1}``), else a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -138,12 +138,12 @@ def literal(text: str) -> Any:
         return text
     if isinstance(value, tuple):
         return list(value)
-    return value if isinstance(value, int | float | str | list) else text
+    return value if isinstance(value, int | float | str | list | dict) else text
 
 
 def written(value: Any) -> str:
     """Return a value of a data file as typed on a command line: with commas, colons in pairs, JSON or ``none``."""
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value)):
         return json.dumps(value)
     if isinstance(value, list | tuple):
         return ",".join(":".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)

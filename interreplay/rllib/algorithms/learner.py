@@ -202,6 +202,10 @@ class OffPolicyLearner(BatchLearner):
         if UPDATE_STATE in state and self.reward_scale is not None:
             self.reward_scale.load_state_dict(state[UPDATE_STATE]["rewards"])
 
+    def after_updates(self, env_steps: int) -> None:
+        """Reset what is due after a number of env steps and all of its updates."""
+        self._update_rule.after_updates(env_steps, self._rng)
+
     @property
     def offers(self) -> frozenset[str]:
         """Names in `interreplay.learning.update` of the scores and losses that replay methods can use."""

@@ -121,7 +121,7 @@ class OffPolicyConfig(LoopConfig):
 
     @override(LoopConfig)
     def make_update(self, module: Any) -> Update:
-        return self.update_class(module.nets, **self.update_settings())
+        return self.update_class(module.nets, settings=self.update_settings())
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:
@@ -379,6 +379,12 @@ class OffPolicyAlgorithm(TrainingLoop):
             env = own_name(self.config.env, self.config.env_config)
             place = f"env step {self.env_steps + error.row + 1} of {env}"
             raise NonFiniteError(error.column, error.row, error.value, at=place) from None
+
+    @override(TrainingLoop)
+    def _learn(self) -> None:
+        super()._learn()
+        if not self.stop_requested:  # otherwise updates may be left, which a resumed run makes first
+            self.learner.after_updates(self.env_steps)
 
     @override(TrainingLoop)
     def _update(self, batch: Any) -> None:
