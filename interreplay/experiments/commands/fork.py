@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.study import LANGUAGE, run_all
@@ -22,7 +24,6 @@ from interreplay.experiments.process.signals import before_anything_is_to_save
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.entries import as_seeds
 from interreplay.experiments.studies.grid import expand
-from interreplay.experiments.studies.results_table import as_csv
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import write_whole
@@ -170,7 +171,7 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     print(f"\n{paired.as_text(paired.table_of(arms))}")
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
-    write_whole(folder.path / PAIRED, as_csv(paired.rows_of(arms), paired.COLUMNS))
+    write_whole(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms)).to_csv(index=False))
     written = [PAIRED]
     if draw(arms, curve(parent), step, folder.path / FIGURE):
         written.append(FIGURE)

@@ -16,7 +16,6 @@ from interreplay.runs.results.intervals import CONFIDENCE
 from interreplay.runs.results.reader import curve
 
 MEASURES = {"mean": "mean return after the fork", "final": "final return"}
-COLUMNS = ("arm", "seed", "step", *MEASURES)
 Curve = list[tuple[int, float]]
 
 
@@ -115,7 +114,7 @@ def as_text(lines: Sequence[Sequence[str]]) -> str:
 
 
 def rows_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
-    """Return a row per run with `COLUMNS`."""
+    """Return a row per run: arm, seed, last env step and `MEASURES`."""
     rows = []
     for arm, curves in arms.items():
         for seed, points in sorted(curves.items()):
