@@ -179,7 +179,7 @@ def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(writer, "_write_all", full)
     assert main([word for word in flags(tmp_path, "--total_env_steps", "80") if word != "--quiet"]) == 0
     out = capsys.readouterr().out
-    assert out.count("experience is no longer recorded") == 1 and "80 steps" in out
+    assert out.count("experience is not recorded any more") == 1 and "80 steps" in out
 
 
 # -- reuse -------------------------------------------------------------------------------------------

@@ -165,10 +165,12 @@ class StoreWriter:
         if self._header is None:
             self._begin(columns)
         assert self._header is not None
-        found = {name: (array.shape[1:], array.dtype) for name, array in columns.items()}
-        if found != dict(self._header.columns):
-            names = sorted(found.items() ^ dict(self._header.columns).items())
-            raise UsageError(f"it has other rows than this run: {names[0][0]}")
+        for name, array in columns.items():
+            if self._header.columns.get(name) != (array.shape[1:], array.dtype):
+                raise UsageError(f"it has other rows than this run: {name} {array.shape[1:]} {array.dtype}")
+        if len(columns) != len(self._header.columns):
+            missing = next(name for name in self._header.columns if name not in columns)
+            raise UsageError(f"it has other rows than this run: {missing} is missing")
         if not self._files or self._segments[-1][1] >= self._per_segment:
             self._begin_segment()
         self._drop_oldest()
@@ -317,11 +319,12 @@ class StoreWriter:
             work()
         except (OSError, ValueError, TypeError, KeyError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-            self._problem = f"experience is no longer recorded in {self.folder}: {reason}"
-            self.recording = False
-            self._pending = []
-            self._close_files()
-            self._claim.release()
+            with self._lock:
+                self._problem = f"experience is not recorded any more in {self.folder}: {reason}"
+                self.recording = False
+                self._pending = []
+                self._close_files()
+                self._claim.release()
 
     def _report(self) -> None:
         """Pass on the reason for which the recording ended, once."""
