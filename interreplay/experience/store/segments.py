@@ -120,14 +120,8 @@ def checksum_of(arrays: Iterator[np.ndarray] | Sequence[np.ndarray]) -> int:
     value = 0
     for array in arrays:
         if array.size:
-            value = zlib.crc32(bytes_of(np.ascontiguousarray(array)), value)
+            value = zlib.crc32(np.ascontiguousarray(array).data, value)
     return value
-
-
-def bytes_of(array: np.ndarray) -> memoryview:
-    """Return the bytes of a contiguous array without copying."""
-    view: Any = array.reshape(-1).view(np.uint8)
-    return memoryview(view)
 
 
 def rewritten_journal(segment: Segment, rows: int, time: float) -> None:

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +23,6 @@ from interreplay.experience.store.reader import ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
     Segment,
-    bytes_of,
     checksum_of,
     column_file,
     commit_record,
@@ -174,14 +174,14 @@ class StoreWriter:
         if not self._files or self._segments[-1][1] >= self._per_segment:
             self._begin_segment()
         self._drop_oldest()
-        arrays = [columns[name] for name in self._header.columns]
-        for name, array in zip(self._header.columns, arrays, strict=True):
-            _write_all(self._files[name], array)
+        checksum = 0
+        for name in self._header.columns:
+            data = columns[name].tobytes()
+            _write_all(self._files[name], data)
+            checksum = zlib.crc32(data, checksum)
         path, before = self._segments[-1]
         after = before + self._pending_rows
-        _write_all(
-            self._files[JOURNAL], np.frombuffer(commit_record(after, checksum_of(arrays), time.time()), np.uint8)
-        )
+        _write_all(self._files[JOURNAL], commit_record(after, checksum, time.time()))
         self._segments[-1] = (path, after)
         self.rows += self._pending_rows
         self._pending = []
@@ -196,10 +196,13 @@ class StoreWriter:
                 found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         _, *lists = zip(*self._pending, strict=True)
         counts, steps, versions, times = map(np.array, lists)
-        inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        found["step"] = (np.repeat(steps, counts) + inside).astype(META["step"])
-        found["time"] = np.repeat(times, counts).astype(META["time"])
-        found["version"] = np.repeat(versions, counts).astype(META["version"])
+        if len(counts) < self._pending_rows:  # several rows at a time
+            inside = np.arange(self._pending_rows) - np.repeat(np.cumsum(counts) - counts, counts)
+            steps = np.repeat(steps, counts) + inside
+            versions = np.repeat(versions, counts)
+            times = np.repeat(times, counts)
+        for name, values in (("step", steps), ("time", times), ("version", versions)):
+            found[name] = values.astype(META[name])
         return found
 
     def _begin(self, columns: Mapping[str, np.ndarray]) -> None:
@@ -341,14 +344,11 @@ def _opened(path: Path, size: int) -> BinaryIO:
     return file
 
 
-def _write_all(file: BinaryIO, array: np.ndarray) -> None:
-    """Write an array; a nearly full disk accepts only a part of it, and reports the error at the next call."""
-    if not array.size:
-        return
-    view = bytes_of(array)
-    written = 0
-    while written < len(view):
-        written += file.write(view[written:])
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """Write bytes; a nearly full disk accepts only a part of them, and reports the error at the next call."""
+    written = file.write(data)
+    while written < len(data):
+        written += file.write(data[written:])
 
 
 def _free_name(folder: Path, step: int) -> Path:
@@ -368,7 +368,7 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
     arrays = {name: np.ascontiguousarray(store.column(name)[start:]) for name in store.header.columns}
     for name, array in arrays.items():
         with _opened(column_file(segment, name), 0) as file:
-            _write_all(file, array)
+            _write_all(file, array.tobytes())
     record = commit_record(store.rows - start, checksum_of(list(arrays.values())), time.time())
     (segment / JOURNAL).write_bytes(record)
     header = read_header(store.folder)

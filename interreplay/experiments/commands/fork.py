@@ -22,8 +22,7 @@ from interreplay.experiments.flags.training_flags import default_settings, setti
 from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.process.signals import before_anything_is_to_save
 from interreplay.experiments.studies import paired
-from interreplay.experiments.studies.entries import as_seeds
-from interreplay.experiments.studies.grid import expand
+from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import write_whole
