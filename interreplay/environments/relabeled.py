@@ -98,7 +98,9 @@ class Relabel:
             found = self._function(obs, action, next_obs, **columns)
         except Exception as error:
             raise UsageError(f"relabel {self.name} failed on {place}: {described(error)}") from error
-        pair = found if isinstance(found, tuple) else (found, columns["terminated"])
+        pair = (found, columns["terminated"])
+        if isinstance(found, tuple):
+            pair = found
         if len(pair) != 2:
             raise UsageError(
                 f"relabel {self.name} returned {len(pair)} values; expected rewards, or rewards and terminations"
@@ -205,7 +207,9 @@ def _imported(name: str) -> RewardFunction:
     own = [key for key, value in vars(loaded).items() if inspect.isfunction(value) and value.__module__ == module]
     found = vars(loaded).get(function)
     if function not in own:
-        reason = f"{module} has no function {function!r}" if found is None else f"{function} is not defined in {module}"
+        reason = f"{function} is not defined in {module}"
+        if found is None:
+            reason = f"{module} has no function {function!r}"
         hint = did_you_mean(function, own) or accepted_names(function, own)
         raise UsageError(f"--relabel {name!r}: {reason}; {hint}")
     return vars(loaded)[function]

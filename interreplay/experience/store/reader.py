@@ -73,11 +73,11 @@ class ExperienceStore:
 
     def column(self, name: str) -> np.ndarray:
         """Return a column ``(rows, ...)``; mapped if there is one segment."""
+        if not self.segments:
+            shape, dtype = self.header.columns[name]
+            return np.empty((0, *shape), dtype)
         parts = [segment.column(name) for segment in self.segments]
-        if len(parts) == 1:
-            return parts[0]
-        shape, dtype = self.header.columns[name]
-        return np.concatenate(parts) if parts else np.empty((0, *shape), dtype)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def check(self) -> None:
         """Compare all rows with their checksums.
@@ -119,7 +119,8 @@ class ExperienceStore:
         success = None
         if SUCCESS in self.header.columns:
             reached = np.bincount(group, self.column(SUCCESS), count) > 0
-            success = reached[order] if reached.any() else None
+            if reached.any():
+                success = reached[order]
         return Episodes(
             ids=unique[order],
             lengths=np.bincount(group, minlength=count)[order],

@@ -22,6 +22,7 @@ from interreplay.experience.store.header import HEADER, META, Header, read_heade
 from interreplay.experience.store.reader import ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
+    RECORD_BYTES,
     Segment,
     checksum_of,
     column_file,
@@ -222,17 +223,21 @@ class StoreWriter:
         """Open the files of the next segment, or of the last one if it has room; cut off incomplete rows."""
         assert self._header is not None
         self._close_files()
-        if not self._segments or self._segments[-1][1] >= self._per_segment:
-            first = first_row(self._segments[-1][0]) + self._segments[-1][1] if self._segments else 0
-            self._segments.append((self.folder / segment_name(first), 0))
+        if not self._segments:
+            self._segments.append((self.folder / segment_name(0), 0))
         path, rows = self._segments[-1]
+        if rows >= self._per_segment:
+            path = self.folder / segment_name(first_row(path) + rows)
+            rows = 0
+            self._segments.append((path, rows))
         path.mkdir(exist_ok=True)
         for name, (shape, dtype) in self._header.columns.items():
             self._files[name] = _opened(column_file(path, name), rows * width(shape, dtype))
-        journal = path / JOURNAL
+        kept = 0
         if rows:
             rewritten_journal(Segment(path, self._header.columns), rows, time.time())
-        self._files[JOURNAL] = _opened(journal, journal.stat().st_size if rows else 0)
+            kept = RECORD_BYTES
+        self._files[JOURNAL] = _opened(path / JOURNAL, kept)
 
     def _drop_oldest(self) -> None:
         while len(self._segments) > 1 and self.rows + self._pending_rows > self._most:
@@ -321,7 +326,7 @@ class StoreWriter:
         try:
             work()
         except (OSError, ValueError, TypeError, KeyError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
             with self._lock:
                 self._problem = f"experience is not recorded any more in {self.folder}: {reason}"
                 self.recording = False

@@ -75,8 +75,10 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
     """
     seeds = sorted(ours.keys() & theirs.keys())
     differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
-    if len(seeds) < 2:
-        return Difference(float(differences.mean()) if len(seeds) else math.nan, math.nan, math.nan, len(seeds))
+    if not seeds:
+        return Difference(math.nan, math.nan, math.nan, 0)
+    if len(seeds) == 1:
+        return Difference(float(differences[0]), math.nan, math.nan, 1)
     found = stats.ttest_1samp(differences, 0.0).confidence_interval(CONFIDENCE)
     return Difference(float(differences.mean()), float(found.low), float(found.high), len(seeds))
 
