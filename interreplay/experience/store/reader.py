@@ -12,10 +12,11 @@ import numpy as np
 from interreplay.errors import UsageError
 from interreplay.experience.store.header import EXPERIENCE, HEADER, META, read_header
 from interreplay.experience.store.segments import Segment, segment_folders
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions
 
 PORTION = 10_000
-SUCCESS = "extras.success"
+SUCCESS = f"extras.{SUCCESS_COLUMN}"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 
 from interreplay.errors import UsageError
 from interreplay.experience.store.header import HEADER, META, Header, read_header, width
-from interreplay.experience.store.reader import ExperienceStore
+from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
     RECORD_BYTES,
@@ -31,6 +31,7 @@ from interreplay.experience.store.segments import (
     rewritten_journal,
     segment_name,
 )
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions, cat
 
 SECONDS = 1.0
@@ -91,6 +92,7 @@ class StoreWriter:
         self._files: dict[str, BinaryIO] = {}
         self._pending: list[tuple[Transitions, int, int, int, float]] = []
         self._pending_rows = 0
+        self._has_extras = False
         self._problem = ""
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -134,6 +136,7 @@ class StoreWriter:
             ended = bool((rows.terminated | rows.truncated).any())
         with self._lock:
             self._pending.append((rows, count, step, version, time.time()))
+            self._has_extras = self._has_extras or bool(rows.extras)
             self._pending_rows += count
             if ended or self._pending_rows >= ROWS_PER_COMMIT:
                 self._guarded(self._commit)
@@ -190,9 +193,9 @@ class StoreWriter:
 
     def _columns(self) -> dict[str, np.ndarray]:
         """Return the added rows as contiguous arrays by column."""
-        found = {}
+        found = {SUCCESS: self._successes()}
         for name, column in cat([rows for rows, *_ in self._pending]).columns().items():
-            if name != "discounts":
+            if name not in ("discounts", SUCCESS):
                 array = column.numpy(force=True)
                 found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         _, *lists = zip(*self._pending, strict=True)
@@ -205,6 +208,18 @@ class StoreWriter:
         for name, values in (("step", steps), ("time", times), ("version", versions)):
             found[name] = values.astype(META[name])
         return found
+
+    def _successes(self) -> np.ndarray:
+        """Return the successes of the added rows ``(n,)``, False where none was reported."""
+        successes = np.zeros(self._pending_rows, bool)
+        if not self._has_extras:
+            return successes
+        start = 0
+        for rows, count, *_ in self._pending:
+            if rows.extras and SUCCESS_COLUMN in rows.extras:
+                successes[start : start + count] = rows.extras[SUCCESS_COLUMN].numpy()
+            start += count
+        return successes
 
     def _begin(self, columns: Mapping[str, np.ndarray]) -> None:
         header = Header(
