@@ -156,7 +156,8 @@ class RunFolder:
     def set_aside_after(self, checkpoint: Path) -> list[Path]:
         """Rename the checkpoints newer than the resumed one, and return their new paths."""
         renamed = []
-        for path in [*self.checkpoints(), *best_checkpoint.inside(self.path)]:
+        kept = [path for path in self.path.glob("kept_checkpoint_*") if steps_of(path) >= 0]
+        for path in [*self.checkpoints(), *best_checkpoint.inside(self.path), *kept]:
             if steps_of(path) > steps_of(checkpoint):
                 target = path.with_name(f"{path.name}.set_aside")
                 number = 1

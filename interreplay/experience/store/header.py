@@ -125,10 +125,12 @@ def read_header(folder: Path) -> Header:
         raise UsageError(f"experience store {folder} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
         raise UsageError(f"experience store {folder} has a damaged {HEADER}: {' '.join(str(error).split())}") from None
-    missing = [name for name in REQUIRED if name not in columns]
-    if missing or not 0 < header.row_bytes <= WIDEST:
-        wrong = f"lacks the column {missing[0]}" if missing else f"has rows of {header.row_bytes:,} bytes"
-        raise UsageError(f"experience store {folder} has a damaged {HEADER}: it {wrong}")
+    damaged = f"experience store {folder} has a damaged {HEADER}"
+    for name in REQUIRED:
+        if name not in columns:
+            raise UsageError(f"{damaged}: it lacks the column {name}")
+    if header.row_bytes > WIDEST:
+        raise UsageError(f"{damaged}: it has rows of {header.row_bytes:,} bytes")
     return header
 
 
