@@ -17,7 +17,7 @@ from interreplay.buffer.sample import Sample
 from interreplay.experience.offline import Offline, recipe
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.source import RowSource
-from interreplay.part import Context
+from interreplay.part import Context, union
 from interreplay.selection.shared_sources import SharedSources
 from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
@@ -65,9 +65,9 @@ class Mix(SharedSources[RowSource]):
     ):
         if not sources:
             raise ValueError("a mix of no sources; expected at least one")
-        self.recipe = {"type": "Mix", "sources": dict(sources), "shares": None if shares is None else dict(shares)}
+        self.recipe = {"type": "Mix", "sources": dict(sources), "shares": shares and dict(shares)}
         self.shares = Shares(list(sources), shares)
-        self._numbers = {name: number for number, name in enumerate(sources)}
+        self._numbers = dict(zip(sources, range(len(sources)), strict=True))
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
@@ -88,11 +88,11 @@ class Mix(SharedSources[RowSource]):
 
     @property
     def columns_wanted(self) -> frozenset[str]:
-        return frozenset[str]().union(*(source.columns_wanted for source in self.sources.values()))
+        return union(self.sources.values(), "columns_wanted")
 
     @property
     def scores_wanted(self) -> frozenset[str]:
-        return frozenset[str]().union(*(source.scores_wanted for source in self.sources.values()))
+        return union(self.sources.values(), "scores_wanted")
 
     @property
     def brings_critic_loss(self) -> bool:
@@ -130,8 +130,10 @@ class Mix(SharedSources[RowSource]):
             ValueError: `size` is not positive, or all sources are empty.
         """
         counts = self._counts(size)
-        drawn = [self.sources[name].sample(rows) for name, rows in counts.items()]
-        return JoinedSample(drawn, [self._numbers[name] for name in counts])
+        drawn = []
+        for name, rows in counts.items():
+            drawn.append(self.sources[name].sample(rows))
+        return JoinedSample(drawn, list(map(self._numbers.__getitem__, counts)))
 
     def _counts(self, size: int) -> dict[str, int]:
         """Return the rows of each source in the next batch of `size`."""
@@ -143,8 +145,10 @@ class Mix(SharedSources[RowSource]):
         """Draw `count` batches lazily; consecutive batches with the same shares are drawn together."""
         for counts, batches in groupby(self._counts(size) for _ in range(count)):
             times = len(list(batches))
-            drawn = [self.sources[name].batches(rows, times) for name, rows in counts.items()]
-            origins = [self._numbers[name] for name in counts]
+            drawn = []
+            for name, rows in counts.items():
+                drawn.append(self.sources[name].batches(rows, times))
+            origins = list(map(self._numbers.__getitem__, counts))
             for samples in zip(*drawn, strict=True):
                 yield JoinedSample(samples, origins)
 
@@ -155,7 +159,9 @@ class Mix(SharedSources[RowSource]):
         for number, source in enumerate(self.sources.values()):
             rows, where = sample.of(number)
             if len(rows):
-                own = {name: torch.as_tensor(column)[where] for name, column in (scores or {}).items()}
+                own = {}
+                for name, column in (scores or {}).items():
+                    own[name] = torch.as_tensor(column)[where]
                 source.update(rows, errors[where], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,63 +32,77 @@ class StateColumns:
     """
 
     def __init__(self, parts: Mapping[str, Sequence[int]], copies: Sequence[int] | None = None):
-        self.parts = {name: tuple(shape) for name, shape in parts.items()}
+        self.parts = dict(zip(parts, map(tuple, parts.values()), strict=True))
         self.goals = {ACHIEVED, DESIRED} <= self.parts.keys()
-        goal_parts = (ACHIEVED, DESIRED) if self.goals else ()
-        self._others = [name for name in self.parts if name not in goal_parts]
-        self._widths = [prod(self.parts[name]) for name in self._others]
-        goal_width = prod(self.parts[ACHIEVED]) if self.goals else 0
-        self.copies = (-1,) * goal_width if copies is None else tuple(copies)
-        if len(self.copies) != goal_width or any(not -1 <= copy < sum(self._widths) for copy in self.copies):
-            raise ValueError(f"copies are {self.copies}; expected {goal_width} numbers below {sum(self._widths)}")
-        self._free = [i for i, copy in enumerate(self.copies) if copy < 0]
-        self._copied = [i for i, copy in enumerate(self.copies) if copy >= 0]
+        others = dict(self.parts)
+        goal_width = 0
+        if self.goals:
+            goal_width = prod(others.pop(ACHIEVED))
+            del others[DESIRED]
+        self._widths = dict(zip(others, map(prod, others.values()), strict=True))
+        self._known = sum(self._widths.values())
+        if copies is None:
+            copies = [-1] * goal_width
+        self.copies = tuple(copies)
+        found = np.array(self.copies, np.int64)
+        if len(found) != goal_width or ((found < -1) | (found >= self._known)).any():
+            raise ValueError(f"copies are {self.copies}; expected {goal_width} numbers below {self._known}")
+        self._free = np.flatnonzero(found < 0)
+        self._copied = np.flatnonzero(found >= 0)
 
     @classmethod
     def of(cls, columns: Columns) -> StateColumns:
         """Return the state columns of stored rows."""
-        return cls({part_of(name): shape for name, (shape, _) in observation_columns(columns).items()})
+        parts = {}
+        for name, (shape, _) in observation_columns(columns).items():
+            parts[part_of(name)] = shape
+        return cls(parts)
 
     @property
     def width(self) -> int:
         """Width d of a state."""
-        return sum(self._widths) + len(self._free)
+        return self._known + len(self._free)
 
     def flatten(self, obs: Observation) -> Tensor:
         """Return the float32 states ``(n, d)`` of observations ``(n, ...)``."""
         parts = observation_parts(obs)
         states = self._other_columns(parts)
-        if not self._free:
+        if not len(self._free):
             return states
         return torch.cat([states, parts[ACHIEVED].flatten(1)[:, self._free].float()], dim=1)
 
     def _other_columns(self, parts: Mapping[str, Tensor]) -> Tensor:
-        return torch.cat([parts[name].reshape(len(parts[name]), -1).float() for name in self._others], dim=1)
+        columns = []
+        for name in self._widths:
+            columns.append(parts[name].reshape(len(parts[name]), -1).float())
+        return torch.cat(columns, dim=1)
 
     def restore(self, states: Tensor, like: Observation) -> Observation:
         """Return the observations of states ``(n, d)``, with the desired goals and dtypes of `like` ``(n, ...)``."""
         n = len(states)
         given = observation_parts(like)
-        split = states[:, : sum(self._widths)].split(self._widths, dim=1)
-        parts = {name: values.reshape(n, *self.parts[name]) for name, values in zip(self._others, split, strict=True)}
-        if not self.goals:
-            return join_parts(parts)
-        achieved = states.new_empty((n, len(self.copies)))
-        achieved[:, self._copied] = states[:, [copy for copy in self.copies if copy >= 0]]
-        achieved[:, self._free] = states[:, sum(self._widths) :]
-        parts[ACHIEVED] = achieved.reshape(n, *self.parts[ACHIEVED])
-        parts[DESIRED] = given[DESIRED]
-        return join_parts({name: parts[name].to(given[name].dtype) for name in given})
+        split = dict(zip(self._widths, states[:, : self._known].split([*self._widths.values()], dim=1), strict=True))
+        if self.goals:
+            achieved = states.new_empty((n, len(self.copies)))
+            achieved[:, self._copied] = states[:, np.array(self.copies, np.int64)[self._copied]]
+            achieved[:, self._free] = states[:, self._known :]
+            split |= {ACHIEVED: achieved, DESIRED: given[DESIRED]}
+        parts = {}
+        for name, like in given.items():
+            parts[name] = split[name].reshape(n, *self.parts[name])
+            if self.goals:
+                parts[name] = parts[name].to(like.dtype)
+        return join_parts(parts)
 
     def find_copies(self, *observations: Observation) -> StateColumns:
         """Return state columns with the copies that hold in all these observations ``(n, ...)``."""
         if not self.goals:
             return self
-        rows = [observation_parts(obs) for obs in observations]
-        others = torch.cat([self._other_columns(parts) for parts in rows])
+        rows = list(map(observation_parts, observations))
+        others = torch.cat(list(map(self._other_columns, rows)))
         achieved = torch.cat([parts[ACHIEVED].flatten(1).float() for parts in rows])
         copies: list[int] = []
         for goal in achieved.unbind(dim=1):
-            equal = torch.nonzero((others == goal.unsqueeze(1)).all(dim=0)).flatten()
-            copies.append(int(equal[0]) if len(equal) else -1)
+            equal = (others == goal.unsqueeze(1)).all(dim=0).int()
+            copies.append(int(equal.argmax()) - int(not equal.any()))
         return StateColumns(self.parts, copies)
