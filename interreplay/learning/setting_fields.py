@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
@@ -258,6 +258,16 @@ class WholeOrRange(Numbers):
         return numbers
 
 
+class Increasing(Numbers):
+    """Positive integers in increasing order, such as ``15001,50001``."""
+
+    described = "whole numbers of at least 1 in increasing order such as 15001,50001"
+    metavar = "N,N"
+
+    def admits(self, value: Any) -> bool:
+        return super().admits(value) and list(value) == sorted(set(value))
+
+
 class Range(Numbers):
     """Two numbers, the smaller one first, such as ``-10,10``."""
 
@@ -267,6 +277,21 @@ class Range(Numbers):
 
     def admits(self, value: Any) -> bool:
         return super().admits(value) and len(value) == 2 and value[0] < value[1]
+
+
+class Network(Accepts):
+    """Layers by stream, such as ``{"actor": [...], "critic": [...]}``; in text as JSON."""
+
+    described = 'layers by stream, such as {"critic": [{"layer": "Linear", "out_features": 256}, "ReLU", "Linear"]}'
+    metavar = "JSON"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, Mapping) or not value:
+            return False
+        return all(isinstance(layers, Mapping | list | tuple) and len(layers) for layers in value.values())
+
+    def parse(self, text: str) -> Any:
+        return json.loads(text)
 
 
 def setting(default: Any, accepts: Accepts, help: str) -> Any:

@@ -1,5 +1,6 @@
 """Selection: which stored rows become the anchors of a batch."""
 
+from interreplay.selection.age_decay import Faded, SampleWeightDecay
 from interreplay.selection.attentive import Attentive
 from interreplay.selection.base import Draw, Selector, SlotStore, Uniform
 from interreplay.selection.composite import Combined, MixedSelection
@@ -19,12 +20,14 @@ __all__ = [
     "Elite",
     "EmphasizedRecent",
     "EventTables",
+    "Faded",
     "LargeBatch",
     "LossAdjusted",
     "MixedSelection",
     "Online",
     "Prioritized",
     "Reducible",
+    "SampleWeightDecay",
     "Selector",
     "SlotStore",
     "TruncatedGeometric",
