@@ -18,8 +18,7 @@ from interreplay.experience.learned_models.fitting import (
     holdout_errors,
     split,
 )
-from interreplay.experience.learned_models.losses import ensemble_losses, log_variances
-from interreplay.experience.learned_models.networks import Networks
+from interreplay.experience.learned_models.networks import Networks, ensemble_losses, log_variances
 
 SIZES = [4, 6, 5, 7]
 
