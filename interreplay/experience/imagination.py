@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -212,15 +213,19 @@ class Imagination:
         assert self._columns is not None
         self._columns = self._columns.find_copies(rows.obs, rows.next_obs)
         states, following = self._columns.flatten(rows.obs), self._columns.flatten(rows.next_obs)
-        rewards = None if self._columns.goals else rows.rewards.float()
+        rewards = None
+        if not self._columns.goals:
+            rewards = rows.rewards.float()
         self.dynamics.fit(states, rows.actions.flatten(1).float(), following, rewards, rng)
         self._fitted_at = self.env_steps
 
     def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
         """Return the slots of all stored rows, or of `fit_rows` rows drawn without replacement."""
-        stored, most = len(real), self.limits.fit_rows
-        slots = np.arange(stored) if most is None or stored <= most else rng.choice(stored, most, replace=False)
-        return torch.from_numpy(slots)
+        stored = len(real)
+        most = self.limits.fit_rows
+        if most is None or stored <= most:
+            return torch.arange(stored)
+        return torch.from_numpy(rng.choice(stored, most, replace=False))
 
     def rollouts(self, real: ReplayBuffer, rng: np.random.Generator) -> Iterator[Transitions]:
         """Yield the rows of rollouts of the current policy, step by step."""
@@ -241,8 +246,10 @@ class Imagination:
         if not self.sampled:
             slots = torch.from_numpy(rng.integers(0, len(real), count))
             return real.storage[slots].obs
-        sizes = [min(ROWS_AT_ONCE, count - start) for start in range(0, count, ROWS_AT_ONCE)]
-        return cat([real.sample(size).transitions.replace(extras={}) for size in sizes]).to("cpu").obs
+        drawn = []
+        for start in range(0, count, ROWS_AT_ONCE):
+            drawn.append(real.sample(min(ROWS_AT_ONCE, count - start)).transitions.replace(extras={}))
+        return cat(drawn).to("cpu").obs
 
     def _simulation(self) -> Simulation:
         if self.context is None or self.context.policy is None:
@@ -260,15 +267,19 @@ class Imagination:
         """Return the policy's actions for observations ``(n, ...)``, with noise if it is deterministic."""
         assert self.context is not None and self.context.policy is not None
         count = len(next(iter(observation_parts(obs).values())))
-        pieces = [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]
         policy = self.context.on_rows(self.context.policy)
-        given = torch.cat([policy(map_observation(lambda p, s=s: p[s], obs)) for s in pieces])
+        outputs = []
+        for start in range(0, count, ROWS_AT_ONCE):
+            piece = itemgetter(slice(start, start + ROWS_AT_ONCE))
+            outputs.append(policy(map_observation(piece, obs)))
+        given = torch.cat(outputs)
         if self.context.policy_is_gaussian:
             mean, log_std = given.chunk(2, dim=-1)
             actions = torch.tanh(mean + log_std.exp() * standard_normal(mean.shape, rng))
         else:
-            noise = standard_normal(given.shape, rng) if self.action_noise else 0.0
-            actions = (given + self.action_noise * noise).clamp(-1.0, 1.0)
+            if self.action_noise:
+                given = given + self.action_noise * standard_normal(given.shape, rng)
+            actions = given.clamp(-1.0, 1.0)
         return actions.reshape(count, *self._action_shape)
 
     # -- state ----------------------------------------------------------------------------------------
@@ -276,8 +287,11 @@ class Imagination:
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""
         state = {"env_steps": self.env_steps, "fitted_at": self._fitted_at, "episodes": self._episodes}
-        parts = {} if self._columns is None else {k: list(v) for k, v in self._columns.parts.items()}
-        copies = [] if self._columns is None else list(self._columns.copies)
+        parts: dict[str, Any] = {}
+        copies: list[int] = []
+        if self._columns is not None:
+            parts = dict(zip(self._columns.parts, map(list, self._columns.parts.values()), strict=True))
+            copies = list(self._columns.copies)
         return state | {"found": dict(self.found), "parts": parts, "copies": copies, "shape": list(self._action_shape)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -286,5 +300,7 @@ class Imagination:
         self._fitted_at = int(state["fitted_at"])
         self._episodes = int(state["episodes"])
         self.found = dict(state["found"])
-        self._columns = StateColumns(state["parts"], state["copies"]) if state["parts"] else None
-        self._action_shape = tuple(int(n) for n in state["shape"])
+        self._columns = None
+        if state["parts"]:
+            self._columns = StateColumns(state["parts"], state["copies"])
+        self._action_shape = tuple(map(int, state["shape"]))
