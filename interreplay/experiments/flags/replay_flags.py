@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.buffer.catalogue import OF_PARTS, resolve
-from interreplay.buffer.own_parts import part_class
+from interreplay.buffer.catalogue import OF_PARTS, part_class, resolve
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags.original_flags import (
