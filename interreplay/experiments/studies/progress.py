@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from interreplay.experiments.process.outcome import GREEN, RED, colored
-from interreplay.experiments.process.progress import Bar, duration, shown
+from interreplay.experiments.process.progress import bar, duration, shown
 
 EVERY = 300.0
 
@@ -43,7 +43,7 @@ class StudyReporter:
         self.failed: dict[str, str] = {}
         self._bar = None
         if stream.isatty():
-            self._bar = Bar(lambda n: self._left, sum(totals.values()), stream)
+            self._bar = bar(sum(totals.values()), stream)
 
     def note(self, line: str) -> None:
         """Write a line, above the bar if there is one."""
@@ -76,6 +76,7 @@ class StudyReporter:
             self._seconds[name] = time.monotonic() - self._started.get(name, self._begun)
             self._left = self._estimate()
             if self._bar is not None:
+                self._bar.set_postfix_str(self._left, refresh=False)
                 self._bar.initial = sum(self._first.values())  # steps of earlier processes do not count for the rate
                 self._bar.update(sum(self._steps.values()) - self._bar.n)
             return
