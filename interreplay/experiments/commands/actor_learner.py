@@ -98,9 +98,6 @@ IGNORED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of the platform.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code of training or of evaluation; 2 for a flag that the platform does not have.
     """
@@ -140,11 +137,7 @@ def usage() -> str:
 
 
 def read(words: Sequence[str]) -> dict[str, str]:
-    """Return the platform's flags by name.
-
-    Raises:
-        UsageError: A flag is unknown or has no value.
-    """
+    """Return the platform's flags by name."""
     known = sorted({*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED})
     found: dict[str, str] = {}
     rest = list(words)
@@ -175,11 +168,7 @@ def _is(text: str, value: str) -> bool:
 
 
 def translated(given: Mapping[str, str]) -> list[str]:
-    """Translate the platform's flags to those of `interreplay.experiments.commands.train`.
-
-    Raises:
-        UsageError: A value is invalid.
-    """
+    """Translate the platform's flags to those of `interreplay.experiments.commands.train`."""
     values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
     values |= {
         "trainer": "IMPALA",

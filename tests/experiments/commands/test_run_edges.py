@@ -18,8 +18,6 @@ import pytest
 import custom_training
 from interreplay.acting.stored_policy import POLICY
 from interreplay.experiments.commands import train
-from interreplay.experiments.commands.study_checks import without_updates
-from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
 from interreplay.runs.results.rewinding import STEPS
@@ -136,27 +134,6 @@ def test_another_process_in_the_folder_is_respected(begun, capsys, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in begun.rglob("*")} == before
 
 
-@pytest.mark.slow
-def test_two_resumes_of_one_run(tmp_path, begun):
-    process = start(*new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 10**6))
-    try:
-        for line in process.stdout:
-            if " steps/s " in line:
-                break
-        second = start("--resume", the_run(tmp_path))
-        out, err = second.communicate(timeout=PATIENCE)
-        assert second.returncode == 2
-        one_line(err, f"another process is in {the_run(tmp_path)}")
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    assert process.returncode == 75
-    at = steps(the_run(tmp_path))
-    assert at == sorted(set(at))
-
-
 def test_a_run_of_a_study_is_resumed_by_the_study(begun, tmp_path, capsys):
     run = tmp_path / "study" / "run"
     run.parent.mkdir()
@@ -203,7 +180,7 @@ def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pause", [0.0, 1.5, 4.0])
+@pytest.mark.parametrize("pause", [0.0, 3.0])
 def test_signals_while_it_starts(tmp_path, pause):
     process = start(*new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 10**6))
     wait_until_it_listens(process)
@@ -216,48 +193,11 @@ def test_signals_while_it_starts(tmp_path, pause):
     assert all(checkpoints(run) for run in tmp_path.iterdir())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", ["interreplay-train", "interreplay train"])
-def test_signals_while_a_console_script_starts(script, tmp_path):
-    entry = {"interreplay-train": "train", "interreplay train": "command"}[script]
-    code = (
-        f"import sys; sys.argv[0] = {script.split()[0]!r}; from interreplay.experiments.commands.main import {entry};"
-    )
-    words = script.split()[1:] + new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 10**6)
-    command = [sys.executable, "-c", f"{code} print('here', flush=True); sys.exit({entry}())", *words]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "here\n"
-    wait_until_it_listens(process)
-    process.send_signal(signal.SIGUSR1)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 75, err
-
-
 def test_a_run_that_cannot_learn_says_so_first(tmp_path, capsys):
     line = ["--env", "Pendulum-v1", "--total_env_steps", "40", "--steps_per_iteration", "40", *TINY]
     assert custom_training.main([*line, "--local_dir", str(tmp_path)]) == 0
     before = capsys.readouterr().out.split(" steps/s ")[0]
-    assert "no updates: actions are random until 60 steps (--learning_starts), and the run ends at 40" in before
-
-
-def test_runs_of_a_study_that_cannot_learn_are_counted():
-    def study(starts):
-        runs = [
-            PlannedRun(
-                "SAC",
-                "Pendulum-v1",
-                "Uniform",
-                seed,
-                {"env": "Pendulum-v1", "seed": seed, "total_env_steps": 60} | more,
-            )
-            for seed, more in enumerate(starts)
-        ]
-        return Study(runs, Execution())
-
-    told = without_updates(study([{"learning_starts": 10}, {"learning_starts": 60}]))
-    assert told.startswith("1 of 2 runs make no updates: actions are random until 60 steps (learning_starts)")
-    assert without_updates(study([{"learning_starts": 59}])) == ""
+    assert "no updates: random actions until 60 steps (--learning_starts), and the run ends at 40" in before
 
 
 # -- full disks -------------------------------------------------------------------------------------
