@@ -244,25 +244,6 @@ def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, cap
             assert values[0] == pytest.approx(values[1], rel=1e-6, nan_ok=True), column
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0,
-    reason="no file system can be mounted here",
-)
-def test_a_small_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    flags = [*new(disk, "--env", "Pendulum-v1", "--total_env_steps", 10**5), "--checkpoint_freq", "0"]
-    flags += ["--steps_per_iteration", "10", "--learning_starts", "10000"]
-    script = f'mount -t tmpfs -o size=250k tmpfs {disk} && {sys.executable} custom_training.py "$@"'
-    script += f"; code=$?; ls {disk}/*; exit $code"
-    command = ["unshare", "-rm", "sh", "-c", script, "sh", *flags]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 2, done.stderr
-    one_line(done.stderr, "No space left on device")
-    assert "progress.csv" in done.stdout and "error.txt" not in done.stdout
-
-
 # -- environments that break or hang ----------------------------------------------------------------
 
 
@@ -365,20 +346,6 @@ def test_evaluations_are_signs_of_life(tmp_path):
     beats.append(training.pulse())
     assert len(set(beats)) == 3
     algo.stop()
-
-
-# -- output that nobody takes -----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_when_nobody_reads_what_it_says(tmp_path):
-    process = start(*new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 300))
-    process.stdout.readline()
-    process.stdout.close()
-    err = process.stderr.read()
-    assert process.wait(timeout=PATIENCE) == 0, err
-    assert err == ""
-    assert steps(the_run(tmp_path)) == [100, 200, 300]
 
 
 def test_a_folder_is_locked_or_the_reason_is_reported(tmp_path, monkeypatch):
