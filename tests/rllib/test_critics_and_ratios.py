@@ -1,4 +1,4 @@
-"""Critics and update ratios in RLlib: modules, optimizers, resets, and time estimates of long runs."""
+"""Critics and update ratios in RLlib: modules, optimizers, and resets."""
 
 import copy
 import json

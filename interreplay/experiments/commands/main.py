@@ -18,6 +18,8 @@ COMMANDS = {
     "export": (f"{HERE}.export", "write a trained policy as ONNX or PyTorch's pt2"),
     "study": (f"{HERE}.study", "run a grid of runs, on one machine or many"),
     "report": ("interreplay.experiments.report.__main__", "draw figures and tables from the results of runs"),
+    "experience": (f"{HERE}.experience", "list, draw or export the kept transitions of runs"),
+    "fork": (f"{HERE}.fork", "continue a checkpoint under several replay methods"),
     "check": (f"{HERE}.check", "check a replay method of your own against the contract"),
     "smoketest": (f"{HERE}.smoketest", "check this installation"),
 }
@@ -77,6 +79,11 @@ def actor_learner() -> int:
 def agent() -> int:
     """Run the script `run_agent.py`."""
     return _at_once("run_agent")
+
+
+def lcer() -> int:
+    """Run the script `train.py`."""
+    return _at_once("lcer")
 
 
 def _at_once(name: str) -> int:

@@ -26,17 +26,14 @@ from interreplay.experiments.flags.training_flags import plain, settings_for
 from interreplay.experiments.flags.values import only
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
-from interreplay.experiments.studies import inputs_file, results_table, study_file
-from interreplay.experiments.studies.cost_estimate import describe_cost
-from interreplay.experiments.studies.entries import as_seeds
-from interreplay.experiments.studies.grid import SettingsResolver, expand, typed
+from interreplay.experiments.studies import inputs_file, results_table
+from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER
 from interreplay.runs.folder_lock import held
-from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
@@ -114,7 +111,11 @@ def act(given: Mapping[str, Any]) -> int:
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     check(study, numbers, here=address == "local")
     if given.get("dry_run"):
-        print(describe_cost(study, folder, [settings_of(study, folder, run) for run in study.runs]))
+        lines = [("", "run", "steps", "state")]
+        for number, run in enumerate(study.runs):
+            steps = settings_for(run.given()).total_env_steps
+            lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
+        print(results_table.aligned(lines, right={0, 2}))
         return 0
     check_search(study, given)
     if address == "local":
@@ -136,7 +137,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     check_name(home, "the study file's name")
     contents: dict[str, Any] = {}
     if "study" in given:
-        contents = study_file.read(Path(given["study"]), FILE_KEYS)
+        contents = read_study_file(Path(given["study"]), FILE_KEYS)
     contents |= only(given, GRID)
     if "seeds" in given:
         contents["seeds"] = as_seeds(given["seeds"])
@@ -190,11 +191,10 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
     if gpus is None:
         gpus = study.execution.gpus_per_trial
     device = chosen_device(settings.device, gpus)
-    return vars(settings) | {
-        "device": device,
-        "threads": study.execution.cpus_per_trial,
-        "output_dir": str(folder.path),
-    }
+    how = {"device": device, "threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+    if settings.keep_experience == "auto":
+        how["keep_experience"] = 0
+    return vars(settings) | how
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
@@ -204,8 +204,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
     settings = settings_of(study, folder, run, own_gpus())
-    code = run_single(folder.trial(run), settings, study.execution, sys.stdout, getattr(folder.store, "uri", ""))
-    folder.fetch()
+    code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
     results_table.write(folder, study.runs)
     return code
 
@@ -214,7 +213,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
     """Execute the unfinished runs with Ray Tune, then print the table; return the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
-    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
+    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
     if not todo:
         return summary(study, folder, 0)
     from interreplay.experiments.tune import run_study
@@ -228,14 +227,12 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         totals[run.name] = settings["total_env_steps"]
     searcher = sequential(study, folder, LANGUAGE, functools.partial(settings_of, study, folder))
     execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
-    curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
-    scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
+    scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
     reporter = StudyReporter(totals, done, sys.stdout)
     try:
         code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
     finally:
         reporter.close()
-    folder.fetch()
     for run in todo:
         if run.name in reporter.failed:
             folder.trial(run).note(state=FAILED)
@@ -246,23 +243,20 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Write and print the tables; return the exit code."""
     study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
-    where = f"{folder.place}/{results_table.TABLE}"
+    where = f"{folder.path}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
-    if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
+    if ranked := results_table.ranking(rows, study.runs):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
         print(f"command of the best: {results_table.as_command(best)}")
-    states = Counter(row["state"] for row in rows)
+    states = Counter(rows["state"])
     failed = states[FAILED]
-    left = len(rows) - failed - sum(states[state] for state in OVER)
+    left = len(rows) - failed - int(rows["state"].isin(list(OVER)).sum())
     if failed:
-        lines = [("failed", "tries", "reason")]
-        for row in rows:
-            if row["state"] == FAILED:
-                lines.append((row["name"], str(row["starts"]), row["last_failure"]))
-        print(f"\n{results_table.aligned(lines, width=WIDTH)}")
-    again = f"{program()} --resume {shlex.quote(folder.place)}"
+        reasons = rows.loc[rows["state"] == FAILED, ["name", "starts", "last_failure"]].astype(str).to_numpy()
+        print(f"\n{results_table.aligned([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
+    again = f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
     elif failed:

@@ -63,8 +63,9 @@ def act(given: Mapping[str, Any]) -> int:
     if listed := asked_list(given):
         print(listed)
         return 0
-    if given.get("best") and "resume" not in given:
-        raise UsageError("--best requires --resume RUN")
+    for name in ("best", "recover"):
+        if given.get(name) and "resume" not in given:
+            raise UsageError(f"--{name} requires --resume RUN")
     checkpoints = chosen_checkpoints(given)
     home = None
     if checkpoints:
@@ -117,6 +118,8 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
     # Importing Ray takes seconds, so it follows everything that can be rejected without it.
     from interreplay.experiments.training.build import build
+    from interreplay.experiments.training.forking import fork
+    from interreplay.experiments.training.kept_experience import recover
     from interreplay.experiments.training.trackers import trackers
     from interreplay.rllib import ray_session
 
@@ -126,6 +129,10 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
         checkpoint = restore(algo, checkpoints, print) if checkpoints else None
+        if checkpoint is None and settings.fork_from:
+            fork(algo, settings, print)
+        if checkpoint and given.get("recover"):
+            recover(algo, checkpoint.parent, print)
         if checkpoint:
             settings = settings.replaced(**changed_rates(settings, checkpoint, algo.env_steps, print))
         if home and checkpoint:

@@ -28,6 +28,8 @@ ARGUMENTS = tuple(name for name, metavar in METAVARS.items() if metavar == PAIR 
 NAMES = ALIASES | {"buffer_args": "buffer_arg", "env_arg": "env_args"}
 INVOKED = frozenset(name for name, flag in FLAGS.items() if flag.scope == "invocation" and not flag.changeable)
 """Flags of the command line that files cannot contain."""
+NETWORK = "network"
+"""Flag whose values are layers by stream: nested mappings, merged by name."""
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -70,7 +72,7 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     if names_method(above) and names_method(below) and not same:
         merged = without(below, METHOD)
     for name, value in above.items():
-        if name in ARGUMENTS and name in merged:
+        if name in (*ARGUMENTS, NETWORK) and name in merged:
             value = _joined(name, merged[name], value)
         merged[name] = value
     return merged
@@ -78,9 +80,21 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 def _joined(flag: str, below: Any, above: Any) -> Any:
     """Return the merged arguments of two mappings or lists of pairs, in the form of the flag."""
+    if flag == NETWORK:
+        return _merged(below, above)
     if not FLAGS[flag].repeat:
         return {**below, **above}
     return list((dict(below) | dict(above)).items())
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """Return a nested mapping with the values of another in place of its own."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    found = dict(below)
+    for name, value in above.items():
+        found[name] = _merged(below.get(name), value)
+    return found
 
 
 def _layers(name: str, asking: Path | None, above: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
@@ -116,6 +130,13 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
         first, dot, argument = str(key).partition(".")
         name = first.replace("-", "_")
         name = NAMES.get(name, name)
+        if name == NETWORK and dot:
+            if isinstance(value, str):
+                value = literal(value)
+            for part in reversed(argument.split(".")):
+                value = {part: value}
+            found[name] = _merged(found.get(name), value)
+            continue
         if name not in FLAGS or name in INVOKED or (dot and name not in ARGUMENTS):
             raise UsageError(f"{place}: {_unknown(str(key), name)}")
         if name in found and not dot:

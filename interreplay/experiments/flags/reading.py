@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
+from interreplay.experiments.flags.harmless import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
 from interreplay.experiments.flags.values import boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
@@ -251,6 +252,8 @@ class FlagParser(OneLineParser):
         words = list(map(underscored, argv))
         assigned: list[str] = []
         if self._complete:
+            words, notes = without_harmless(with_two_dashes(words, self._option_string_actions))
+            sys.stdout.writelines(f"{note}\n" for note in notes)
             words, assigned = self._divided(words)
         known, unknown = self.parse_known_args(words)
         found = vars(known)
@@ -302,6 +305,60 @@ class RaisingFlagParser(FlagParser):
 
 def _is_long(option: str) -> bool:
     return option.startswith("--")
+
+
+_ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
+
+
+def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
+    """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``.
+
+    Args:
+        words: The command line.
+        known: The options of the parser, such as ``--trainer``.
+    """
+    found = []
+    for word in words:
+        match = _ONE_DASH.fullmatch(word)
+        if match and (match[1] in SHORT or (len(match[1]) > 1 and f"--{match[1]}" in known)):
+            word = f"--{SHORT.get(match[1], match[1])}{match[2]}"
+        found.append(word)
+    return found
+
+
+def without_harmless(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words without those that have no effect, and one line for each of these.
+
+    Args:
+        words: The command line, with ``_`` in the names of flags.
+    """
+    kept: list[str] = []
+    notes: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not equals and rest:
+            value = rest[0]
+        if not word.startswith("--"):
+            kept.append(word)
+            continue
+        if name in HARMLESS:
+            why = HARMLESS[name]
+            takes_value = value.lower() in ("true", "false")
+        elif name in HARMLESS_VALUES and value:
+            why = HARMLESS_VALUES[name]
+            takes_value = True
+        elif name in DEFAULT_VALUES and value == DEFAULT_VALUES[name]:
+            why = f"{value} is the default"
+            takes_value = True
+        else:
+            kept.append(word)
+            continue
+        if takes_value and not equals:
+            rest.pop(0)
+        notes.append(f"--{name} has no effect: {why}")
+    return kept, notes
 
 
 def underscored(word: str) -> str:

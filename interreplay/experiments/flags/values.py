@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 from collections.abc import Callable, Container, Mapping
+from pathlib import Path
 from typing import Any
 
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
@@ -77,13 +78,29 @@ def method_name(text: str) -> str:
 def updates_per_step(text: str) -> float:
     """Read ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
     try:
-        *steps, updates = map(float, text.strip().strip("[]()").replace(",", " ").split())
+        *steps, updates = map(float, _words(text))
         (per,) = steps or [1.0]
     except ValueError:
         updates = per = 0.0
     if not (0 < updates < 1e6 and 0 < per < 1e6):
         raise argparse.ArgumentTypeError(f"must be a number above 0 or a pair such as 1,20, got {text!r}")
     return updates / per
+
+
+def absolute_path(text: str) -> str:
+    """Read a path, made absolute."""
+    return str(Path(text).expanduser().absolute())
+
+
+absolute_path.metavar = "DIR"  # type: ignore[attr-defined]
+
+
+def env_steps(text: str) -> tuple[int, ...]:
+    """Read numbers of env steps between commas or spaces."""
+    return tuple(map(whole(1), _words(text)))
+
+
+env_steps.metavar = "N,N,..."  # type: ignore[attr-defined]
 
 
 def sources(text: str) -> str:
@@ -114,7 +131,7 @@ def assignments(text: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``), else a string."""
+    """Read a Python or YAML scalar, a list or a mapping (``10``, ``true``, ``[1, 2]``, ``{"k": 1}``), else a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -124,13 +141,15 @@ def literal(text: str) -> Any:
         return text
     if isinstance(value, tuple):
         return list(value)
-    return value if isinstance(value, int | float | str | list) else text
+    return value if isinstance(value, int | float | str | list | dict) else text
 
 
 def written(value: Any) -> str:
     """Return a value of a data file as typed on a command line: with commas, colons in pairs, JSON or ``none``."""
     if value is None:
         return "none"
+    if isinstance(value, dict):
+        return json.dumps(value)
     if not isinstance(value, list | tuple):
         return str(value)
     if value and isinstance(value[0], dict):
@@ -140,6 +159,10 @@ def written(value: Any) -> str:
         pair = item if isinstance(item, list | tuple) else [item]
         words.append(":".join(map(str, pair)))
     return ",".join(words)
+
+
+def _words(text: str) -> list[str]:
+    return text.strip().strip("[]()").replace(",", " ").split()
 
 
 def only(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from interreplay.learning.setting_fields import (
     Number,
@@ -49,6 +50,7 @@ class IMPALASettings:
     optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01)
     optimizer_decay: float = setting(0.99, Number(0, 1), "share of RMSprop's squares that stays per update")
     grad_clip: float | None = changed_default(DQNSettings, "grad_clip", 40.0)
+    grad_clip_by: str = changed_default(DQNSettings, "grad_clip_by", "global_norm")
     loss: str = setting(
         "sum", OneOf("sum", "mean"), "losses are sums over the steps of a batch, as published ones, or means"
     )
@@ -78,6 +80,7 @@ class IMPALASettings:
         "policy that this divergence is from: the one that V-trace implies, or the one that acted",
     )
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256,))
+    network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     lstm_cells: int | None = setting(
         None, OrWord(Whole(1), "none", None), "cells of an LSTM before the hidden layers; none: no memory"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import importlib
 import shlex
 from pathlib import Path
@@ -124,37 +126,22 @@ def test_round_robin_weights():
         assert settings_for(given(f"--round_robin_weights {text} --seed 3")).updates_per_step == expected
 
 
-OTHER = {
-    "matrix_dtype": "float32",
-    "device": "cpu",
-    "exploration": "Gaussian",
-    "activation": "tanh",
-    "actor_target": "mean",
-    "critic_dropout": ".5",
-    "hiddens": "8,8",
-    "kernel": "rbf",
-    "mean_type": "zero",
-    "matern_nu": ".5",
-    "holdout_split": ".5",
-    "optimizer": "RMSprop",
-    "initial_weights": "orthogonal",
-    "encoder": "nature",
-    "conv_dtype": "bfloat16",
-    "distribution": "quantiles",
-    "atoms": "2",
-    "value_range": "-1,1",
-    "env_args": "a=1",
-    "loss": "mean",
-    "returns": "gae",
-    "max_time": "2h",
-    "relevance_of": "behavior",
-}
+VALUES = "1 2 64 .5 8,8 -1,1 a=1 2h x auto none rbf zero cpu float32 Gaussian mean tanh min Adam gae behavior".split()
+VALUES += ["orthogonal", "success", "norm", "PER"]
+
+
+def accepted(flag):
+    """A value that a flag accepts."""
+    for value in VALUES:
+        with contextlib.suppress(argparse.ArgumentTypeError):
+            flag.type(value)
+            return value
+    raise AssertionError(f"{flag.name} accepts none of them")
 
 
 def test_dashes_and_underscores_are_the_same():
-    sample = {"resume": "x", "env": "A-v0", "trainer": "SAC", "buffer": "PER", "buffer_arg": "a=1"} | OTHER
     for name in FLAGS.keys() - {"config"}:  # which brings other flags along
-        value = sample.get(name, "1")
+        value = accepted(FLAGS[name])
         underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
         assert underscores == dashes and list(underscores) == [name]
 

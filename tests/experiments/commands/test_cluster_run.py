@@ -98,7 +98,7 @@ def test_a_study_ends_with_tables_and_reports_what_failed(study, tmp_path):
     """Of four runs one finishes; in the others the environment breaks, ends its process and hangs."""
     kinds = ("Threads", "Bug", "Die", "Hang")
     file = study(envs=str([f"envs_for_studies:{kind}-v0" for kind in kinds]), max_failures="1")
-    flags = ["--cpus-per-trial", 2, "--max-concurrent", 2, "--hang-timeout", 15]
+    flags = ["--max-concurrent", 2, "--hang-timeout", 15]
     code, out, err = run(tmp_path, *flags, "--results_dir", tmp_path / "r", file)
     assert (code, err) == (1, "")
     assert "(raylet)" not in out and "\x1b" not in out
@@ -121,7 +121,7 @@ def test_a_study_ends_with_tables_and_reports_what_failed(study, tmp_path):
     assert "the simulator broke, at env step 299" in reason
     assert lines[-1].startswith("3 of 4 runs failed; retry them with: ")
     threads = json.loads((tmp_path / "threads.json").read_text())
-    assert threads.pop("torch") == 2 and set(threads.values()) == {"2"} and len(threads) >= 3
+    assert threads.pop("torch") == 1 and set(threads.values()) == {"1"} and len(threads) >= 3
     rows = table(tmp_path / "r" / "runs.csv")
     assert [row["state"] for row in rows] == ["finished", "failed", "failed", "failed"]
     returns = [float(row["evaluation/env_runners/episode_return_mean"]) for row in table(good / "progress.csv")]

@@ -34,7 +34,7 @@ FILES = {
     "wrong.yaml": "{defaults: [per.yaml], gamma: 2}",
 }
 
-NAMES = "rbf zero cpu float32 Gaussian mean tanh min Adam auto none gae behavior orthogonal x".split()
+NAMES = "rbf zero cpu float32 Gaussian mean tanh min Adam auto none gae behavior orthogonal success norm x".split()
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +122,7 @@ def test_values_are_read_as_flags_read_them():
 
 def accepted(flag):
     """A value that a flag takes, as a file has it."""
-    for value in (True, 1, 0.5, [8, 8], [-1, 1], "2h", *NAMES):
+    for value in (True, 1, 64, 0.5, [8, 8], [-1, 1], "2h", *NAMES):
         with contextlib.suppress(argparse.ArgumentTypeError):
             return value, flag.type(written(value))
     raise AssertionError(f"{flag.name} takes none of them")
@@ -146,7 +146,7 @@ REJECTED = {
     "{resume: x}": "resume is not a setting of a run; give it as --resume on the command line",
     "{config: b.yaml}": "config is not a setting of a run",
     "{gamma: [1, 2]}": "a.yaml: gamma must be a number of at least 0, at most 1, got '1,2'",
-    "{gamma: {a: 1}}": "a.yaml: gamma must be a number of at least 0, at most 1, got \"{'a': 1}\"",
+    "{gamma: {a: 1}}": "a.yaml: gamma must be a number of at least 0, at most 1, got '{\"a\": 1}'",
     "{env: [1]}": "a.yaml: env must be a name, got [1]",
     "{gamma.x: 1}": "unknown key 'gamma.x'",
     "{buffer_arg: 3}": "a.yaml: buffer_arg must look like k=10, got '3'",

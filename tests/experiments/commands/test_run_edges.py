@@ -20,7 +20,7 @@ from interreplay.acting.stored_policy import POLICY
 from interreplay.experiments.commands import train
 from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
-from interreplay.runs.results.rewinding import STEPS
+from interreplay.runs.run_folder import STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
