@@ -54,6 +54,15 @@ class BIER(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import BIER
+        >>> buffer = BIER(capacity=1_000, k=10, kernel="rq", seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.variances.shape)  # of the reward and of three numbers of the state
+        (32, 4)
     """
 
     # fmt: off

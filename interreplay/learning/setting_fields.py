@@ -115,7 +115,7 @@ class Whole(Accepts):
 
 
 class OneOf(Accepts):
-    """One of some names.
+    """Accept one of several names.
 
     Args:
         *names: The accepted names.

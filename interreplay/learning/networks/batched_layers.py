@@ -388,7 +388,9 @@ class BatchedLayers(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise RuntimeError("stacked networks have no second derivative; expected create_graph=False")
         if ctx.views.version() != ctx.version:
-            raise RuntimeError("parameters were changed in place between the forward and the backward pass")
+            raise RuntimeError(
+                "parameters were changed in place after the forward pass; expected no change until backward() returns"
+            )
         blocks = len(ctx.widths)
         required = ctx.needs_input_grad[3:]
         columns = None
