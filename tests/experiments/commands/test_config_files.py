@@ -182,27 +182,6 @@ def test_a_file_that_two_others_stand_on_is_no_circle(folder):
     assert settings("--config top.yaml").gamma == 0.1, "the later one brings it again"
 
 
-LINES = {
-    "--config wrong.yaml": "configuration wrong.yaml: gamma must be",
-    "gama=1": "gama=1: unknown key 'gama'; did you mean gamma?",
-    "gamma=2": "gamma=2: gamma must be a number of at least 0, at most 1, got '2'",
-    "--config per.yaml trainer=SAC lr=1": "--lr is a setting of DQN",
-    "--config mine.yaml trainer=DQNN": "unknown trainer 'DQNN'; did you mean DQN?",
-    "--config mine.yaml --env CartPoll-v1": "unknown environment 'CartPoll-v1'",
-    "--config per.yaml env=Pendulum-v1": "DQN acts in Discrete ones",
-}
-
-
-def test_a_wrong_command_line_is_one_line(capsys):
-    for line, message in LINES.items():
-        try:
-            code = main(shlex.split(line))
-        except SystemExit as end:
-            code = end.code
-        error = capsys.readouterr().err
-        assert code == 2 and error.count("\n") == 1 and message in error, error
-
-
 @pytest.mark.slow
 def test_a_run_says_which_file_it_has_and_can_be_resumed_with_it(folder, capsys):
     line = "--config mine.yaml --local_dir out train_batch_size=16 learning_starts=64 evaluation_interval=0 wandb=none"
