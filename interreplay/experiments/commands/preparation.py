@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium as gym
+
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls, network_bytes
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import UsageError
@@ -25,7 +27,9 @@ from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.runs.resume import first_settings
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.unrolls.mix_settings import make_mix
+from interreplay.unrolls.mixture import UnrollMix
 
+Source = RowSource | UnrollMix | None
 WIDTHS = ("hiddens", "critic_hiddens", "lstm_cells")
 
 
@@ -35,12 +39,13 @@ class PreparedRun:
 
     Attributes:
         settings: Every setting, resolved.
-        source: The replay buffer, or a mix with recorded rows, still without the run's own rows; None for unrolls.
+        source: The replay buffer, or a mix with recorded rows or of unrolls, still without the run's own ones; None for
+            unrolls without replay.
         lines: Lines that describe the run.
     """
 
     settings: RunSettings
-    source: RowSource | None
+    source: Source
     lines: tuple[str, ...]
 
 
@@ -79,8 +84,10 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
         key, recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
         settings = settings.replaced(offline_key=key)
         lines.append(recorded)
-    source = None
-    if not ALGORITHMS[settings.trainer].unrolls:
+    source: Source
+    if ALGORITHMS[settings.trainer].unrolls:
+        source = mix_for(settings, environment)
+    else:
         source = source_for(settings, environment)
     check_networks(settings, environment)
     lines.append(check_memory(settings, environment, source))
@@ -142,6 +149,19 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     return source
 
 
+def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | None:
+    """Build the mix of unrolls that a run replays; None without replay.
+
+    Raises:
+        UsageError: It cannot make batches of the requested size.
+    """
+    if "parameters" not in settings.buffer_args:
+        return None
+    mix = make_mix(settings.buffer_args["parameters"], isinstance(environment.action_space, gym.spaces.Box))
+    mix.check(settings.train_batch_size)
+    return mix
+
+
 def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
     """Reject layers whose networks do not fit into memory."""
     spaces = (environment.observation_space, environment.action_space)
@@ -155,7 +175,7 @@ def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
         )
 
 
-def check_memory(settings: SimpleNamespace, environment: Environment, source: RowSource | None) -> str:
+def check_memory(settings: SimpleNamespace, environment: Environment, source: Source) -> str:
     """Compare the memory of the full replay buffer with the free memory.
 
     Returns:
@@ -167,8 +187,8 @@ def check_memory(settings: SimpleNamespace, environment: Environment, source: Ro
     need = replay_bytes(settings, environment, source)
     if not need:
         return ""
-    free = free_memory("cpu" if source is None else settings.device)
-    if source is None:
+    free = free_memory("cpu")
+    if isinstance(source, UnrollMix):
         stored = f"replay of unrolls of {settings.rollout_fragment_length} steps"
         fix = "give the sources of --replay_parameters smaller capacities"
     else:
@@ -180,20 +200,19 @@ def check_memory(settings: SimpleNamespace, environment: Environment, source: Ro
     return line
 
 
-def replay_bytes(settings: SimpleNamespace, environment: Environment, source: RowSource | None) -> int:
-    """Return bytes of the full replay buffer, or of the unrolls to be replayed; 0 if nothing is stored in memory."""
+def replay_bytes(settings: SimpleNamespace, environment: Environment, source: Source) -> int:
+    """Return bytes of the full replay buffer, or of the unrolls to be replayed; 0 if nothing is stored in memory.
+
+    Raises:
+        UsageError: The unrolls cannot be stored, or cannot make batches of the requested size.
+    """
     spaces = (environment.observation_space, environment.action_space)
-    if source is not None:
-        if settings.updates is not None:
-            return 0  # recorded rows are mapped from their files
-        if isinstance(source, Mix) and settings.offline_data is not None:
-            source = source.sources["online"]
-        return estimate(*spaces, source, environment.stacks)
-    if "parameters" not in settings.buffer_args:
-        return 0
-    mix = make_mix(settings.buffer_args["parameters"])
-    mix.check(settings.train_batch_size)
-    try:
-        return estimate_unrolls(*spaces, mix, settings.rollout_fragment_length)
-    except ValueError as error:
-        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
+    if isinstance(source, UnrollMix):
+        try:
+            return estimate_unrolls(*spaces, source, settings.rollout_fragment_length)
+        except ValueError as error:
+            raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
+    if source is None or settings.updates is not None:
+        return 0  # recorded rows are mapped from their files
+    own = source.sources["online"] if isinstance(source, Mix) and settings.offline_data is not None else source
+    return estimate(*spaces, own, environment.stacks)

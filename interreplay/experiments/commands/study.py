@@ -27,7 +27,7 @@ from interreplay.experiments.flags.values import only
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
 from interreplay.experiments.studies import inputs_file, results_table
-from interreplay.experiments.studies.grid import SettingsResolver, as_in_file, as_seeds, expand, read_study_file, typed
+from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study

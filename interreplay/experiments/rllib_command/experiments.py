@@ -17,9 +17,8 @@ from ray.tune.search.variant_generator import generate_variants
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.rllib_command.algorithm_names import config_for, with_our_buffers
 from interreplay.rllib.algorithms.loop_config import LoopConfig
-from interreplay.rllib.algorithms.rllib_names import explained
-from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
-from interreplay.rllib.host import choices, is_search_space, with_choices
+from interreplay.rllib.algorithms.rllib_settings import explained, settings_as_properties
+from interreplay.rllib.host import choices, is_search_space
 
 RENAMED = {
     "timesteps_total": "num_env_steps_sampled_lifetime",
@@ -140,12 +139,11 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
         config = with_our_buffers(config)
     try:
         config.update_from_dict(settings)
-        if is_search_space(replay) and not ours:
-            # The search space is kept; each of its points is configured on its own.
-            config.replay_buffer_config = with_choices(
-                replay, lambda point: config.copy().training(**{REPLAY: point}).replay_buffer_config
-            )
-        elif replay is not None and not ours:
+        if ours or replay is None:
+            return config
+        if is_search_space(replay):
+            config.replay_buffer_config = replay  # each of its points is configured on its own
+        else:
             config.training(**{REPLAY: replay})
     except TypeError as error:  # it begins with the algorithm's name
         raise UsageError(str(error)) from error
@@ -159,8 +157,7 @@ def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
     known = {*vars(config), *settings_as_properties(type(config)), "lambda"}
     unknown = [name for name in settings if name not in known or name.startswith("_")]
     if unknown:
-        public = sorted(name for name in known if not name.startswith("_"))
-        raise UsageError(explained(config.algo_class.__name__, unknown, [], public, list_known=False))
+        raise UsageError(explained(config.algo_class.__name__, unknown, [], known))
 
 
 def _is_ours(replay: Any) -> bool:

@@ -27,7 +27,7 @@ from interreplay.experiments.flags.run_flags import FLAGS, environment_config
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.studies.grid import typed
 from interreplay.experiments.studies.results_table import as_command
-from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
+from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 500
@@ -223,7 +223,6 @@ FAILURES = {
     "Exit": lambda: sys.exit(3),
     "GeneratorExit": generator_exit,
     "Hot": two_arguments,
-    "Dtype": lambda: torch.set_default_dtype(torch.float64),
 }
 for name, fail in FAILURES.items():
     gym.register(f"{name}-v0", entry_point=Misbehaving, kwargs={"fail": fail})
@@ -235,7 +234,6 @@ AT_STEP_80 = {
     "Exit": "raised SystemExit: 3",
     "GeneratorExit": "raised GeneratorExit",
     "Hot": "raised Hot: the motor is hot",
-    "Dtype": "set torch's default dtype to torch.float64",
 }
 
 
@@ -286,7 +284,6 @@ def test_an_environment_that_cannot_be_made_is_one_line(misbehaving, capsys):
         "ExitAtOnce": ["cannot be made: SystemExit: 3", "misbehaving.py, line"],
         "GeneratorExitAtOnce": ["cannot be made: GeneratorExit"],
         "HotAtOnce": ["cannot be made: Hot: the motor is hot"],
-        "DtypeAtOnce": ["cannot be made", "default dtype was set to torch.float64"],
         "Empty": ["the observation space Box([], [], (0,), float32) has no numbers"],
     }.items():
         assert train.main([*TINY, "--env", f"misbehaving:{name}-v0"]) == 2

@@ -62,8 +62,7 @@ def test_choices_of_a_grid_are_what_each_would_be_alone():
     made = configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
     assert made.replay_buffer_config == {"grid_search": points}
     with pytest.raises(UsageError, match="no argument 'kk'"):
-        points[0]["kk"] = 1
-        configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": {"grid_search": points}})
+        configured(config_for("SAC", "Pendulum-v1", str), {"replay_buffer_config": points[0] | {"kk": 1}})
 
 
 @pytest.mark.parametrize(("run", "env"), [("SAC-stock", "Pendulum-v1"), ("DQN-stock", "CartPole-v1")])
