@@ -12,6 +12,14 @@ class CER(ReplayBuffer):
 
     Args:
         selector: Draws the other n − 1 rows; uniform by default, `Prioritized()` for PER.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import CER
+        >>> buffer = CER(capacity=1_000, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> int(slots[-1]) in buffer.sample(32).slots.tolist()
+        True
     """
 
     def __init__(

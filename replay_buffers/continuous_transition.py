@@ -26,6 +26,16 @@ class ContinuousTransition(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import ContinuousTransition
+        >>> buffer = ContinuousTransition(capacity=1_000, alpha=0.75, seed=0)
+        >>> slots = buffer.add(Episodes(ends=0).transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> blended = sample.neighbor_slots >= 0
+        >>> bool((sample.neighbor_slots == sample.slots + 1)[blended].all())
+        True
     """
 
     def __init__(

@@ -22,6 +22,17 @@ class Elite(ReplayBuffer):
         distance: ``"ln"``, ``"cosine"`` or ``"kl"`` (of Gaussians [mean; log std]).
         policy: Maps observations ``(n, ...)`` to outputs of the current policy ``(n, ...)``. An algorithm sets it with
             ``buffer.connect``. Without a policy, all rows count as on-policy, and a warning is issued.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import Elite
+        >>> def policy(obs):
+        ...     return 0 * obs[:, :2]  # actions (n, 2) for observations (n, 3)
+        >>> buffer = Elite(capacity=1_000, multiplier=6, policy=policy, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(400))
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.transitions.actions.shape)
+        (32, 2)
     """
 
     def __init__(

@@ -21,6 +21,15 @@ class EventTables(ReplayBuffer):
         shares: Share of each event's table; None for equal shares.
         default_share: Share drawn from all rows if `shares` is None; use more than .5 for uncertain events.
         history: Number of steps before an event.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import EventTables
+        >>> buffer = EventTables(capacity=1_000, events=["terminated"], default_share=0.5, history=0, seed=0)
+        >>> slots = buffer.add(Episodes(ends=0.1).transitions(500))  # a tenth of the rows terminate
+        >>> sample = buffer.sample(64)
+        >>> bool(sample.transitions.terminated.sum() >= 32)  # at least half of the batch
+        True
     """
 
     def __init__(

@@ -29,6 +29,20 @@ class HER(ReplayBuffer):
         blend: Blends the relabeled rows; `Mixup()` by default.
         selector: Draws the rows; uniform by default.
         credit: Which rows receive the TD error of a blend; the anchor by default.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import HER
+        >>> def compute_reward(achieved, desired, info):
+        ...     return -abs(achieved - desired).sum(-1)
+        >>> shapes = {"observation": (3,), "achieved_goal": (2,), "desired_goal": (2,)}
+        >>> buffer = HER(capacity=1_000, k=4, compute_reward=compute_reward, seed=0)
+        >>> rows = Episodes(obs_shape=shapes).transitions(200)
+        >>> slots = buffer.add(rows)
+        >>> sample = buffer.sample(1_000)
+        >>> changed = sample.transitions.obs["desired_goal"] != rows.obs["desired_goal"][sample.slots]
+        >>> round(float(changed.any(dim=1).float().mean()), 1)  # share of relabeled rows: k / (k + 1)
+        0.8
     """
 
     def __init__(

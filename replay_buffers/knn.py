@@ -22,6 +22,16 @@ class KNNOutcome(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import KNNOutcome
+        >>> buffer = KNNOutcome(capacity=1_000, k=1, seed=0)
+        >>> rows = Episodes(ends=0).transitions(200)
+        >>> slots = buffer.add(rows)
+        >>> sample = buffer.sample(32)
+        >>> bool((sample.transitions.rewards == rows.rewards[sample.neighbor_slots]).all())
+        True
     """
 
     def __init__(

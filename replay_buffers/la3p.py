@@ -15,6 +15,15 @@ class LA3P(ReplayBuffer):
     Args:
         uniform_share: Share of each network's rows that is drawn uniformly; 1 is uniform replay with PAL.
         alpha: α of the priorities and of PAL.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import LA3P
+        >>> buffer = LA3P(capacity=1_000, uniform_share=0.5, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(384)
+        >>> int((sample.actor_weights > 0).sum())  # rows that the actor is trained on
+        256
     """
 
     def __init__(

@@ -14,6 +14,16 @@ class LAP(ReplayBuffer):
 
     Args:
         alpha: α; 0 is uniform replay with the Huber loss.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import LAP
+        >>> buffer = LAP(capacity=1_000, alpha=0.4, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> buffer.update(sample, td_errors=sample.transitions.rewards)  # usually the critic's errors
+        >>> sample.critic_loss
+        Huber(delta=1.0)
     """
 
     def __init__(

@@ -33,6 +33,15 @@ class LCER(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import LCER
+        >>> buffer = LCER(capacity=1_000, variant="member", n_clusters=20, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.transitions.obs.shape), tuple(sample.mix.shape)
+        ((32, 3), (32,))
     """
 
     def __init__(

@@ -26,6 +26,17 @@ class NMER(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import NMER
+        >>> buffer = NMER(capacity=1_000, k=10, alpha=0.75, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))  # random observations (3,) and actions (2,)
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.transitions.obs.shape), tuple(sample.mix.shape)
+        ((32, 3), (32,))
+        >>> bool((sample.neighbor_slots != sample.slots).all())
+        True
     """
 
     def __init__(

@@ -13,6 +13,14 @@ class Online(ReplayBuffer):
 
     Args:
         capacity: Number of transitions to store; more than the batch size are never used.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import Online
+        >>> buffer = Online(capacity=256)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> buffer.sample(4).slots.tolist()
+        [199, 198, 197, 196]
     """
 
     def __init__(

@@ -12,6 +12,15 @@ class TruncatedGeometric(ReplayBuffer):
 
     Args:
         mean_age: Mean age relative to the oldest stored row; .5 is uniform, smaller values are more recent.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import TruncatedGeometric
+        >>> buffer = TruncatedGeometric(capacity=1_000, mean_age=0.3, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> ages = 199 - buffer.sample(10_000).slots.float()
+        >>> round(float(ages.mean()) / 199, 1)
+        0.3
     """
 
     def __init__(

@@ -44,7 +44,9 @@ DISCRETE = gym.spaces.Discrete
 COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations", "network")
 """Settings that the networks of all algorithms are made by."""
 CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
-"""Settings that determine the critics."""
+"""Settings that determine critics of plain layers."""
+RESIDUAL = ("critic_blocks", "critic_width", "actor_blocks", "actor_width")
+"""Settings that determine residual networks."""
 _ENCODER = ("encoder", "conv_dtype")
 _HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
 
@@ -110,8 +112,10 @@ class Deterministic(Architecture):
     last_bound: float | None = None
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        shape = inputs, gym.spaces.flatdim(space), model["hiddens"], int(model.get("n_critics", self.n_critics))
-        made = DeterministicNetworks(*shape, self.last_bound, inference_only, **critic_options(model))
+        options = {name: model[name] for name in RESIDUAL if name in model} | critic_options(model)
+        options |= {"critics": int(model.get("n_critics", self.n_critics)), "last_bound": self.last_bound}
+        shape = (inputs, gym.spaces.flatdim(space), model["hiddens"])
+        made = DeterministicNetworks(*shape, inference_only=inference_only, **options)
         list_actor_and_critics(made, model.get("network") or {})
         return made
 
@@ -162,11 +166,11 @@ class PolicyAndValue(Architecture):
 
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "SAC": Soft((*CRITICS, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
-    "TQC": Soft((*CRITICS, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
+    "SAC": Soft((*CRITICS, *RESIDUAL, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
+    "TQC": Soft((*CRITICS, *RESIDUAL, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
     "CrossQ": Soft(("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up"), (BOX,), CrossQNetworks),
-    "TD3": Deterministic(CRITICS, (BOX,), TD3Settings.n_critics),
-    "DDPG": Deterministic(CRITICS, (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
+    "TD3": Deterministic((*CRITICS, *RESIDUAL), (BOX,), TD3Settings.n_critics),
+    "DDPG": Deterministic((*CRITICS, *RESIDUAL), (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
     "DQN": Values((*_ENCODER, "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
     "IMPALA": PolicyAndValue(
         (*_ENCODER, "lstm_cells", "shared_layers", "free_log_std", "initial_log_std", "initial_weights"),

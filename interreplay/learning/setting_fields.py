@@ -115,7 +115,7 @@ class Whole(Accepts):
 
 
 class OneOf(Accepts):
-    """One of some names.
+    """Accept one of several names.
 
     Args:
         *names: The accepted names.
@@ -238,6 +238,21 @@ class Widths(Accepts):
 
     def parse(self, text: str) -> tuple[int, ...]:
         return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+
+
+class Increasing(Accepts):
+    """Positive integers in increasing order, such as ``15001,50001``."""
+
+    described = "whole numbers of at least 1 in increasing order such as 15001,50001"
+    metavar = "N,N"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, list | tuple) or not value or not all(map(Whole(1).admits, value)):
+            return False
+        return all(first < second for first, second in pairwise(value))
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        return tuple(Whole(1).parse(word) for word in text.strip().strip("[]()").split(","))
 
 
 class Range(Accepts):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from interreplay.learning.setting_fields import (
+    Increasing,
     Network,
     Number,
     OneOf,
@@ -98,6 +99,19 @@ class ActorCriticSettings:
     )
     critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
     critic_dropout: float = setting(0.0, Number(0, 0.99), "share of the critics' hidden units left out of each pass")
+    critic_target: str = setting(
+        "min",
+        OneOf("min", "mean"),
+        "of the target critics' values, what the critics learn; mean: the policy maximizes the critics' mean as well",
+    )
+    critic_blocks: int = setting(
+        0, Whole(0), "residual blocks of the critics with layer normalization (SimBa); 0: plain layers of hiddens"
+    )
+    critic_width: int = setting(128, Whole(2), "width of critics with residual blocks, whose inner layers are 4 times")
+    actor_blocks: int = setting(
+        0, Whole(0), "residual blocks of the policy with layer normalization (SimBa); 0: plain layers of hiddens"
+    )
+    actor_width: int = setting(128, Whole(2), "width of a policy with residual blocks, whose inner layers are 4 times")
     actor_target: str = setting(
         "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
     )
@@ -121,6 +135,11 @@ class ActorCriticSettings:
         OrWord(Whole(1), "none", None),
         "updates between resets of networks and optimizers, which keep stored transitions; none: never",
     )
+    reset_at: tuple[int, ...] | None = setting(
+        None,
+        OrWord(Increasing(), "none", None),
+        "environment steps after whose updates networks and optimizers are reset; none: never",
+    )
 
     def __post_init__(self) -> None:
         """Reject settings that contradict each other.
@@ -130,6 +149,11 @@ class ActorCriticSettings:
         """
         if self.target_subset is not None and self.target_subset > self.n_critics:
             raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
+        if self.critic_blocks and self.critic_dropout:
+            raise ValueError(
+                f"critic_blocks is {self.critic_blocks} and critic_dropout {self.critic_dropout}; expected one of "
+                "them 0"
+            )
         l2 = [name for name in ("actor_l2", "critic_l2") if getattr(self, name)]
         if self.weight_decay and l2:
             raise ValueError(
@@ -153,7 +177,7 @@ class SACSettings(ActorCriticSettings):
 
 
 @dataclass(frozen=True)
-@without_settings(huber_delta=None, pal_alpha=None, target_subset=None, actor_target="mean")
+@without_settings(huber_delta=None, pal_alpha=None, target_subset=None, critic_target="mean", actor_target="mean")
 class TQCSettings(SACSettings):
     """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
 
@@ -178,7 +202,16 @@ class TQCSettings(SACSettings):
 
 
 @dataclass(frozen=True)
-@without_settings(tau=1.0, target_subset=None, critic_layer_norm=False, critic_dropout=0.0)
+@without_settings(
+    tau=1.0,
+    target_subset=None,
+    critic_layer_norm=False,
+    critic_dropout=0.0,
+    critic_blocks=0,
+    critic_width=128,
+    actor_blocks=0,
+    actor_width=128,
+)
 @with_defaults(actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3, policy_delay=3)
 class CrossQSettings(SACSettings):
     """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""

@@ -16,7 +16,8 @@ class FreshQueue(UnrollSource):
     """An `UnrollSource` that returns every unroll exactly once, oldest first. Nothing is ever dropped.
 
     While the queue is `full`, no new requests are sent to runners. Requests in flight are still accepted, so the queue
-    holds at most `capacity` unrolls plus theirs. Unrolls are not copied, so the caller must not modify them.
+    holds at most `capacity` unrolls plus the unrolls of these requests. Unrolls are not copied, so the caller must not
+    modify them.
 
     Args:
         capacity: Number of unrolls at which the queue is full, 1 or more.

@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from cluster_deployment import submit
-from interreplay.experiments.commands import actor_learner, check, evaluate, export, lcer, run_agent, smoketest, study
+from interreplay.experiments.commands import (
+    actor_learner,
+    check,
+    evaluate,
+    experience,
+    export,
+    fork,
+    lcer,
+    run_agent,
+    smoketest,
+    study,
+)
 from interreplay.experiments.flags.reading import underscored
 from interreplay.experiments.flags.training_flags import make_parser as training_parser
 from interreplay.experiments.report.__main__ import make_parser as report_parser
@@ -49,6 +60,9 @@ def accept(words: list[str]) -> None:
     words = words[1:] if words[0] == "-m" else words
     name, *rest = words[1:] if words[0] == "interreplay" else words
     name = Path(name).name
+    if [name, *rest[:1]] == ["experience", "export"]:
+        name = "experience export"
+        rest = rest[1:]
     match SCRIPTS.get(name, name):
         case "train":
             training_parser().given(rest)
@@ -70,6 +84,12 @@ def accept(words: list[str]) -> None:
             export.make_parser().parse_args(rest)
         case "report":
             report_parser().parse_args(rest)
+        case "experience":
+            experience.list_parser().parse_args(rest)
+        case "experience export":
+            experience.export_parser().parse_args(rest)
+        case "fork":
+            fork.make_parser().parse_args(rest)
         case "smoketest":
             smoketest.make_parser().parse_args(rest)
         case "submit.py":

@@ -50,11 +50,11 @@ def test_the_loop_with_ray_before_an_episode_has_ended(capsys):
 
 
 def test_there_are_commands_of_every_kind():
-    assert len(COMMANDS) == 12 and {words[0] for words in COMMANDS} == {"python", "interreplay", "rllib"}
+    assert len(COMMANDS) == 14 and {words[0] for words in COMMANDS} == {"python", "interreplay", "rllib"}
     assert all((ROOT / words[1]).is_file() for words in COMMANDS if words[0] == "python")
 
 
-@pytest.mark.parametrize("words", of("python", "custom_training.py"), ids=" ".join)
+@pytest.mark.parametrize("words", of("interreplay", "train") + of("python", "custom_training.py"), ids=" ".join)
 def test_training_commands_are_understood(words):
     given = make_parser().given(words)
     assert "resume" in given or settings_for(given).env in ("HalfCheetah-v2", "HalfCheetah-v5", "Hopper-v5")
@@ -73,7 +73,7 @@ def test_the_other_commands_are_understood():
 
 
 def test_the_study_has_runs(capsys):
-    (words,) = of("python", "cluster_run.py")
+    (words,) = of("interreplay", "study")
     assert cluster_run([*words, "--count"]) == 0 and capsys.readouterr().out == "10\n"
 
 

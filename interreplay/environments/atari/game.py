@@ -177,7 +177,7 @@ def _check(clipping: str, sticky: float, counts: dict[str, tuple[int, int]], swi
     if clipping not in REWARD_CLIPPINGS:
         raise ValueError(f"reward_clipping is {clipping!r}; expected {', '.join(REWARD_CLIPPINGS)}")
     if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
-        raise ValueError(f"sticky is {sticky!r}; expected a probability below 1")
+        raise ValueError(f"sticky is {sticky!r}; expected a probability >= 0 and < 1")
     for name, (count, least) in counts.items():
         if isinstance(count, bool) or not isinstance(count, int) or count < least:
             raise ValueError(f"{name} is {count!r}; expected a whole number of at least {least}")

@@ -39,7 +39,8 @@ class StateColumns:
         goal_width = prod(self.parts[ACHIEVED]) if self.goals else 0
         self.copies = (-1,) * goal_width if copies is None else tuple(copies)
         if len(self.copies) != goal_width or any(not -1 <= copy < sum(self._widths) for copy in self.copies):
-            raise ValueError(f"copies are {self.copies}; expected {goal_width} numbers below {sum(self._widths)}")
+            width = sum(self._widths)
+            raise ValueError(f"copies are {self.copies}; expected {goal_width} column numbers from -1 to {width - 1}")
         self._free = [i for i, copy in enumerate(self.copies) if copy < 0]
         self._copied = [i for i, copy in enumerate(self.copies) if copy >= 0]
 

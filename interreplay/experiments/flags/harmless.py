@@ -9,7 +9,7 @@ HARMLESS = {
     "verbose": "progress is always printed; --quiet prints less",
     "cpu_only": "the CPU is the default; --device cuda is the other choice",
     "local_mode": "Ray no longer has a local mode; --num_workers 0, the default, samples in this process",
-    "use_queue": "--buffer BIER --buffer_arg queue=4 predicts four outcomes per row ahead of time",
+    "use_queue": "BIER predicts every batch when it is drawn",
     "debug_plot": "the methods' diagnostics are in the results, under replay_buffer/",
 }
 """Flags without a value, and why they have no effect."""

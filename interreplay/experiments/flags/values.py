@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
@@ -83,6 +84,22 @@ def updates_per_step(text: str) -> float:
     if len(values) not in (1, 2) or not all(0 < value < 1e6 for value in values):
         raise argparse.ArgumentTypeError(f"must be a number above 0 or a pair such as 1,20, got {text!r}")
     return values[0] if len(values) == 1 else values[1] / values[0]
+
+
+def absolute_path(text: str) -> str:
+    """Read a path, made absolute."""
+    return str(Path(text).expanduser().absolute())
+
+
+absolute_path.metavar = "DIR"  # type: ignore[attr-defined]
+
+
+def env_steps(text: str) -> tuple[int, ...]:
+    """Read numbers of env steps between commas or spaces."""
+    return tuple(whole(1)(word) for word in _words(text))
+
+
+env_steps.metavar = "N,N,..."  # type: ignore[attr-defined]
 
 
 def sources(text: str) -> str:

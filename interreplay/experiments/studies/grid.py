@@ -1,19 +1,22 @@
-"""Expand the contents of a study file to runs: all combinations, seed by seed."""
+"""Study files: read them, and expand their contents to runs: all combinations, seed by seed."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+import yaml
 
 from interreplay.errors import RefusedRuns, UsageError, accepted_names, did_you_mean
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.replay_flags import readable, short
-from interreplay.experiments.flags.values import read_written
-from interreplay.experiments.studies.entries import entry, seeds_from
+from interreplay.experiments.flags.values import read_written, written
 from interreplay.experiments.studies.study import PlannedRun
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
@@ -33,6 +36,34 @@ class SettingsResolver(NamedTuple):
     environment: Callable[[SimpleNamespace], str]
 
 
+def read_study_file(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
+    """Return the contents of a study file: keys of a grid, ``grids``, and the settings of its execution.
+
+    Args:
+        path: The YAML file.
+        execution: Flags of the execution by name, which convert their values.
+
+    Raises:
+        UsageError: The file cannot be read, or a key or value is invalid.
+    """
+    try:
+        contents = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UsageError(f"study file {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        hint = "in a list, entries with braces need quotes: 'NMER{k: 10}'"
+        raise UsageError(f"study file {path} is not valid YAML: {' '.join(str(error).split())}; {hint}") from None
+    if not isinstance(contents, dict) or not contents:
+        raise UsageError(f"study file {path} holds no study; expected keys such as buffers, envs, trainers and seeds")
+    check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *execution))
+    for key in execution.keys() & contents.keys():
+        try:
+            contents[key] = execution[key].type(written(contents[key]))
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{key} {error}") from None
+    return contents
+
+
 def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
     """Return the runs of a grid, or of several under ``grids``, ordered by seed.
 
@@ -44,7 +75,7 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     Raises:
         UsageError: A name is unknown, or a list is empty.
     """
-    common = {key: value for key, value in contents.items() if key in GRID_KEYS}
+    common = {key: contents[key] for key in GRID_KEYS if key in contents}
     grids = contents.get("grids", [{}])
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")
@@ -71,9 +102,9 @@ def _combinations(
 ) -> Iterator[tuple[int, dict[str, Any], str | None]]:
     """Yield the position of the seed, the flags and the label of each run of a grid."""
     seeds = seeds_from(grid.get("seeds", 1))
-    buffers = [_buffer(value, resolver) for value in _listed(grid, "buffers", [None])]
-    envs = [_with_settings(value, "env", resolver) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
-    trainers = [_with_settings(value, "trainer", resolver) for value in _listed(grid, "trainers", ["SAC"])]
+    buffers = map(partial(_buffer, resolver=resolver), _listed(grid, "buffers", [None]))
+    envs = map(partial(_with_settings, "env", resolver), _listed(grid, "envs", ["InvertedPendulum-v5"]))
+    trainers = map(partial(_with_settings, "trainer", resolver), _listed(grid, "trainers", ["SAC"]))
     for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
         label, own = buffer
         yield place, grid["settings"] | trainer | env | own | {"seed": seed}, label
@@ -115,8 +146,10 @@ def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsRe
     flags = dict(run.flags)
     arguments = dict(flags.get("buffer_args", {}))
     for name, value in values.items():
-        target = flags if name in resolver.flags else arguments
-        target[name] = value
+        if name in resolver.flags:
+            flags[name] = value
+        else:
+            arguments[name] = value
     if arguments:
         flags["buffer_args"] = arguments
     return replace(make_run(flags, run.label, resolver, sampled=dict(values)), called=run.called)
@@ -145,7 +178,7 @@ def _buffer(value: Any, resolver: SettingsResolver) -> tuple[str | None, dict[st
     return label, flags
 
 
-def _with_settings(value: Any, kind: str, resolver: SettingsResolver) -> dict[str, Any]:
+def _with_settings(kind: str, resolver: SettingsResolver, value: Any) -> dict[str, Any]:
     """Return the flags of an entry of ``envs`` or ``trainers``."""
     name, options = entry(value, kind)
     return {kind: name} | typed(options, resolver.flags)
@@ -170,14 +203,18 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
             )
         instead = flags[name].in_study
         if instead is not None:
-            hint = f"; use {instead}" if instead else ""
-            raise UsageError(f"settings: {key} does not belong into a study{hint}")
+            raise UsageError(f"settings: {key} does not belong into a study; use {instead or 'custom_training.py'}")
         try:
             read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
-        found[name] = list(read) if isinstance(read, tuple) else read
+        found[name] = as_in_file(read)
     return found
+
+
+def as_in_file(value: Any) -> Any:
+    """Return the value of a flag in the form of a study file: tuples as lists."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
@@ -189,3 +226,65 @@ def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]
     for key in mapping:
         if key not in accepted:
             raise UsageError(f"{where}: unknown {key!r}; {accepted_names(str(key), accepted)}")
+
+
+def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of ``NMER``, ``"NMER{k: 10}"`` or ``{NMER: {k: 10}}``.
+
+    Args:
+        value: The entry, from YAML or the command line.
+        kind: What the entry names, for error messages.
+
+    Raises:
+        UsageError: The entry has another form.
+    """
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, options),) = value.items()
+        if isinstance(name, str) and isinstance(options, dict | None):
+            return name, dict(zip(map(str, options or ()), (options or {}).values(), strict=True))
+    if isinstance(value, str) and value.strip():
+        name, brace, rest = value.strip().partition("{")
+        return name.strip(), _mapping(brace + rest or "{}", value)
+    raise UsageError(
+        f"{kind} {value!r} is not a valid entry; expected a name, 'NAME{{option: value}}' or {{NAME: {{...}}}}"
+    )
+
+
+def _mapping(text: str, whole: str) -> dict[str, Any]:
+    try:
+        options = yaml.safe_load(text)
+    except yaml.YAMLError:
+        options = None
+    # YAML reads {k=10} as a key without a value.
+    if not isinstance(options, dict) or (None in options.values() and "null" not in text):
+        raise UsageError(f"{whole!r} cannot be read; expected something like 'NMER{{k: 10}}', a space after the colon")
+    return options
+
+
+def seeds_from(value: Any) -> list[int]:
+    """Return a list of seeds: a number n means 0 ... n - 1, a list is returned unchanged.
+
+    Raises:
+        UsageError: The value is neither.
+    """
+    if type(value) is int and value > 0:
+        return list(range(value))
+    if isinstance(value, list | tuple) and value and all(type(seed) is int and seed >= 0 for seed in value):
+        return list(value)
+    raise UsageError(f"seeds {value!r}: expected a number of seeds such as 5, or a list such as [0, 1, 2]")
+
+
+def as_seeds(words: Sequence[str]) -> int | list[int]:
+    """Return seeds from the command line: ``5`` is a number of seeds, ``0,3`` is a list.
+
+    Raises:
+        UsageError: The words are neither.
+    """
+    try:
+        numbers = list(map(int, words))
+    except ValueError:
+        message = "expected a number of seeds such as 5, or seeds such as 0,3"
+        raise UsageError(f"--seeds {','.join(words)}: {message}") from None
+    if len(numbers) == 1:
+        return numbers[0]
+    return numbers

@@ -86,7 +86,7 @@ class DuelingDQNSettings(DDQNSettings):
 @dataclass(frozen=True)
 @with_defaults(noisy=True, initial_epsilon=0.0, final_epsilon=0.0)
 class NoisyDQNSettings(DQNSettings):
-    """DQN that explores by noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."""
+    """DQN that explores with noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,6 @@ class IQNSettings(DQNSettings):
     double=True, dueling=True, noisy=True, lr=6.25e-5, optimizer_eps=1.5e-4, initial_epsilon=0.0, final_epsilon=0.0
 )
 class RainbowSettings(C51Settings):
-    """All of it together, with prioritized replay and returns of 3 steps (Hessel et al. 2018, arXiv:1710.02298)."""
+    """Rainbow DQN, with prioritized replay and returns of 3 steps (Hessel et al. 2018, arXiv:1710.02298)."""
 
     n_step: int = changed_default(ReplaySettings, "n_step", 3)

@@ -17,9 +17,11 @@ from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_e
 
 IDS_PER_RUNNER = 1 << 40
 IDS_PER_RESTART = 1 << 28
+REPORTED_SUCCESS = "reported_success"
+"""Requests successes of steps for which an environment reports them; other steps have no such column."""
 
 Names = Collection[str]
-"""Names of columns that are recorded with the transitions: "behavior" and "success"."""
+"""Names of columns that are recorded with the transitions: "behavior", "success", and `REPORTED_SUCCESS`."""
 
 
 def success_of(info: Any) -> Any:
@@ -29,7 +31,11 @@ def success_of(info: Any) -> Any:
 
 def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
     """Return the named columns ``(n,)`` that come from infos: whether each step was a success."""
-    if SUCCESS_COLUMN not in names:
+    if SUCCESS_COLUMN in names:
+        wanted = True
+    else:
+        wanted = REPORTED_SUCCESS in names and any(success_of(info) is not None for info in infos)
+    if not wanted:
         return {}
     return {SUCCESS_COLUMN: np.array([bool(success_of(info)) for info in infos])}
 

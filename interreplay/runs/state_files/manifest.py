@@ -20,9 +20,14 @@ Entry = tuple[int, int]
 
 def seal(folder: Path) -> None:
     """Flush every file to disk and write the manifest."""
-    _write(folder, {str(path.relative_to(folder)): _flushed(path) for path in _files(folder) if path.name != MANIFEST})
-    for path in (folder, *(p for p in folder.rglob("*") if p.is_dir())):
-        sync(path)
+    entries = {}
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            sync(path)
+        elif path.name != MANIFEST:
+            entries[str(path.relative_to(folder))] = _flushed(path)
+    _write(folder, entries)
+    sync(folder)
 
 
 def add(folder: Path, name: str, text: str) -> None:
@@ -109,20 +114,14 @@ def read(folder: Path) -> dict[str, Entry]:
         )
     if set(manifest) != {"format", "files", "checksum"} or manifest["checksum"] != _own(manifest["files"]):
         raise CheckpointError(f"{path} has a wrong checksum: the checkpoint is damaged")
-    return {_inside(folder, name): _entry(path, value) for name, value in manifest["files"].items()}
-
-
-def _inside(folder: Path, name: str) -> str:
-    parts = PurePosixPath(name).parts
-    if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
-        raise CheckpointError(f"{folder / MANIFEST} lists {name!r}; expected the name of a file in the checkpoint")
-    return name
-
-
-def _entry(path: Path, value: Any) -> Entry:
-    if not isinstance(value, list) or len(value) != 2 or not all(type(part) is int for part in value):
-        raise CheckpointError(f"{path} is damaged: malformed entry {value!r}")
-    return value[0], value[1]
+    found = {}
+    for name, entry in manifest["files"].items():
+        parts = PurePosixPath(name).parts
+        if not parts or parts[0] == "/" or ".." in parts:
+            raise CheckpointError(f"{path} lists {name!r}; expected the name of a file in the checkpoint")
+        size, checksum = entry
+        found[name] = (size, checksum)
+    return found
 
 
 def _write(folder: Path, entries: dict[str, Entry]) -> None:
@@ -149,7 +148,9 @@ def _flushed(path: Path) -> Entry:
 
 def _check_file(path: Path, entry: Entry) -> None:
     size, checksum = entry
-    found = path.stat().st_size if path.is_file() else "no"
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing; expected {size} bytes: the checkpoint is damaged")
+    found = path.stat().st_size
     if found != size:
         raise CheckpointError(f"{path} has {found} bytes; expected {size}: the checkpoint is damaged")
     if _checksum(path) != checksum:

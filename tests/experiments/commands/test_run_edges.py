@@ -22,7 +22,7 @@ from interreplay.experiments.commands.study_checks import without_updates
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
-from interreplay.runs.results.rewinding import STEPS
+from interreplay.runs.run_folder import STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
@@ -290,7 +290,7 @@ def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, cap
         fill(patch, 200, checkpoints_too)
         assert custom_training.main(new(tmp_path / "filled", *flags)) == 2
     run = the_run(tmp_path / "filled")
-    kept = "the newest is checkpoint_00000100" if checkpoints_too else f"kept in {run / 'checkpoint_00000200'}"
+    kept = "checkpoint_00000100" if checkpoints_too else f"kept in {run / 'checkpoint_00000200'}"
     one_line(capsys.readouterr().err, "No space left on device", kept)
     assert checkpoints(run)[-1] == f"checkpoint_00000{'100' if checkpoints_too else '200'}"
     assert steps(run) == [100]
