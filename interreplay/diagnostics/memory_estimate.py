@@ -13,7 +13,7 @@ import torch
 from interreplay.environments.spaces import leaves
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experience.source import RowSource
-from interreplay.learning.architectures import Architecture, encoder_of
+from interreplay.learning.architectures import Architecture, encoder_of, resolved
 from interreplay.storage.columns import column_of
 from interreplay.transitions import join_parts
 from interreplay.unrolls.mixture import UnrollMix
@@ -57,6 +57,7 @@ def network_bytes(
         model: Settings of the networks by name.
     """
     with torch.random.fork_rng(devices=[]):
+        model = resolved(architecture, observation_space, model)
         encoder, inputs = encoder_of(observation_space, model)
         try:
             with torch.device("meta"):

@@ -172,7 +172,7 @@ class SortedQuantileHuber(torch.autograd.Function):
             ctx: Context of autograd.
             chosen: Predicted quantiles ``(n, N)``.
             target: ``(n, K)``, without a gradient.
-            levels: τ ``(N,)``.
+            levels: τ ``(N,)``, or ``(n, N)``.
             kappa: κ.
         """
         many = target.shape[-1]

@@ -19,6 +19,8 @@ from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.flags.values import boolean, number, only, whole, without
 from interreplay.experiments.process import outcome
+from interreplay.experiments.process.machine import own_cpus
+from interreplay.learning.settings import LoopSettings
 from interreplay.unrolls import schema
 
 PIECES = 16
@@ -26,6 +28,7 @@ PIECES = 16
 MODES = ("train", "test", "train_w_load")
 REPLAY = '[{"type":"queue","capacity":1,"sample_ratio":0.5},{"type":"standard","capacity":1000,"sample_ratio":0.5}]'
 
+STOPS = ("max_time", "stop_at_return", "stop_without_improvement")
 SAME = {
     "env": ("env", "AtlantisNoFrameskip-v4"),
     "environment_max_steps": ("total_env_steps", "15000000"),
@@ -34,7 +37,8 @@ SAME = {
     "gradient_clip_by_norm_threshold": ("grad_clip", "40"),
     "gamma": ("gamma", ".99"),
     "seed": ("seed", None),
-    **{name: (name, None) for name in ("max_time", "stop_at_return", "stop_without_improvement")},
+    "preset": ("preset", "none"),
+    **{name: (name, None) for name in ("device", "output_dir", *STOPS)},
     "rmsprop_eps": ("optimizer_eps", ".01"),
     "value_loss_weight": ("vf_loss_coeff", ".5"),
     "entropy_loss_weight": ("entropy_coeff", ".01"),
@@ -44,7 +48,8 @@ SAME = {
 }
 """The platform's flags, our equivalents, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
 
-The flags that stop a run early are ours."""
+The flags that stop a run early, ``preset``, ``device`` and ``output_dir`` are ours. With ``preset``, flags that are not
+given have the preset's values."""
 
 GAMES = {
     "skipped_frames": "frameskip",
@@ -69,12 +74,29 @@ OTHERS = {
     "reward_clipping_method": "abs_one_sign",
     "use_policy_cloning_loss": "True",
     "use_value_cloning_loss": "True",
+    "policy_cloning_loss_weight": ".05",
+    "value_cloning_loss_weight": ".005",
+    "save_model_period": None,
     "use_kl_mask": "False",
     "kl_div_threshold": ".3",
     "replay_parameters": REPLAY,
     "training_fill_in_factor": ".2",
 }
 """Flags whose translation depends on other flags, and their defaults."""
+
+SOURCES = {
+    "lr": {"lr", "lr_end_value", "lr_scheduler_steps"},
+    "replay_parameters": {"replay_parameters", "training_fill_in_factor"},
+    "optimizer": {"optimizer"},
+    "num_workers": {"worker_count", "envs_per_worker"},
+    "num_envs_per_worker": {"worker_count", "envs_per_worker"},
+    "policy_cloning": {"use_policy_cloning_loss", "policy_cloning_loss_weight"},
+    "value_cloning": {"use_value_cloning_loss", "value_cloning_loss_weight"},
+    "relevance_bound": {"use_kl_mask", "kl_div_threshold"},
+    "relevance_of": {"use_kl_mask"},
+    "checkpoint_freq": {"save_model_period"},
+}
+"""The platform's flags of `OTHERS` that determine each of ours."""
 
 DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
 """Default of every flag."""
@@ -88,7 +110,7 @@ FIXED = {
 """Flags that support a single value here, and why."""
 
 IGNORED = {
-    *("load_optimizer_save", "save_model_period", "debug", "reproducible", "actions_count", "observation_shape"),
+    *("load_optimizer_save", "debug", "reproducible", "actions_count", "observation_shape"),
     *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy", "caching"),
     *("use_replay_compression", "lz4_compression_level", "caching_threads", "cache_sample_size", "avg_buff_size"),
     *("cache_output_buffer_size", "verbose_worker_out_int", "verbose_learner_out_int", "basic_verbose"),
@@ -193,29 +215,56 @@ def translated(given: Mapping[str, str]) -> list[str]:
     values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
     optimizer = _value(given, "optimizer")
     values |= {
-        "trainer": "IMPALA",
         "lr": _schedule(given),
         "replay_parameters": json.dumps(_replay(given)),
-        "num_envs_per_worker": str(_read(given, "worker_count", whole(1)) * _read(given, "envs_per_worker", whole(1))),
         "optimizer": {"rmsprop": "RMSprop", "adam": "Adam"}.get(optimizer, optimizer),
-        "policy_cloning": {True: ".05", False: "0"}[_read(given, "use_policy_cloning_loss", boolean)],
-        "value_cloning": {True: ".005", False: "0"}[_read(given, "use_value_cloning_loss", boolean)],
+        **_processes(given),
     }
+    for name in ("policy_cloning", "value_cloning"):
+        used = _read(given, f"use_{name}_loss", boolean)
+        values[name] = _value(given, f"{name}_loss_weight") if used else "0"
     if _read(given, "use_kl_mask", boolean):
         values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
-    words = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    if "NoFrameskip" in _value(given, "env") or _value(given, "env").startswith("ALE/"):
+    if given.get("save_model_period"):
+        steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
+        values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
+    if "preset" in given:
+        stated = {SAME[name][0] for name in given if name in SAME}
+        for ours, names in SOURCES.items():
+            if given.keys() & names:
+                stated.add(ours)
+        values = only(values, stated)
+    words = ["--trainer=IMPALA"]
+    for name, value in values.items():
+        if value is not None:
+            words.append(f"--{name}={value}")
+    env = _value(given, "env")
+    if "NoFrameskip" in env or env.startswith("ALE/"):
         words += ["--env_args", *_game_arguments(given)]
     return words
 
 
+def _processes(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the number of env runners and of their environments; all in this process if there are too few CPUs."""
+    workers = _read(given, "worker_count", whole(1))
+    envs = _read(given, "envs_per_worker", whole(1))
+    cpus = own_cpus()
+    if 1 < workers < cpus:
+        return {"num_workers": str(workers), "num_envs_per_worker": str(envs)}
+    if workers > 1:
+        print(f"{workers} workers and the learner need {workers + 1} CPUs, available: {cpus}; this process steps all")
+    return {"num_envs_per_worker": str(workers * envs)}
+
+
+def _steps_per_update(given: Mapping[str, str]) -> float:
+    """Return the environment steps per update: fresh unrolls of a batch times their steps."""
+    shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
+    return shares["queue"] * _read(given, "batch_size", whole(1)) * _read(given, "r_f_steps", whole(1))
+
+
 def _schedule(given: Mapping[str, str]) -> str:
     """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` pieces."""
-    fresh = 0.0
-    for entry in _replay(given):
-        if entry["type"] == "queue":
-            fresh = float(entry["share"]) * _read(given, "batch_size", whole(1))
-    steps = _read(given, "lr_scheduler_steps", whole(1)) * fresh * _read(given, "r_f_steps", whole(1))
+    steps = _read(given, "lr_scheduler_steps", whole(1)) * _steps_per_update(given)
     start = _read(given, "lr", number())
     end = _read(given, "lr_end_value", number())
     words = []

@@ -163,9 +163,12 @@ def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | 
 
 
 def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
-    """Reject layers whose networks do not fit into memory."""
+    """Reject layers that do not fit each other, or whose networks do not fit into memory."""
     spaces = (environment.observation_space, environment.action_space)
-    count, need = network_bytes(ARCHITECTURES[architecture_of(settings.trainer)], *spaces, vars(settings))
+    try:
+        count, need = network_bytes(ARCHITECTURES[architecture_of(settings.trainer)], *spaces, vars(settings))
+    except ValueError as error:
+        raise UsageError(f"--network: {error}".replace("--network: network", "--network")) from None
     free = free_memory(settings.device)
     if need > free:
         widths = {name: getattr(settings, name) for name in WIDTHS if getattr(settings, name, None)}

@@ -53,11 +53,13 @@ class DQNSettings:
     sigma0: float = setting(0.5, POSITIVE, "size of that noise at the start, times the root of a layer's inputs")
     distribution: str = setting(
         "mean",
-        OneOf("mean", "categorical", "quantiles"),
+        OneOf("mean", "categorical", "quantiles", "implicit"),
         "what is learned of the return: its mean, or its distribution",
     )
     atoms: int | str = setting(
-        "auto", OrWord(Whole(2), "auto"), "returns or quantiles of a distribution; auto: 51 returns, 200 quantiles"
+        "auto",
+        OrWord(Whole(2), "auto"),
+        "returns or quantiles of a distribution; auto: 51 returns, 200 quantiles, 64 implicit ones",
     )
     value_range: tuple[float, float] = setting((-10.0, 10.0), Range(), "returns between which a categorical one lies")
     kappa: float = setting(1.0, POSITIVE, "error from which on the quantiles' loss is linear")
@@ -97,6 +99,12 @@ class C51Settings(DQNSettings):
 @with_defaults(distribution="quantiles", lr=5e-5, optimizer_eps=0.01 / 32)
 class QRDQNSettings(DQNSettings):
     """Quantile regression (Dabney et al. 2018, arXiv:1710.10044)."""
+
+
+@dataclass(frozen=True)
+@with_defaults(distribution="implicit", lr=5e-5, optimizer_eps=0.01 / 32)
+class IQNSettings(DQNSettings):
+    """Implicit quantile networks (Dabney et al. 2018, arXiv:1806.06923)."""
 
 
 @dataclass(frozen=True)
