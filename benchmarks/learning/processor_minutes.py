@@ -104,19 +104,23 @@ def evaluate(predict: Predict, arena: Any, seed: int) -> float:
     return float(np.mean(returns))
 
 
-def ours(preset: str, env: str, seed: int) -> tuple[Callable[[], int], Predict]:
-    """Return a function that trains for some env steps and returns all env steps so far, and the policy."""
+def algorithm_of(flags: str) -> Any:
+    """Return our algorithm with the settings of a line of flags, on one thread and without evaluations."""
     from argument_parser import make_parser
     from interreplay.experiments.flags.training_flags import settings_for
     from interreplay.experiments.training.build import build
     from interreplay.learning.algorithms_table import ALGORITHMS
     from interreplay.rllib import ray_session
 
-    line = f"--preset {preset} --env {env} --seed {seed} --steps_per_iteration 50 --evaluation_interval 0"
-    line += f" --learning_starts {START} --total_env_steps 1000000 --buffer_size 1000000"
-    settings = settings_for(make_parser().given(shlex.split(line)))
+    settings = settings_for(make_parser().given(shlex.split(f"{flags} --evaluation_interval 0")))
     ray_session.prepare_host(1, 0)
-    algorithm = build(ALGORITHMS["SAC"].config, SimpleNamespace(**vars(settings)))
+    return build(ALGORITHMS[settings.trainer].config, SimpleNamespace(**vars(settings)))
+
+
+def ours(preset: str, env: str, seed: int) -> tuple[Callable[[], int], Predict]:
+    """Return a function that trains for some env steps and returns all env steps so far, and the policy."""
+    flags = f"--preset {preset} --env {env} --seed {seed} --steps_per_iteration 50"
+    algorithm = algorithm_of(f"{flags} --learning_starts {START} --total_env_steps 1000000 --buffer_size 1000000")
 
     def train() -> int:
         algorithm.train()
