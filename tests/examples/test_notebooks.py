@@ -16,7 +16,17 @@ EXAMPLES = ROOT / "examples"
 _spec = importlib.util.spec_from_file_location("notebooks", EXAMPLES / "notebooks.py")
 notebooks = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(notebooks)
-NAMES = ["distances", "experience_replay", "first_steps", "gaussian_processes", "what_nmer_does", "your_own_buffer"]
+NAMES = [
+    "cluster_study",
+    "distances",
+    "experience_replay",
+    "first_steps",
+    "gaussian_processes",
+    "offline_data",
+    "what_nmer_does",
+    "your_own_buffer",
+    "your_own_environment",
+]
 
 
 def test_all_examples_are_known():
