@@ -19,11 +19,11 @@ PYTEST = $(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 4 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py benchmarks examples)
 
-.PHONY: help install train test check types quick smoke bench docs notebooks pages format clean
+.PHONY: help install train test pytest docker-cpu docker-gpu check types quick smoke bench docs notebooks pages format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make install | train | test | check | smoke | bench | docs | notebooks | pages | format | clean     (PYTHON=... picks the interpreter)"
+	@echo "make install | train | test | docker-cpu | docker-gpu | check | smoke | bench | docs | notebooks | pages | format | clean     (PYTHON=... picks the interpreter)"
 
 install: $(STAMP)
 
@@ -45,7 +45,7 @@ train: install
 	$(BIN)/python custom_training.py --trainer SAC --knn_baseline $(ARGS)
 
 # Lists the slowest tests; new slow tests should replace existing ones that test the same property.
-test: install
+test pytest: install
 	$(PYTEST) --durations=40 --durations-min=5 $(ARGS)
 
 # Type checks and tests run in parallel.
@@ -67,6 +67,15 @@ smoke: install
 bench: install
 	@$(PIP) -e ".[bench]"
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Images for the CPU and for CUDA; DOCKER=podman builds with Podman, see docs/containers.md.
+DOCKER ?= docker
+
+docker-cpu:
+	$(DOCKER) build -f env/Dockerfile -t interreplay .
+
+docker-gpu:
+	$(DOCKER) build -f env/Dockerfile -t interreplay:cuda --build-arg TORCH=cu126 .
 
 docs: install
 	$(BIN)/mkdocs build --strict

@@ -1,5 +1,7 @@
 """Every flag of the command line, and the settings that they make; the body is `interreplay.experiments.flags`."""
 
+import sys
+
 from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__)
@@ -15,6 +17,9 @@ from interreplay.experiments.flags.training_flags import (  # noqa: E402
     settings_resumed,
     tuned_for,
 )
+
+if __name__ == "__main__":
+    make_parser().given(sys.argv[1:] or ["--help"])
 
 __all__ = [
     "CATALOGUE",

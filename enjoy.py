@@ -1,4 +1,4 @@
-"""Watch a trained policy; its body is `interreplay.experiments.commands.evaluate`."""
+"""Watch a trained policy, also with LCER's flags; its body is `interreplay.experiments.commands.evaluate`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__)
 
-from interreplay.experiments.commands.evaluate import main  # noqa: E402
+from interreplay.experiments.commands.lcer import enjoy as main  # noqa: E402
 
 __all__ = ["main"]
 

@@ -15,5 +15,5 @@ sed -E 's/\[[a-z]+\]//' env/requirements.txt >"$constraints"
 export PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
 # Install PyTorch first, from its own index: pip then keeps it and downloads no CUDA libraries for a CPU.
 pip install --index-url "https://download.pytorch.org/whl/$torch" "$(grep '^torch==' "$constraints")"
-pip install --constraint "$constraints" '.[analysis,robotics,video]'
+pip install --constraint "$constraints" '.[analysis,atari,robotics,video]'
 rm "$constraints"

@@ -14,8 +14,7 @@ from pictures import BLUE, GREEN, GREY, ORANGE, PINK, show
 
 from interreplay.synthesis.gaussian_process import Fit, Form, Hyperparameters
 from interreplay.synthesis.gaussian_process.fit import fit
-from interreplay.synthesis.gaussian_process.kernels import covariance
-from interreplay.synthesis.gaussian_process.posterior import posterior
+from interreplay.synthesis.gaussian_process.processes import covariance, posterior
 
 torch.set_num_threads(1)
 DOUBLE = torch.float64

@@ -134,6 +134,10 @@ class Transitions:
                 changed[name] = fn(value)
         return unchecked(**changed)
 
+    def to(self, device: torch.device | str) -> Transitions:
+        """Return transitions on a device, without copying columns that are already there."""
+        return self.map(lambda column: column.to(device))
+
     def __getitem__(self, index: Any) -> Transitions:
         return self.map(lambda column: column[index])
 

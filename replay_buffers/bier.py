@@ -1,7 +1,5 @@
 """BIER. Sander 2021, Bayesian interpolated experience replay, MEng thesis, MIT, hdl.handle.net/1721.1/138972."""
 
-from functools import partial
-
 from interreplay import ReplayBuffer
 from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import KNN
@@ -13,8 +11,7 @@ from interreplay.synthesis.gaussian_process import (
     GaussianProcess,
     HoldOut,
     Preparation,
-    QueuedGaussianProcess,
-    schedule_named,
+    Schedule,
 )
 from interreplay.synthesis.mixup import TerminationFn
 
@@ -52,9 +49,6 @@ class BIER(ReplayBuffer):
         weighted_updates: Whether learners weight rows by the certainty of their predictions.
         holdout_split: Share of each neighborhood held out to evaluate predictions every 500 batches; None for no
             evaluation.
-        queue: Outcomes predicted at once per neighborhood, for this batch and later ones; None predicts for this batch
-            only. It saves time with ``hyperparameters="local"``.
-        queue_rings: Maximum number of rows with such outcomes; see `QueuedGaussianProcess` for the memory.
         precision: ``"float32"`` or ``"float64"``.
         selector: Draws the anchors; uniform by default.
         credit: Which rows receive the TD error of a blend; the anchor by default.
@@ -84,24 +78,27 @@ class BIER(ReplayBuffer):
         warm_start: bool = True, epochs: int | None = None, optimizer: str = "adam", priors: bool = False,
         # the results
         sample_posterior: bool = False, weighted_updates: bool = False, holdout_split: float | None = None,
-        queue: int | None = None, queue_rings: int = 100_000, precision: str = "float32",
+        precision: str = "float32",
         # as in all methods that blend
         selector: Selector | None = None, credit: PriorityUpdate | None = None, prob_interpolation: float = 1.0,
         interp_decay: float = 0.0, termination_fn: TerminationFn | str | None = None,
         n_step: int | tuple[int, int] = 1, gamma: float = 0.99, seed: int | None = None, device: str = "cpu",
     ):
         # fmt: on
-        local = hyperparameters == "local"
-        fit = Fit((10 if local else 30) if epochs is None else epochs, optimizer, priors=priors)
-        make = GaussianProcess if queue is None else partial(QueuedGaussianProcess, queue, queue_rings)
-        synthesizer = make(
+        if epochs is None:
+            epochs = 10 if hyperparameters == "local" else 30
+        fit = Fit(epochs, optimizer, priors=priors)
+        holdout = None
+        if holdout_split is not None:
+            holdout = HoldOut(holdout_split)
+        synthesizer = GaussianProcess(
             form=Form(kernel, nu, ard, mean, per_target, composite),
             preparation=Preparation(scaling, pca_components, precision),
-            schedule=schedule_named(hyperparameters, fit, train_size, retrain_interval, warm_start),
+            schedule=Schedule(hyperparameters, fit, train_size, retrain_interval, warm_start),
             coefficient=Beta(alpha),
             sample_posterior=sample_posterior,
             weighted=weighted_updates,
-            holdout=None if holdout_split is None else HoldOut(holdout_split),
+            holdout=holdout,
             prob_interpolation=prob_interpolation,
             termination_fn=termination_fn,
             interp_decay=interp_decay,

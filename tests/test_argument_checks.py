@@ -13,7 +13,7 @@ from interreplay.experience.recipes import methods_and_models
 
 METHODS = methods_and_models()
 RENAMED = {"model_batch_size": "batch_size", "model_learning_rate": "learning_rate"}
-NO_NUMBERS = {"seed", "queue_rings", "real_share"}  # queue_rings is read with queue alone, real_share is a schedule
+NO_NUMBERS = {"seed", "real_share"}  # real_share is a schedule
 
 
 def numbers_of(method):

@@ -9,9 +9,12 @@ import pytest
 from builders import same_state, unwritten_memory_holds
 
 import replay_buffers
+from interreplay import ReplayBuffer
+from interreplay.buffer.sample_weight_decay import SWD
 from interreplay.diagnostics import contract
 from interreplay.diagnostics.contract import Subject
 from interreplay.neighborhood import KNN, ClusterCenter
+from interreplay.selection import Faded
 from interreplay.storage.state_copies import copy_arrays
 
 
@@ -72,10 +75,18 @@ class EventTables(replay_buffers.EventTables):
         super().__init__(events=["reward > 1", "terminated"], shares=[0.15, 0.05], history=2, **arguments)
 
 
+class FadedUniform(ReplayBuffer):
+    """Uniform replay that fades within few rows."""
+
+    def __init__(self, *, capacity=1_000_000, **arguments):
+        super().__init__(capacity, Faded(rate=0.98), **arguments)
+
+
 GOALS = {"obs_shape": {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}}
 HINDSIGHT = {"HER": HER, "HER with NMER": HERWithNMER, "HER with LCER": HERWithLCER}
 VARIANTS = {name: getattr(replay_buffers, name) for name in replay_buffers.__all__} | HINDSIGHT
 VARIANTS |= {"LaBER": LaBER, "ERE, few": ERE, "EventTables, short": EventTables}
+VARIANTS |= {"SWD": SWD, "Faded": FadedUniform}
 VARIANTS["LCER, member"] = lambda **arguments: replay_buffers.LCER(variant="member", **arguments)
 NEVER_DRAWS = {"Online"}  # its batches do not depend on a seed
 RANKS_ROWS = {"Attentive", "Elite", "LaBER"}  # reported probabilities are those of candidates

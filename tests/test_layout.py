@@ -65,7 +65,7 @@ LAYERS = """
 errors argument_checks runs.state_files runs.results runs transitions storage environments
 learning.setting_fields learning.settings learning.networks learning.policies learning.exploration learning.losses
 learning.update learning.reward_scale learning.actor_critic learning.value learning.policy_gradient
-learning.algorithms_table learning.architectures learning acting
+learning.listed_layers learning.listed_networks learning.algorithms_table learning.architectures learning acting
 part selection credit neighborhood synthesis buffer experience unrolls diagnostics
 rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib

@@ -44,15 +44,23 @@ def with_synthesizer(buffer: Any, synthesizer: Any) -> Callable[[], object]:
 
 def through_gpytorch(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
     """Return the same predictions from a GPyTorch model in evaluation mode."""
+    import gpytorch
     import torch
 
-    from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
-    from interreplay.synthesis.gaussian_process.model import Model
+    kernels = torch.Size([len(x), y.shape[2] if per_target else 1])
+    scale = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RQKernel(batch_shape=kernels), batch_shape=kernels)
+    mean = gpytorch.means.ZeroMean(batch_shape=torch.Size([len(x), y.shape[2]]))
 
-    form = Form(per_target=per_target).over(x.shape[2], 6)
-    model = Model(form, x, y)
-    model.write(Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype, "cpu"))
-    model.train()
+    class Model(gpytorch.models.ExactGP):
+        def forward(self, points: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(mean(points), scale(points))
+
+    likelihood = gpytorch.likelihoods.GaussianLikelihood(batch_shape=kernels)
+    model = Model(x.unsqueeze(1), y.mT, likelihood)
+    model.covar_module = scale
+    scale.outputscale = 9.0
+    scale.base_kernel.lengthscale = 3.0 * x.shape[2] ** 0.5
+    likelihood.noise = 0.02
 
     def predict() -> object:
         model.set_train_data(x.unsqueeze(1), y.mT, strict=False)
@@ -67,21 +75,20 @@ def through_gpytorch(x: Any, y: Any, queries: Any, per_target: bool) -> Callable
 
 def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
     """Return our posterior."""
-    from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
-    from interreplay.synthesis.gaussian_process.posterior import posterior
+    from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters, posterior
 
     form = Form(per_target=per_target).over(x.shape[2], 6)
-    hyper = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype, "cpu")
+    hyper = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype)
     return lambda: posterior(form, hyper, x, y, queries)
 
 
 def seconds_per_epoch(x: Any, y: Any, per_target: bool, epochs: int = 10) -> float:
     """Return seconds that one epoch of a fit of these neighborhoods takes, the model's setting up included."""
     from interreplay.synthesis.gaussian_process.fit import Fit, fit
-    from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
+    from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters
 
     form = Form("rbf", ard=True, per_target=per_target).over(x.shape[2], 6)
-    start = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype, "cpu")
+    start = Hyperparameters.initial(form, y.shape[2], 1.0, x.dtype)
     spent = []
     for _ in range(5):
         begin = time.perf_counter()
@@ -102,7 +109,7 @@ def main() -> None:
 
     from benchmarks.training import fill
     from interreplay.synthesis import Mixup
-    from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, Local, MonteCarlo
+    from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, Schedule
     from replay_buffers import BIER
 
     buffer = BIER(capacity=arguments.rows, seed=0)
@@ -123,11 +130,13 @@ def main() -> None:
     rows = [[n, f"{np.median(s) * 1e3:.2f}", f"{np.median(s / base):.2f}"] for n, s in seconds.items()]
     print(table(["what", "ms, median", "× one SAC update, median of pairs"], rows), "\n")
 
-    local = with_synthesizer(buffer, GaussianProcess(Form(ard=True, per_target=True), schedule=Local(Fit(10))))
+    local = with_synthesizer(
+        buffer, GaussianProcess(Form(ard=True, per_target=True), schedule=Schedule("local", Fit(10)))
+    )
     seconds = interleaved({"update": sac_update(buffer), "local": local}, 5)
     ratio = np.median(seconds["local"] / seconds["update"])
     print(f"sample(256) with a 10-epoch fit per neighborhood: {np.median(seconds['local']):.2f} s, {ratio:.0f} updates")
-    refit = GaussianProcess(Form(ard=True, per_target=True), schedule=MonteCarlo(every=1))
+    refit = GaussianProcess(Form(ard=True, per_target=True), schedule=Schedule(every=1))
     seconds = interleaved({"refit": with_synthesizer(buffer, refit)}, 5)
     print(
         f"a batch with a refit of shared hyperparameters: {np.median(seconds['refit']):.2f} s, once in 1,000 batches\n"

@@ -1,4 +1,4 @@
-"""Export of trained policies to ONNX or to PyTorch's exported programs."""
+"""Export of trained policies to ONNX or to PyTorch's exported programs, compared with the policies themselves."""
 
 from __future__ import annotations
 
@@ -9,28 +9,65 @@ import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interreplay.acting.actions import BoxActions, actions_of
-from interreplay.acting.export_check import Comparison, compared, drawn_observations
+from interreplay.acting.actions import BoxActions, NestedActions, actions_of
 from interreplay.acting.observations import column_type
 from interreplay.acting.trained_policy import TrainedPolicy
-from interreplay.environments.spaces import flat_actions, leaves
-from interreplay.errors import UsageError
+from interreplay.environments.spaces import flat_actions, leaves, nested
+from interreplay.errors import InterreplayError, UsageError
 from interreplay.learning.networks.convolutions import ConvolutionBody
+from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.normalization import Normalized
 
 KINDS = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 """Packages that each kind of file requires, all in the extra ``export``."""
 ACTIONS = "actions"
+ROUNDING = 1e-3
+"""Tolerance as a fraction of half the range of an action, or of the largest value of Discrete actions."""
+NARROW_ROUNDING = 0.1
+"""Tolerance for policies with bfloat16 products, which exported policies do not have."""
+USUAL = 100.0
+"""Largest number in random observations."""
 Runner = Callable[[dict[str, np.ndarray]], np.ndarray]
 """Maps parts of observations ``(n, ...)`` by name to actions ``(n, ...)`` by means of an exported file."""
+
+
+class ExportError(InterreplayError):
+    """An exported policy acts differently from the policy."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of a comparison.
+
+    Attributes:
+        observations: Number of observations.
+        difference: Largest difference of actions, in the environment's units.
+        others: Number of observations with a different Discrete action, of equal value up to rounding.
+        discrete: Whether actions are discrete.
+    """
+
+    observations: int
+    difference: float = 0.0
+    others: int = 0
+    discrete: bool = False
+
+    def summary(self) -> str:
+        """Return a summary for the end of a line."""
+        if self.discrete:
+            same = self.observations - self.others
+            return f"the policy's own action for {same:,} of {self.observations:,} observations"
+        return f"largest difference from the policy over {self.observations:,} observations {self.difference:.2g}"
 
 
 class DeterministicPolicy(nn.Module):
@@ -51,7 +88,8 @@ class DeterministicPolicy(nn.Module):
     def __init__(self, policy: TrainedPolicy):
         super().__init__()
         nets = copy.deepcopy(policy.nets).cpu().requires_grad_(False)
-        self.encoder, self.actor = nets.encoder, nets.actor
+        self.encoder = nets.encoder
+        self.actor = nets.actor
         for part in self.modules():
             if isinstance(part, BatchedMLP):
                 part.matrix_dtype = None
@@ -99,13 +137,11 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
         raise UsageError(
             f"{target} cannot keep the memory that the policy has (lstm_cells); use interreplay.load_policy"
         )
-    module = DeterministicPolicy(policy).eval()
     parts = drawn_observations(policy, observations, seed)
     work = target.with_name(f".{target.stem}.writing{target.suffix}")
     try:
         with _quiet():
-            (_write_onnx if target.suffix == ".onnx" else _write_pt2)(module, parts, work)
-            run = (_run_onnx if target.suffix == ".onnx" else _run_pt2)(work)
+            run = _write(DeterministicPolicy(policy).eval(), parts, work)
         found = compared(policy, run, parts)
         work.replace(target)
     except OSError as error:
@@ -137,57 +173,98 @@ def input_names(space: gym.Space) -> list[str]:
 
 def signature(policy: TrainedPolicy) -> str:
     """Return inputs and outputs of an exported policy, such as ``obs (n, 3) float32 -> actions (n, 1) float32``."""
-    spaces = leaves(policy.observation_space)
-    given = [_shown(name or "obs", spaces[name].shape or (), column_type(spaces[name])) for name in sorted(spaces)]
+    given = []
+    for name, space in sorted(leaves(policy.observation_space).items()):
+        given.append(f"{name or 'obs'} {_shape(space)} {column_type(space)}")
     actions = flat_actions(policy.action_space)
-    return f"{', '.join(given)} -> {_shown(ACTIONS, actions.shape or (), actions.dtype)}"
+    return f"{', '.join(given)} -> {ACTIONS} {_shape(actions)} {actions.dtype}"
 
 
-def _shown(name: str, shape: tuple[int, ...], dtype: Any) -> str:
-    return f"{name} ({', '.join(map(str, ('n', *shape)))}{'' if shape else ','}) {dtype}"
+def _shape(space: gym.Space) -> str:
+    return str(("n", *(space.shape or ()))).replace("'", "")
 
 
-def _program(module: DeterministicPolicy, parts: dict[str, np.ndarray]) -> Any:
-    """Return the graph of a policy for a variable number of observations."""
+def _write(module: DeterministicPolicy, parts: dict[str, np.ndarray], path: Path) -> Runner:
+    """Write a policy for a variable number of observations, and return a function that runs the file."""
     example = tuple(torch.from_numpy(parts[name][:3]) for name in module.names)
     count = torch.export.Dim("n", min=1)
     with torch.enable_grad():  # networks then use operations of autograd, not our own
-        return torch.export.export(module, example, dynamic_shapes={"parts": tuple({0: count} for _ in example)})
+        program = torch.export.export(module, example, dynamic_shapes={"parts": ({0: count},) * len(example)})
+    if path.suffix == ".pt2":
+        torch.export.save(program, path)
+        loaded = torch.export.load(path).module()
+        return lambda given: loaded(*map(torch.from_numpy, map(given.get, module.names))).numpy(force=True)
 
-
-def _write_pt2(module: DeterministicPolicy, parts: dict[str, np.ndarray], path: Path) -> None:
-    torch.export.save(_program(module, parts), path)
-
-
-def _run_pt2(path: Path) -> Runner:
-    loaded = torch.export.load(path).module()
-
-    def run(parts: dict[str, np.ndarray]) -> np.ndarray:
-        return loaded(*(torch.from_numpy(parts[name]) for name in sorted(parts))).numpy(force=True)
-
-    return run
-
-
-def _write_onnx(module: DeterministicPolicy, parts: dict[str, np.ndarray], path: Path) -> None:
-    names = [name or "obs" for name in module.names]
-    program = torch.onnx.export(
-        _program(module, parts), input_names=names, output_names=[ACTIONS], dynamo=True, verbose=False
-    )
-    assert program is not None
-    program.save(str(path), external_data=False)
-
-
-def _run_onnx(path: Path) -> Runner:
     import onnxruntime
 
+    names = [name or "obs" for name in module.names]
+    graph = torch.onnx.export(program, input_names=names, output_names=[ACTIONS], dynamo=True, verbose=False)
+    assert graph is not None
+    graph.save(str(path), external_data=False)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda given: session.run([ACTIONS], {name or "obs": part for name, part in given.items()})[0]
 
-    def run(parts: dict[str, np.ndarray]) -> np.ndarray:
-        return session.run([ACTIONS], {name or "obs": part for name, part in parts.items()})[0]
 
-    return run
+def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Draw observations ``(count, ...)`` by the names of their parts.
+
+    If the policy normalizes observations, numbers are normal with the mean and standard deviation of the training data.
+    """
+    rng = np.random.default_rng(seed)
+    found = {}
+    encoder = policy.nets.encoder
+    begin = 0
+    for name, space in sorted(leaves(policy.observation_space).items()):
+        dtype = column_type(space)
+        width = gym.spaces.flatdim(space)
+        space.seed(seed)
+        column = np.stack([space.sample() for _ in range(count)])
+        if dtype.kind == "f":
+            column = np.clip(column, -USUAL, USUAL)
+            if isinstance(encoder, Normalized) and isinstance(encoder.encoder, Flat):
+                part = slice(begin, begin + width)
+                normal = rng.standard_normal((count, width)) / encoder.factor.numpy(force=True)[part]
+                column = (encoder.shift.numpy(force=True)[part] + normal).reshape(count, *(space.shape or ()))
+        found[name] = column.astype(dtype)
+        begin += width
+    return found
+
+
+def compared(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -> Comparison:
+    """Compare the actions of an exported policy with the policy's, also for a single observation.
+
+    Raises:
+        ExportError: The actions differ by more than rounding.
+    """
+    obs = parts[""] if parts.keys() == {""} else nested(policy.observation_space, parts)
+    space = flat_actions(policy.action_space)
+    own = policy.act(obs)
+    exported = run(parts)
+    if space is not policy.action_space:
+        own = NestedActions(policy.action_space).flat(own)
+    alone = run({name: part[:1] for name, part in parts.items()})
+    if exported.shape != own.shape or alone.shape != own[:1].shape:
+        raise ExportError(f"the exported policy gives actions {exported.shape} and {alone.shape}; expected {own.shape}")
+    count = len(own)
+    if isinstance(space, gym.spaces.Discrete):
+        values = policy.output(obs)[:, : int(space.n)].numpy(force=True)
+        chosen = values[np.arange(count), exported - int(space.start)]
+        missed = ((values.max(axis=1) - chosen) / (1.0 + np.abs(values).max(axis=1))).max()
+        found = Comparison(count, others=int((own != exported).sum()), discrete=True)
+    else:
+        assert isinstance(space, gym.spaces.Box)
+        difference = np.abs(own.astype(np.float64) - exported)
+        missed = (difference / np.maximum((space.high - space.low) / 2, 1e-12)).max()
+        found = Comparison(count, difference=float(difference.max()))
+    tolerance = ROUNDING
+    for part in policy.nets.modules():
+        if isinstance(part, BatchedMLP) and part.matrix_dtype is not None:
+            tolerance = NARROW_ROUNDING
+    if not missed <= tolerance:
+        raise ExportError(f"the exported policy acts differently: {found.summary()}; nothing was written")
+    return found
 
 
 @contextlib.contextmanager

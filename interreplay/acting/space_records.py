@@ -9,6 +9,14 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+FIELDS = {
+    "Box": ("low", "high", "shape", "dtype"),
+    "Discrete": ("n", "start"),
+    "MultiDiscrete": ("nvec", "start", "dtype"),
+    "MultiBinary": ("n",),
+}
+"""Arguments by kind of space."""
+
 
 def record_of(space: gym.Space) -> dict[str, Any]:
     """Return a space as nested plain values.
@@ -17,21 +25,19 @@ def record_of(space: gym.Space) -> dict[str, Any]:
         ValueError: Policies do not support this kind of space.
     """
     kind = type(space).__name__
-    if isinstance(space, spaces.Box):
-        bounds = {"low": _bound(space.low), "high": _bound(space.high)}
-        return {"kind": kind, **bounds, "shape": list(space.shape), "dtype": str(space.dtype)}
-    if isinstance(space, spaces.Discrete):
-        return {"kind": kind, "n": int(space.n), "start": int(space.start)}
-    if isinstance(space, spaces.MultiDiscrete):
-        values = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
-        return {"kind": kind, **values, "dtype": str(space.dtype)}
-    if isinstance(space, spaces.MultiBinary):
-        return {"kind": kind, "n": space.n if isinstance(space.n, int) else list(space.n)}
     if isinstance(space, spaces.Dict):
         return {"kind": kind, "parts": {name: record_of(part) for name, part in space.spaces.items()}}
     if isinstance(space, spaces.Tuple):
-        return {"kind": kind, "parts": [record_of(part) for part in space.spaces]}
-    raise ValueError(f"{space} cannot be stored; expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple")
+        return {"kind": kind, "parts": list(map(record_of, space.spaces))}
+    if kind not in FIELDS:
+        raise ValueError(f"{space} cannot be stored; expected {', '.join(FIELDS)}, Dict or Tuple")
+    record: dict[str, Any] = {"kind": kind}
+    for name in FIELDS[kind]:
+        value = getattr(space, name)
+        if name in ("low", "high") and value.size and (value == value.flat[0]).all():
+            value = value.flat[0]  # one number if all bounds are equal
+        record[name] = str(value) if name == "dtype" else np.asarray(value).tolist()
+    return record
 
 
 def space_of(record: Mapping[str, Any]) -> gym.Space:
@@ -41,33 +47,21 @@ def space_of(record: Mapping[str, Any]) -> gym.Space:
         ValueError: The record is invalid.
     """
     try:
-        return _MAKERS[record["kind"]](record)
+        kind = record["kind"]
+        if kind == "Dict":
+            return spaces.Dict({name: space_of(part) for name, part in record["parts"].items()})
+        if kind == "Tuple":
+            return spaces.Tuple(list(map(space_of, record["parts"])))
+        given = {name: record[name] for name in FIELDS[kind]}
+        for name in {"nvec", "start"} & given.keys():
+            given[name] = np.array(given[name])[()]
+        if "dtype" in given:
+            given["dtype"] = np.dtype(given["dtype"]).type
+        if kind == "Box":
+            shape = tuple(given["shape"])
+            for name in ("low", "high"):
+                given[name] = np.broadcast_to(np.array(given[name], given["dtype"]), shape).copy()
+            given["shape"] = shape
+        return getattr(spaces, kind)(**given)
     except (KeyError, TypeError, AttributeError, AssertionError) as error:
         raise ValueError(f"{str(record)[:100]} describes no space: {error}") from error
-
-
-def _box(record: Mapping[str, Any]) -> gym.Space:
-    dtype = np.dtype(record["dtype"])
-    shape = tuple(record["shape"])
-    low, high = (np.broadcast_to(np.array(record[name], dtype=dtype), shape) for name in ("low", "high"))
-    return spaces.Box(low.copy(), high.copy(), shape, dtype.type)
-
-
-def _multi_discrete(record: Mapping[str, Any]) -> gym.Space:
-    dtype = np.dtype(record["dtype"]).type
-    return spaces.MultiDiscrete(np.array(record["nvec"]), dtype=dtype, start=np.array(record["start"]))
-
-
-_MAKERS: dict[str, Any] = {
-    "Box": _box,
-    "Discrete": lambda record: spaces.Discrete(record["n"], start=record["start"]),
-    "MultiDiscrete": _multi_discrete,
-    "MultiBinary": lambda record: spaces.MultiBinary(record["n"]),
-    "Dict": lambda record: spaces.Dict({name: space_of(part) for name, part in record["parts"].items()}),
-    "Tuple": lambda record: spaces.Tuple([space_of(part) for part in record["parts"]]),
-}
-
-
-def _bound(values: np.ndarray) -> Any:
-    """Return one number if all bounds are equal, else nested lists."""
-    return values.flat[0].item() if values.size and (values == values.flat[0]).all() else values.tolist()

@@ -14,7 +14,7 @@ from interreplay.acting.space_records import record_of, space_of
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.spaces import flat_actions
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of
+from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of, resolved
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.best import best_of
 from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, newest_of, read_description
@@ -143,6 +143,7 @@ def _networks(
     architecture = ARCHITECTURES[description["architecture"]]
     model = description["model"]
     check_action_space(action_space, architecture.acts_in)
+    model = resolved(architecture, observation_space, model)
     encoder, width = encoder_of(observation_space, model)
     nets = assembled(architecture.make(width, flat_actions(action_space), model, True), encoder, model)
     weights = state_files.load(folder / POLICY)

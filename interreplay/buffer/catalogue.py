@@ -12,6 +12,7 @@ from typing import Any
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.own_parts import make_parts
+from interreplay.buffer.sample_weight_decay import SWD
 from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError, accepted_names
 
@@ -21,6 +22,8 @@ Kind = str | Recipe | ReplayBuffer
 
 OF_PARTS = "ReplayBuffer"
 """The name of a buffer composed of given parts, which is not a method of the catalog."""
+OWN_METHODS: dict[str, Recipe] = {"SWD": SWD}
+"""Methods in this package by name, which the catalog does not list (docs/decisions/0031-residual-critics.md)."""
 NAME = "replay_buffers"
 HOME = Path(__file__).resolve().parents[2] / NAME
 """Folder of the catalog, installed next to this package."""
@@ -46,8 +49,13 @@ def methods() -> dict[str, Recipe]:
     return {name: getattr(catalog, name) for name in catalog.__all__}
 
 
+def all_methods() -> dict[str, Recipe]:
+    """Return the replay methods of the catalog and `OWN_METHODS` by name."""
+    return methods() | OWN_METHODS
+
+
 def resolve(kind: Kind) -> Recipe:
-    """Return the recipe for a name of the catalog, ``module:Class``, a class or a factory.
+    """Return the recipe for a name of `all_methods`, ``module:Class``, a class or a factory.
 
     Raises:
         ValueError: If the name is unknown, with the most similar valid name, or `kind` is something else.
@@ -57,7 +65,7 @@ def resolve(kind: Kind) -> Recipe:
             return own_class(kind, ReplayBuffer, "buffer")
         if kind == OF_PARTS:
             return ReplayBuffer
-        catalog = methods()
+        catalog = all_methods()
         if kind not in catalog:
             raise ValueError(f"there is no replay buffer {kind!r}; {accepted_names(kind, catalog)}")
         return catalog[kind]

@@ -29,6 +29,8 @@ class Composition:
         ValueError: If n-step rows are combined with a part that recomputes rewards or termination.
     """
 
+    device: torch.device
+
     def __init__(
         self,
         storage: Storage,
@@ -49,10 +51,6 @@ class Composition:
     @property
     def capacity(self) -> int:
         return self.storage.capacity
-
-    @property
-    def device(self) -> torch.device:
-        return self.storage.device
 
     @property
     def view(self) -> ReadView:
@@ -82,7 +80,7 @@ class Composition:
             raise ValueError(f"{self!r} cannot draw from {storage.capacity:,} rows; expected an empty one of as many")
         self.check(storage.columns)
         self.storage = storage
-        slots = torch.arange(len(storage), device=self.device)
+        slots = torch.arange(len(storage))
         for part in self.parts.values():
             part.observe(storage, slots)
 
@@ -190,6 +188,6 @@ class Composition:
 
     def __repr__(self) -> str:
         """Return the class, the number of stored rows, the capacity, the view, the parts and the device."""
-        view = "" if self.view.n_step == 1 else f", n_step={self.view.n_step}"
+        view = f", n_step={self.view.n_step}" * (self.view.n_step > 1)
         parts = ", ".join(type(part).__name__ for part in self.parts.values())
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows{view}; {parts}; {self.device})"

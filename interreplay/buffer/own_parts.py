@@ -31,7 +31,7 @@ def make_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_part(argument: str, value: Mapping[str, Any]) -> Part:
-    """Create a part from a mapping of its type and its arguments.
+    """Create a part from a mapping of its type and its arguments, which can be parts: mappings or names.
 
     Raises:
         UsageError: If the part is unknown or cannot be created.
@@ -39,11 +39,20 @@ def make_part(argument: str, value: Mapping[str, Any]) -> Part:
     kind = part_class(argument, value)
     try:
         with exits_as_errors():
-            return kind(**{name: item for name, item in value.items() if name != "type"})
+            return kind(**_inner_parts({name: item for name, item in value.items() if name != "type"}))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{argument} {value['type']}: {' '.join(str(error).split())}") from error
     except Exception as error:
         raise UsageError(f"{argument} {value['type']} cannot be created: {described(error)}") from error
+
+
+def _inner_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part's arguments with names and mappings of parts replaced by parts."""
+    named = dict(arguments)
+    for name, value in arguments.items():
+        if name in PACKAGES and isinstance(value, str):
+            named[name] = {"type": value}
+    return make_parts(named)
 
 
 def part_class(argument: str, value: Mapping[str, Any]) -> Any:

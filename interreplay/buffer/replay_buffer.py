@@ -54,7 +54,7 @@ class ReplayBuffer(Composition):
         n_step: Batches contain n-step transitions. A pair (low, high) draws n from this range for each batch.
         gamma: Discount factor per step.
         seed: Seed of all random numbers; None for a random seed.
-        device: Torch device of rows and batches.
+        device: Torch device of batches. Rows are kept in main memory.
 
     Raises:
         ValueError: If an argument is out of range or parts are incompatible.
@@ -77,13 +77,14 @@ class ReplayBuffer(Composition):
             self._n_step_range = as_range("n_step", n_step)
             n_step = self._n_step_range[1]
         super().__init__(
-            storage=Storage(capacity, device, gamma),
+            storage=Storage(capacity, gamma),
             view=read_view(n_step, gamma),
-            selector=selector if selector is not None else Uniform(),
-            neighborhood=neighborhood if neighborhood is not None else NoNeighbors(),
-            synthesizer=synthesizer if synthesizer is not None else Identity(),
+            selector=selector or Uniform(),
+            neighborhood=neighborhood or NoNeighbors(),
+            synthesizer=synthesizer or Identity(),
         )
-        self.credit = credit if credit is not None else PriorityUpdate()
+        self.device = torch.device(device)
+        self.credit = credit or PriorityUpdate()
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
         self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
@@ -108,8 +109,10 @@ class ReplayBuffer(Composition):
         transitions = self.storage.cast(transitions)  # validates all rows before anything changes
         if len(transitions) <= self.capacity:
             return self._add(transitions)
-        starts = range(0, len(transitions), self.capacity)
-        return torch.cat([self._add(transitions[start : start + self.capacity]) for start in starts])
+        slots = []
+        for start in range(0, len(transitions), self.capacity):
+            slots.append(self._add(transitions[start : start + self.capacity]))
+        return torch.cat(slots)
 
     def _add(self, transitions: Transitions) -> Tensor:
         slots = self.storage.write(transitions, evict(self.parts.values(), self.storage, len(transitions)))
@@ -177,7 +180,7 @@ class ReplayBuffer(Composition):
             critic_loss=draw.critic_loss,
             targets=draw.targets if rows is anchors else None,  # changed rows have other targets
             origins=draw.origins,
-        )
+        ).to(self.device)
 
     def _use_n_step(self, n_step: int) -> None:
         if n_step != self.view.n_step:
@@ -217,11 +220,13 @@ class ReplayBuffer(Composition):
         first = found.slots[:, 0]
         if found.rows is not None:
             return Inputs(self.view.read(self.storage, slots), found.rows, first, alone=first == NO_NEIGHBOR)
-        on_cpu = found.slots.device.type == "cpu"  # on other devices the test would wait for the device
-        complete = on_cpu and found.slots.numpy().min() >= 0
-        others = found.slots if complete else found.stored_slots(slots)
+        others = found.slots
+        alone = None
+        if found.slots.numpy().min() < 0:
+            others = found.stored_slots(slots)
+            alone = first < 0
         anchors, neighbors = self.view.read_with_neighbors(self.storage, slots, others)
-        return Inputs(anchors, neighbors, first, alone=None if complete else first < 0)
+        return Inputs(anchors, neighbors, first, alone)
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
         """Draw several batches: in one large draw if rows are independent, otherwise one after the other.
@@ -249,26 +254,29 @@ class ReplayBuffer(Composition):
         Raises:
             ValueError: If `td_errors` or a score does not have shape ``(n,)``, or a required score is missing.
         """
-        named = {name: self._checked_column(sample, name, column) for name, column in (scores or {}).items()}
-        errors = self.selector.errors_of(self._checked_column(sample, "td_errors", td_errors), named)
-        slots = sample.slots
-        partners = sample.neighbor_slots
+        errors = _checked_column(sample, "td_errors", td_errors)
+        named = {}
+        for name, column in (scores or {}).items():
+            named[name] = _checked_column(sample, name, column)
+        if type(self.selector).update is Selector.update and type(self.credit).update is PriorityUpdate.update:
+            return  # copies from another device would wait for it
+        for name, column in named.items():
+            named[name] = column.cpu()
+        errors = self.selector.errors_of(errors.cpu(), named)
+        slots = sample.slots.cpu()
+        partners = sample.neighbor_slots.cpu()
         mix = sample.mix
+        if mix is not None:
+            mix = mix.cpu()
         if self.storage.written != sample.write_count:
             partners = torch.where(self._is_kept(partners, sample), partners, NO_NEIGHBOR)
             kept = self._is_kept(slots, sample)
             slots = slots[kept]
             partners = partners[kept]
             errors = errors[kept]
-            mix = mix[kept] if mix is not None else None
+            if mix is not None:
+                mix = mix[kept]
         self.credit.update(self.selector, slots, partners, mix=mix, td_errors=errors)
-
-    def _checked_column(self, sample: Sample, name: str, values: Any) -> Tensor:
-        """Return values ``(n,)`` of a batch as a tensor on the buffer's device."""
-        column = torch.as_tensor(values).detach().to(self.device)
-        if column.shape != sample.slots.shape:
-            raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(sample.slots.shape)}")
-        return column
 
     def _is_kept(self, slots: Tensor, sample: Sample) -> Tensor:
         """Return which `slots` ``(n,)`` still contain the rows from which a batch was drawn."""
@@ -309,3 +317,11 @@ class ReplayBuffer(Composition):
             self._use_n_step(int(state["n_step"]))
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
+
+
+def _checked_column(sample: Sample, name: str, values: Any) -> Tensor:
+    """Return values ``(n,)`` of a batch as a tensor."""
+    column = torch.as_tensor(values).detach()
+    if column.shape != sample.slots.shape:
+        raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(sample.slots.shape)}")
+    return column

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from interreplay.learning.losses import CriticLoss
@@ -50,6 +51,17 @@ class Sample:
     def __len__(self) -> int:
         return len(self.slots)
 
+    def to(self, device: torch.device) -> Sample:
+        """Return the batch on a device, without copying what is already there."""
+        if self.weights.device == device:
+            return self
+        moved: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor | Transitions):
+                moved[field.name] = value.to(device)
+        return replace(self, **moved)
+
     def split(self, size: int) -> list[Sample]:
         """Return the rows as batches of `size` in the same order, without copying.
 
@@ -67,10 +79,11 @@ class Sample:
         chosen: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "critic_loss":
-                chosen[field.name] = None if value is None else value.of_rows(which)
-            else:
-                chosen[field.name] = value if value is None or isinstance(value, int) else value[which]
+            if isinstance(value, CriticLoss):
+                value = value.of_rows(which)
+            elif not isinstance(value, int | None):
+                value = value[which]
+            chosen[field.name] = value
         return Sample(**chosen)
 
     def of(self, origin: int) -> tuple[Sample, Tensor | slice]:
@@ -79,10 +92,12 @@ class Sample:
         mask = self.origins == origin
         found = self.rows(mask)
         assert isinstance(found.write_count, Tensor)
-        return replace(found, write_count=int(found.write_count[0]) if len(found) else 0, origins=None), mask
+        return replace(found, write_count=int(found.write_count[:1].sum()), origins=None), mask
 
     def __repr__(self) -> str:
         """Return the number of rows, the number of blended rows, and the shapes of the columns."""
-        blended = "" if self.mix is None else f", {int((self.mix < 1).sum())} blended"
+        blended = ""
+        if self.mix is not None:
+            blended = f", {int((self.mix < 1).sum())} blended"
         shapes = ", ".join(f"{name} {described(column)}" for name, column in self.transitions.columns().items())
         return f"Sample({len(self)} rows{blended}: {shapes})"

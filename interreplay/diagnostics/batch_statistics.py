@@ -46,8 +46,8 @@ class Diagnostics:
             drawn = self._drawn.get(name, 0) + len(rows)
             self._drawn[name] = drawn
             if is_described:
-                uniform = torch.from_numpy(self._rng.integers(0, len(buffer), ROWS)).to(buffer.device)
-                self._append(name, describe(buffer, rows, errors, uniform))
+                uniform = torch.from_numpy(self._rng.integers(0, len(buffer), ROWS))
+                self._append(name, describe(buffer, rows.to(torch.device("cpu")), errors.cpu(), uniform))
                 self._append(name, {"replays_per_row": drawn / buffer.storage.written})
         if is_described and self.on_manifold is not None:
             self._append("", self.on_manifold.of_batch(sample))

@@ -137,14 +137,14 @@ class Imagination:
         """Return the slots of all stored rows, or of `fit_rows` rows drawn without replacement."""
         stored, most = len(real), self.limits.fit_rows
         slots = np.arange(stored) if most is None or stored <= most else rng.choice(stored, most, replace=False)
-        return torch.from_numpy(slots).to(real.device)
+        return torch.from_numpy(slots)
 
     def rollouts(self, real: ReplayBuffer, rng: np.random.Generator) -> Iterator[Transitions]:
         """Yield the rows of rollouts of the current policy, step by step."""
         simulation = self._simulation()
         count = self.limits.rollouts
         length = self.length
-        episodes = torch.arange(self._episodes, self._episodes + count, device=real.device)
+        episodes = torch.arange(self._episodes, self._episodes + count)
         self._episodes += count
         self.found = {"rollout_length": float(length), "rollout_rows": 0.0, "rollouts_terminated": 0.0}
         for number, rows in enumerate(simulation.rollouts(self._starts(real, count, rng), length, rng, episodes), 1):
@@ -156,10 +156,10 @@ class Imagination:
 
     def _starts(self, real: ReplayBuffer, count: int, rng: np.random.Generator) -> Observation:
         if not self.sampled:
-            slots = torch.from_numpy(rng.integers(0, len(real), count)).to(real.device)
+            slots = torch.from_numpy(rng.integers(0, len(real), count))
             return real.storage[slots].obs
         sizes = [min(ROWS_AT_ONCE, count - start) for start in range(0, count, ROWS_AT_ONCE)]
-        return cat([real.sample(size).transitions.replace(extras={}) for size in sizes]).obs
+        return cat([real.sample(size).transitions.replace(extras={}) for size in sizes]).to("cpu").obs
 
     def _simulation(self) -> Simulation:
         if self.context is None or self.context.policy is None:
@@ -178,12 +178,13 @@ class Imagination:
         assert self.context is not None and self.context.policy is not None
         count = len(next(iter(observation_parts(obs).values())))
         pieces = [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]
-        given = torch.cat([self.context.policy(map_observation(lambda p, s=s: p[s], obs)) for s in pieces])
+        policy = self.context.on_rows(self.context.policy)
+        given = torch.cat([policy(map_observation(lambda p, s=s: p[s], obs)) for s in pieces])
         if self.context.policy_is_gaussian:
             mean, log_std = given.chunk(2, dim=-1)
-            actions = torch.tanh(mean + log_std.exp() * standard_normal(mean.shape, rng, mean.device))
+            actions = torch.tanh(mean + log_std.exp() * standard_normal(mean.shape, rng))
         else:
-            noise = standard_normal(given.shape, rng, given.device) if self.action_noise else 0.0
+            noise = standard_normal(given.shape, rng) if self.action_noise else 0.0
             actions = (given + self.action_noise * noise).clamp(-1.0, 1.0)
         return actions.reshape(count, *self._action_shape)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.buffer.catalogue import Kind, make_buffer, methods
+from interreplay.buffer.catalogue import Kind, all_methods, make_buffer
 from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
 from interreplay.experience.offline import Offline, recipe
@@ -183,7 +183,7 @@ def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common:
     """Return a source, created with those of the common arguments that it takes unless it is a source already."""
     if isinstance(source, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
-    arguments = recipe(source, methods())
+    arguments = recipe(source, all_methods())
     kind = arguments.pop("type")
     if kind in ("Offline", Offline):
         accepted = {name: value for name, value in common.items() if name != "capacity"}

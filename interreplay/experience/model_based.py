@@ -223,7 +223,7 @@ class ModelBased(Mix):
             made.connect(self.imagination.context)
         if len(old):
             newest = torch.arange(old.storage.written - min(len(old), capacity), old.storage.written)
-            made.add(old.storage[(newest % old.capacity).to(old.device)])
+            made.add(old.storage[newest % old.capacity])
         self.sources[MODEL] = made
 
     def statistics(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,10 +13,13 @@ from torch import Tensor
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind, check_arguments, make_buffer, resolve
 from interreplay.buffer.sample import Sample
+from interreplay.environments.relabeled import RewardFunction
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data.collection import name_of
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.offline_data.find import looks_like_data
+from interreplay.experience.offline_data.where import Where
 from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
 from interreplay.storage.fixed_rows import FixedStorage
@@ -33,15 +36,18 @@ class Offline:
     contains a key of the rows, and loading it with other rows fails.
 
     Args:
-        data: A Minari dataset (``minari:ID``, or its folder), RLlib's Parquet episodes, a run's folder, a checkpoint or
-            a saved replay buffer.
+        data: A Minari dataset (``minari:ID``, or its folder), RLlib's Parquet episodes, a run's folder, an experience
+            store, a checkpoint or a saved replay buffer; a pattern such as ``results/*``; or several of these.
         method: Replay method: a name of the catalogue, a class or a factory.
         arguments: Arguments of the method.
+        where: Conditions for rows, such as ``"return>=500, newest=100_000"``; see `Where`.
+        relabel: Function that recomputes rewards and terminations, or its name ``module:function``; see `Relabel`.
+            New rows get the same rewards if their environment is wrapped with `Relabeled`.
         spaces: Observation and action space of the environment; None to read them from the data.
         n_step: Number of steps of the returned transitions.
         gamma: Discount factor per step.
         seed: Seed of all randomness.
-        device: Torch device; rows on the CPU are memory-mapped from one file that concurrent runs share.
+        device: Torch device of batches. Rows are memory-mapped from one file that concurrent runs share.
 
     Raises:
         ValueError: The method or one of its arguments is unknown.
@@ -49,17 +55,22 @@ class Offline:
 
     def __init__(
         self,
-        data: str,
+        data: str | Sequence[str],
         method: Kind = "Uniform",
         arguments: Mapping[str, Any] | None = None,
         *,
+        where: str | Where | None = None,
+        relabel: str | RewardFunction | None = None,
         spaces: Spaces | None = None,
         n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",
     ):
-        self.data = str(data)
+        self.data = name_of(data)
+        self._sources = data
+        self._where = Where.of(where)
+        self._relabel = relabel
         self._spaces = spaces
         self._method = method
         self._arguments = dict(arguments or {})
@@ -76,7 +87,7 @@ class Offline:
         Raises:
             UsageError: The rows cannot be read, are of another environment, or lack a column that the method requires.
         """
-        storage = open_rows(self.data, self._spaces, self._device, self._gamma)
+        storage = open_rows(self._sources, self._spaces, self._gamma, where=self._where, relabel=self._relabel)
         made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
         recorded = {name.removeprefix("extras.") for name in storage.columns if is_extra(name)}
         if lacking := sorted(made.columns_wanted - recorded):
@@ -172,7 +183,7 @@ class Offline:
     def recorded_rows(self) -> Iterator[Transitions]:
         """Yield the recorded rows, in portions and chronological order."""
         for start in range(0, len(self), PORTION):
-            yield self.storage[torch.arange(start, min(start + PORTION, len(self)), device=self.device)]
+            yield self.storage[torch.arange(start, min(start + PORTION, len(self)))].to(self.device)
 
     def statistics(self) -> dict[str, float]:
         return self.buffer.statistics()
@@ -180,8 +191,7 @@ class Offline:
     def nbytes(self, columns: Columns) -> int:
         """Return the memory in bytes without the memory-mapped rows, which processes share."""
         features = num_features(self.storage.columns)
-        rows = 0 if self.device.type == "cpu" else self.storage.nbytes
-        return rows + sum(part.nbytes(self.capacity, features) for part in self.buffer.parts.values())
+        return sum(part.nbytes(self.capacity, features) for part in self.buffer.parts.values())
 
     def state_view(self) -> dict[str, Any]:
         """Return `state_dict` with arrays that share memory with this object."""

@@ -17,7 +17,7 @@ COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix, "ModelBased": Model
 
 def methods_and_models() -> dict[str, Callable[..., Any]]:
     """Return the names that commands accept: the replay methods and `ModelBased`."""
-    return catalogue.methods() | {"ModelBased": ModelBased}
+    return catalogue.all_methods() | {"ModelBased": ModelBased}
 
 
 def resolve_source(kind: Any) -> Callable[..., RowSource]:

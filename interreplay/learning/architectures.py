@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 from torch import nn
@@ -16,6 +16,13 @@ from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks
 from interreplay.learning.actor_critic.sac import SACNetworks
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks
 from interreplay.learning.actor_critic.tqc import TQCNetworks
+from interreplay.learning.listed_networks import (
+    ListedEncoder,
+    ListedPolicyValue,
+    ListedValues,
+    list_actor_and_critics,
+    with_built_in,
+)
 from interreplay.learning.networks.encoders import make_encoder
 from interreplay.learning.networks.layers import MATRIX_DTYPES, BatchedMLP
 from interreplay.learning.networks.memory import Memory
@@ -33,10 +40,12 @@ from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles,
 
 BOX = gym.spaces.Box
 DISCRETE = gym.spaces.Discrete
-COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations")
+COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations", "network")
 """Settings that the networks of all algorithms are made by."""
 CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
-"""Settings that determine the critics."""
+"""Settings that determine critics of plain layers."""
+RESIDUAL = ("critic_blocks", "critic_width", "actor_blocks", "actor_width")
+"""Settings that determine residual networks."""
 _ENCODER = ("encoder", "conv_dtype")
 _HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
 
@@ -52,6 +61,7 @@ class Architecture(ABC):
 
     settings: tuple[str, ...]
     acts_in: tuple[type[gym.Space], ...]
+    family: ClassVar[str] = "actor and critics"
 
     @abstractmethod
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
@@ -79,7 +89,13 @@ class Soft(Architecture):
         kind = DiscreteSACNetworks if isinstance(space, DISCRETE) else self.networks
         own = {name: model[name] for name in self.settings if name in model and name not in CRITICS}
         options = critic_options(model) | {"critics": int(model.get("n_critics", SACSettings.n_critics))} | own
-        return kind(inputs, gym.spaces.flatdim(space), model["hiddens"], inference_only=inference_only, **options)
+        made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], inference_only=inference_only, **options)
+        if model.get("network") and isinstance(made, CrossQNetworks):
+            raise ValueError(
+                "network: CrossQ normalizes by batches; expected Linear and activations of the same widths"
+            )
+        list_actor_and_critics(made, model.get("network") or {})
+        return made
 
 
 @dataclass(frozen=True)
@@ -95,16 +111,26 @@ class Deterministic(Architecture):
     last_bound: float | None = None
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        shape = inputs, gym.spaces.flatdim(space), model["hiddens"], int(model.get("n_critics", self.n_critics))
-        return DeterministicNetworks(*shape, self.last_bound, inference_only, **critic_options(model))
+        options = {name: model[name] for name in RESIDUAL if name in model} | critic_options(model)
+        options |= {"critics": int(model.get("n_critics", self.n_critics)), "last_bound": self.last_bound}
+        shape = (inputs, gym.spaces.flatdim(space), model["hiddens"])
+        made = DeterministicNetworks(*shape, inference_only=inference_only, **options)
+        list_actor_and_critics(made, model.get("network") or {})
+        return made
 
 
 class Values(Architecture):
     """Networks of DQN and its variants."""
 
+    family = "values"
+
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         head = make_head(*(model[name] for name in _HEAD))
         actions = gym.spaces.flatdim(space)
+        if model.get("network"):
+            return QNetworks(
+                ListedValues(model["network"], inputs, actions, head.numbers), head, actions, inference_only
+            )
         sigma0 = model["sigma0"] if model["noisy"] else None
         shape = inputs, actions, head.numbers, model["hiddens"], model["dueling"], sigma0, model["activation"]
         return QNetworks(make_layers(*shape), head, actions, inference_only)
@@ -113,6 +139,8 @@ class Values(Architecture):
 class PolicyAndValue(Architecture):
     """Networks of algorithms that learn from unrolls."""
 
+    family = "unrolls"
+
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         cells = model.get("lstm_cells")  # checkpoints from before have none
         widths = (cells or inputs, gym.spaces.flatdim(space), model["hiddens"], model["shared_layers"])
@@ -120,17 +148,20 @@ class PolicyAndValue(Architecture):
             actor: PolicyWithValue = CategoricalWithValue(*widths)
         else:
             actor = NormalWithValue(*widths, model["free_log_std"], model["initial_log_std"])
+        if model.get("network"):
+            numbers = actor.layers.widths[0] - (len(actor.layers.widths) == 1)
+            actor.layers = ListedPolicyValue(model["network"], cells or inputs, numbers)
         if cells:
             actor.memory = Memory(inputs, cells)
         return PolicyValueNetworks(actor)
 
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "SAC": Soft((*CRITICS, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
-    "TQC": Soft((*CRITICS, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
+    "SAC": Soft((*CRITICS, *RESIDUAL, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
+    "TQC": Soft((*CRITICS, *RESIDUAL, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
     "CrossQ": Soft(("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up"), (BOX,), CrossQNetworks),
-    "TD3": Deterministic(CRITICS, (BOX,), TD3Settings.n_critics),
-    "DDPG": Deterministic(CRITICS, (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
+    "TD3": Deterministic((*CRITICS, *RESIDUAL), (BOX,), TD3Settings.n_critics),
+    "DDPG": Deterministic((*CRITICS, *RESIDUAL), (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
     "DQN": Values((*_ENCODER, "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
     "IMPALA": PolicyAndValue(
         (*_ENCODER, "lstm_cells", "shared_layers", "free_log_std", "initial_log_std", "initial_weights"),
@@ -157,8 +188,24 @@ def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: floa
 def encoder_of(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, int]:
     """Return what encodes observations of a space for the networks, and how many numbers it makes of one."""
     check_numbers("observation", space)
+    if model.get("image_features"):
+        if model["normalize_observations"]:
+            raise ValueError("network.features are not normalized; expected normalize_observations False")
+        encoder = ListedEncoder(space, model["image_features"])
+        return encoder, encoder.width
     kind, dtype = model.get("encoder"), model.get("conv_dtype", "float32")  # only some algorithms name convolutions
     return make_encoder(space, model["normalize_observations"], kind, dtype)
+
+
+def resolved(architecture: Architecture, observations: gym.Space, model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of networks with listed layers replaced by built-in ones where these are equal.
+
+    Args:
+        architecture: The architecture.
+        observations: Space of observations.
+        model: Settings of the networks by name.
+    """
+    return with_built_in(model, architecture.family, observations)
 
 
 def assembled(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import bisect
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields
 from itertools import pairwise
 from numbers import Integral, Real
@@ -240,6 +240,21 @@ class Widths(Accepts):
         return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())
 
 
+class Increasing(Accepts):
+    """Positive integers in increasing order, such as ``15001,50001``."""
+
+    described = "whole numbers of at least 1 in increasing order such as 15001,50001"
+    metavar = "N,N"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, list | tuple) or not value or not all(map(Whole(1).admits, value)):
+            return False
+        return all(first < second for first, second in pairwise(value))
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        return tuple(Whole(1).parse(word) for word in text.strip().strip("[]()").split(","))
+
+
 class Range(Accepts):
     """Two numbers, the smaller one first, such as ``-10,10``."""
 
@@ -252,6 +267,21 @@ class Range(Accepts):
 
     def parse(self, text: str) -> tuple[float, ...]:
         return tuple(float(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+
+
+class Network(Accepts):
+    """Layers by stream, such as ``{"actor": [...], "critic": [...]}``; in text as JSON."""
+
+    described = 'layers by stream, such as {"critic": [{"layer": "Linear", "out_features": 256}, "ReLU", "Linear"]}'
+    metavar = "JSON"
+
+    def admits(self, value: Any) -> bool:
+        if not isinstance(value, Mapping) or not value:
+            return False
+        return all(isinstance(layers, Mapping | list | tuple) and len(layers) for layers in value.values())
+
+    def parse(self, text: str) -> Any:
+        return json.loads(text)
 
 
 def setting(default: Any, accepts: Accepts, help: str) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from interreplay.learning.setting_fields import (
+    Increasing,
+    Network,
     Number,
     OneOf,
     OrWord,
@@ -81,6 +83,9 @@ class ActorCriticSettings:
     actor_lr: float = setting(3e-4, Rate(), "learning rate of the policy")
     critic_lr: float = setting(3e-4, Rate(), "learning rate of the critics")
     hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
+    network: Any = setting(
+        None, OrWord(Network(), "none", None), "layers by stream of the network, instead of hiddens; none uses hiddens"
+    )
     activation: str = setting("relu", OneOf("relu", "tanh"), "activation function of the hidden layers")
     actor_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the policy's weights")
     critic_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the critics' weights")
@@ -102,16 +107,56 @@ class ActorCriticSettings:
     )
     critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
     critic_dropout: float = setting(0.0, Number(0, 0.99), "dropout rate of the critics' hidden units")
+    critic_target: str = setting(
+        "min",
+        OneOf("min", "mean"),
+        "target of the critics: minimum or mean of the target critics; with mean, the policy maximizes the mean",
+    )
+    critic_blocks: int = setting(
+        0,
+        Whole(0),
+        "number of the critics' residual blocks with layer normalization (SimBa); 0 uses the layers of hiddens",
+    )
+    critic_width: int = setting(
+        128, Whole(2), "width of the critics' residual blocks; their inner layers are 4 times as wide"
+    )
+    actor_blocks: int = setting(
+        0,
+        Whole(0),
+        "number of the policy's residual blocks with layer normalization (SimBa); 0 uses the layers of hiddens",
+    )
+    actor_width: int = setting(
+        128, Whole(2), "width of the policy's residual blocks; their inner layers are 4 times as wide"
+    )
     actor_target: str = setting(
         "min",
         OneOf("min", "mean", "first"),
         "value that the policy maximizes: the minimum, the mean or the first of the critics' values",
     )
     weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW (multiplied by the learning rate)")
+    grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
+    )
+    grad_clip_by: str = setting(
+        "global_norm",
+        OneOf("global_norm", "norm", "value"),
+        "quantity bounded by grad_clip: the norm of all gradients, the norm per layer, or each number",
+    )
+    actor_grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), "maximum norm of the policy's gradients; none uses grad_clip"
+    )
+    critic_grad_clip: float | None = setting(
+        None, OrWord(POSITIVE, "none", None), "maximum norm of the critics' gradients; none uses grad_clip"
+    )
     reset_interval: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),
         "updates between resets of networks and optimizers; the buffer is kept; none disables resets",
+    )
+    reset_at: tuple[int, ...] | None = setting(
+        None,
+        OrWord(Increasing(), "none", None),
+        "environment steps at which networks and optimizers are reset after the updates; none disables it",
     )
 
     def __post_init__(self) -> None:
@@ -122,6 +167,11 @@ class ActorCriticSettings:
         """
         if self.target_subset is not None and self.target_subset > self.n_critics:
             raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
+        if self.critic_blocks and self.critic_dropout:
+            raise ValueError(
+                f"critic_blocks is {self.critic_blocks} and critic_dropout {self.critic_dropout}; expected one of "
+                "them 0"
+            )
         l2 = [name for name in ("actor_l2", "critic_l2") if getattr(self, name)]
         if self.weight_decay and l2:
             raise ValueError(
@@ -145,7 +195,7 @@ class SACSettings(ActorCriticSettings):
 
 
 @dataclass(frozen=True)
-@without_settings(huber_delta=None, pal_alpha=None, target_subset=None, actor_target="mean")
+@without_settings(huber_delta=None, pal_alpha=None, target_subset=None, critic_target="mean", actor_target="mean")
 class TQCSettings(SACSettings):
     """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
 
@@ -170,7 +220,16 @@ class TQCSettings(SACSettings):
 
 
 @dataclass(frozen=True)
-@without_settings(tau=1.0, target_subset=None, critic_layer_norm=False, critic_dropout=0.0)
+@without_settings(
+    tau=1.0,
+    target_subset=None,
+    critic_layer_norm=False,
+    critic_dropout=0.0,
+    critic_blocks=0,
+    critic_width=128,
+    actor_blocks=0,
+    actor_width=128,
+)
 @with_defaults(actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3, policy_delay=3)
 class CrossQSettings(SACSettings):
     """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""

@@ -238,6 +238,14 @@ class Update(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} does not score rows")
 
+    def after_updates(self, env_steps: int, rng: torch.Generator) -> None:  # noqa: B027 - many updates do nothing
+        """Change what depends on the number of env steps, after all updates that are due at it.
+
+        Args:
+            env_steps: Env steps of the whole run.
+            rng: Source of randomness, on the device of the rows.
+        """
+
     def state_dict(self) -> dict[str, Any]:
         """Return what the next update depends on besides networks, optimizers and `rng`."""
         return {}

@@ -7,8 +7,6 @@ See `Clustering` for the clusters. The paper does not define how soon older rows
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from torch import Tensor
 from interreplay.argument_checks import check_number
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
 from interreplay.neighborhood.clusters.clustering import Clustering
-from interreplay.neighborhood.clusters.moments import ClusterMoments, DiscreteMoments
+from interreplay.neighborhood.clusters.moments import ClusterMoments
 from interreplay.neighborhood.clusters.transition_vectors import (
     action_range,
     as_transitions,
@@ -31,6 +29,7 @@ from interreplay.part import standard_normal
 from interreplay.storage.columns import num_features
 from interreplay.storage.read_views import OneStep
 from interreplay.storage.ring import Storage
+from interreplay.storage.running_moments import RunningMoments
 
 
 class Cluster(Neighborhood):
@@ -54,7 +53,6 @@ class Cluster(Neighborhood):
         self.refresh_every = int(refresh_every)
         self.clustering: Clustering | None = None
         self._size: dict[str, int] = {}
-        self._discrete: list[int] = []
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if not len(slots):
@@ -65,12 +63,9 @@ class Cluster(Neighborhood):
                 "dims": num_features(storage.columns),
                 "numbers": length(storage.columns),
                 "before": lead(storage.columns),
-                "itemsize": OneStep().vectors(storage, slots[:1].numpy(force=True)).itemsize,
+                "itemsize": OneStep().vectors(storage, slots[:1].numpy()).itemsize,
             }
-            self._discrete = discrete_places(storage.columns) if self.moments else []
             self.clustering = self._make_clustering(**self._size)
-            if self.moments:
-                self.clustering.follow(self.view)
         self.clustering.add(storage, slots)
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
@@ -78,21 +73,19 @@ class Cluster(Neighborhood):
             self.clustering.remove(storage, slots)
 
     def _make_clustering(self, capacity: int, dims: int, before: int, numbers: int, itemsize: int) -> Clustering:
-        make = functools.partial(
-            Clustering, capacity=capacity, n_clusters=self.n_clusters, refresh_every=self.refresh_every
-        )
-        if not self.moments:
-            return make(z=slice(0, dims), read=feature_vectors)
-        dtype = f"f{itemsize}"
-        sums: Callable[[], ClusterMoments | DiscreteMoments] = functools.partial(ClusterMoments, numbers, dtype)
-        if self._discrete:
-            sums = functools.partial(DiscreteMoments, numbers, dtype, np.array(self._discrete, np.int64))
-        return make(z=slice(before, before + dims), read=OneStep().vectors, make_sums=sums)
+        moments = None
+        read = feature_vectors
+        if self.moments:
+            moments = ClusterMoments(numbers, f"f{itemsize}")
+            read = OneStep().vectors
+        else:
+            before = 0
+        z = slice(before, before + dims)
+        return Clustering(capacity, z, self.n_clusters, self.refresh_every, read, moments)
 
     def _clustering(self, storage: Storage) -> Clustering:
         if self.clustering is None or self.clustering.written != storage.written:
-            seen = 0 if self.clustering is None else self.clustering.written
-            raise RuntimeError(f"{storage.written} rows were stored but {seen} observed; call observe after each add")
+            raise RuntimeError(f"{storage.written} rows were stored, fewer observed; call observe after each add")
         return self.clustering
 
     def statistics(self) -> dict[str, float]:
@@ -110,14 +103,9 @@ class Cluster(Neighborhood):
         }
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Return the bytes of the clustering: three numbers per row, centers, moments, and z of overwritten rows.
-
-        With discrete columns there are moments of each combination of values within a cluster, whose number is not
-        known in advance; this counts one per cluster.
-        """
-        numbers = 2 * features + 1 if self.moments else features
+        """Return the bytes of the clustering: three numbers per row, centers, moments, and z of overwritten rows."""
         clusters = min(self.n_clusters, max(1, capacity // 2))
-        moments = 48 * numbers + 8 if self.moments else 0
+        moments = self.moments * (48 * (2 * features + 1) + 8)
         overwritten = 4 * features * min(capacity, self.refresh_every)
         return 13 * capacity + clusters * (12 * features + 60 + moments) + overwritten
 
@@ -126,8 +114,6 @@ class Cluster(Neighborhood):
         state: dict[str, Any] = {"n_clusters": self.n_clusters}
         if self.clustering is None:
             return state
-        if self._discrete:
-            state["choices"] = list(self._discrete)
         return state | {"size": dict(self._size), "clustering": self.clustering.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -141,7 +127,6 @@ class Cluster(Neighborhood):
         self.clustering = None
         if "clustering" in state:
             self._size = {name: int(value) for name, value in state["size"].items()}
-            self._discrete = [int(place) for place in state.get("choices", ())]
             self.clustering = self._make_clustering(**self._size)
             self.clustering.load_state_dict(state["clustering"])
 
@@ -150,8 +135,8 @@ class ClusterMember(Cluster):
     """A random other member of the anchor's cluster (LCER-RM); the only member of a cluster has no neighbor."""
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        found = self._clustering(storage).members.others(slots.numpy(force=True), rng)
-        return torch.from_numpy(found).to(slots.device).unsqueeze(1)
+        found = self._clustering(storage).members.others(slots.numpy(), rng)
+        return torch.from_numpy(found).unsqueeze(1)
 
 
 class ClusterCenter(Cluster):
@@ -162,6 +147,9 @@ class ClusterCenter(Cluster):
     count, and at least two are required. The noise is N(0, (noise·σ_c)²), where σ_c is the standard deviation per
     dimension of the same members; it moves no action beyond its bounds. A mean is never terminated: terminated anchors
     are not blended. With n-step transitions, members count once their n steps are known.
+
+    Moments of single steps without discrete columns are kept up to date. In the other cases, each batch reads the
+    members of its clusters, which takes longer.
 
     The slot of a mean is −2. The only member of a cluster has no neighbor (slot −1).
 
@@ -196,11 +184,16 @@ class ClusterCenter(Cluster):
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
         """Return cluster means ``(n, 1, ...)``; for the only member of a cluster, the anchor."""
         clustering = self._clustering(storage)
-        anchors = slots.numpy(force=True)
+        anchors = slots.numpy()
         clusters = clustering.members.cluster.take(anchors)
-        own = functools.partial(self.view.vectors, storage, anchors)
-        mean, std, known = clustering.moments_of(storage, self.view).around(clusters, own)
-        noise = standard_normal(mean.shape, rng, torch.device("cpu")).numpy()
+        discrete = discrete_places(storage.columns)
+        if self.view.n_step == 1 and not discrete:
+            assert clustering.moments is not None
+            mean, std = clustering.moments.mean_and_std(clusters)
+            known = clustering.members.size.take(clusters) > 1
+        else:
+            mean, std, known = self._moments_of_members(storage, anchors, clusters, discrete)
+        noise = standard_normal(mean.shape, rng).numpy()
         std *= self.noise
         std *= noise
         std += mean  # the noisy means
@@ -208,9 +201,38 @@ class ClusterCenter(Cluster):
         middle = mean[:, actions]  # may be beyond the bounds itself
         low, high = self.bounds
         np.clip(std[:, actions], np.minimum(low, middle), np.maximum(high, middle), out=std[:, actions])
-        alone = (clustering.members.size.take(clusters) < 2) | ~known
-        if alone.any():
-            std[alone] = self.view.vectors(storage, anchors[alone])
-        rows = as_transitions(torch.from_numpy(std).to(slots.device), storage.columns)
-        found = torch.from_numpy(np.where(alone, NO_NEIGHBOR, SYNTHETIC)).to(slots.device)
+        if not known.all():
+            std[~known] = self.view.vectors(storage, anchors[~known])
+        rows = as_transitions(torch.from_numpy(std), storage.columns)
+        found = torch.from_numpy(np.where(known, SYNTHETIC, NO_NEIGHBOR))
         return Neighbors(found.unsqueeze(1), rows.map(lambda column: column.unsqueeze(1)))
+
+    def _moments_of_members(
+        self, storage: Storage, anchors: np.ndarray, clusters: np.ndarray, discrete: list[int]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return mean and deviation ``(n, D)`` of the members that count for each anchor, and whether there are enough.
+
+        Args:
+            storage: The rows.
+            anchors: Slots ``(n,)``.
+            clusters: Their clusters ``(n,)``.
+            discrete: Positions of discrete values in a vector, which must be those of the anchor.
+        """
+        members = self._clustering(storage).members
+        slots = members.of(np.unique(clusters))
+        slots = slots[self.view.mature(storage, torch.from_numpy(slots)).numpy()]
+        vectors = self.view.vectors(storage, slots)
+        own = self.view.vectors(storage, anchors)
+        keys = np.concatenate([members.cluster[slots], clusters])[:, None]
+        values = np.concatenate([vectors, own])[:, discrete]
+        _, groups = np.unique(np.concatenate([keys, values], axis=1), axis=0, return_inverse=True)
+        groups = groups.reshape(-1)
+        moments = RunningMoments(own.shape[1], int(groups.max()) + 1)
+        if len(slots):
+            moments.origin[:] = vectors.mean(axis=0, dtype=np.float64)
+            moments.add(vectors, groups[: len(slots)])
+        groups = groups[len(slots) :]
+        mean, std = moments.mean_and_std(groups)
+        counts = moments.counts[groups]
+        known = (members.size.take(clusters) > 1) & (counts > bool(discrete))
+        return mean.astype(own.dtype), std.astype(own.dtype), known

@@ -70,7 +70,7 @@ class DiscreteColumns:
     def keys(self, storage: Storage, slots: Tensor) -> np.ndarray:
         """Return a hash of the values of each row, uint64 ``(n,)``."""
         key = np.zeros(len(slots), np.uint64)
-        for column in self.read(storage, slots).numpy(force=True).T:
+        for column in self.read(storage, slots).numpy().T:
             key = mix_bits(key ^ (column.astype(np.uint64) + GOLDEN))
         return key
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,7 @@ from torch import Tensor
 
 from interreplay.neighborhood.base import Neighborhood, Neighbors
 from interreplay.neighborhood.trajectories import Trajectories
-from interreplay.part import GOALS, Context
-from interreplay.storage.columns import Columns
-from interreplay.storage.read_views import ReadView
+from interreplay.part import GOALS
 from interreplay.storage.ring import Storage
 
 STRATEGIES = ("future", "final", "episode")
@@ -44,6 +43,7 @@ class HindsightGoals(Neighborhood):
             raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(map(repr, STRATEGIES))}")
         self.strategy = strategy
         self.partners = partners
+        self._inner = {} if partners is None else {"partners": partners}
         self.trajectories = Trajectories()
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
@@ -65,51 +65,19 @@ class HindsightGoals(Neighborhood):
     def steps(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Return slots ``(n,)`` of the steps that the strategy draws for the rows in `slots` ``(n,)``."""
         self.trajectories.follow(storage)
-        draws = np.full(len(slots), LAST) if self.strategy == "final" else rng.random(len(slots))
+        draws = np.full(len(slots), LAST)
+        if self.strategy != "final":
+            draws = rng.random(len(slots))
         found = self.trajectories.rows(slots, draws, past=self.strategy == "episode")
-        return torch.from_numpy(found).to(slots.device)
+        return torch.from_numpy(found)
 
-    # -- The trajectories follow from what is stored; everything else is passed on to the partners ---
-
-    def check(self, columns: Columns) -> None:
-        if self.partners is not None:
-            self.partners.check(columns)
-
-    def connect(self, context: Context) -> None:
-        if self.partners is not None:
-            self.partners.connect(context)
-
-    def evict(self, storage: Storage, slots: Tensor) -> None:
-        if self.partners is not None:
-            self.partners.evict(storage, slots)
-
-    def observe(self, storage: Storage, slots: Tensor) -> None:
-        if self.partners is not None:
-            self.partners.observe(storage, slots)
-
-    def use_view(self, view: ReadView) -> None:
-        super().use_view(view)
-        if self.partners is not None:
-            self.partners.use_view(view)
-
-    def anneal(self, progress: float) -> None:
-        if self.partners is not None:
-            self.partners.anneal(progress)
-
-    def statistics(self) -> dict[str, float]:
-        return {} if self.partners is None else self.partners.statistics()
+    def inner_parts(self) -> Mapping[str, Neighborhood]:
+        return self._inner
 
     def nbytes(self, capacity: int, features: int) -> int:
         """Return the bytes of the trajectories, with half-empty blocks, and of the partners."""
-        trajectories = 24 * capacity
-        if self.partners is None:
-            return trajectories
-        return trajectories + self.partners.nbytes(capacity, features)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {} if self.partners is None else {"partners": self.partners.state_dict()}
+        return 24 * capacity + super().nbytes(capacity, features)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.trajectories = Trajectories()
-        if self.partners is not None:
-            self.partners.load_state_dict(state["partners"])
+        self.trajectories = Trajectories()  # these follow from what is stored
+        super().load_state_dict(state)

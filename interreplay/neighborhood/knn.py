@@ -2,8 +2,7 @@
 
 The distance is Euclidean in z / std(z), with z = [s; a] and std over all stored rows (Sander et al. 2022,
 arXiv:2205.09117, which recomputes neighbors as the buffer grows). An exact search per batch takes 5 ms per anchor with
-10⁶ rows. On the CPU, neighbors therefore come from a graph that is kept up to date (see
-`docs/decisions/0002-neighbor-table.md`); on a GPU the search is exact.
+10⁶ rows. Neighbors therefore come from a graph that is kept up to date (see `docs/decisions/0002-neighbor-table.md`).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class KNN(Neighborhood):
     # -- Rows are added and removed ----------------------------------------------------------------
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
-        if storage.device.type != "cpu" or not len(slots):
+        if not len(slots):
             return
         if self._discrete is not None and self._discrete.names:
             self._discrete.add(storage, slots)
@@ -106,13 +105,10 @@ class KNN(Neighborhood):
         """Return slots ``(n, draw)`` int64 of neighbors drawn for `slots` ``(n,)``; −1 for missing ones."""
         if self.draw is None:
             return self.neighbors(storage, slots)
-        discrete = self._discrete_of(storage).names
-        if storage.device.type != "cpu" or discrete:
+        if self._discrete_of(storage).names:
             near = self.neighbors(storage, slots)
-            available = np.full(len(slots), min(self.k, len(storage) - 1))
-            if discrete:
-                available = (near >= 0).sum(1).cpu().numpy()
-            chosen = torch.from_numpy(self._draw_columns(available, rng)).to(near.device)
+            available = (near >= 0).sum(1).numpy()
+            chosen = torch.from_numpy(self._draw_columns(available, rng))
             return torch.where(chosen >= 0, near.gather(1, chosen.clamp(min=0)), -1)
         graph = self._graph(storage)
         graph.settle(storage, slots.numpy())
@@ -132,8 +128,6 @@ class KNN(Neighborhood):
     def neighbors(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return slots ``(n, k)`` int64 of the k nearest rows of `slots` ``(n,)``, nearest first; −1 if missing."""
         discrete = self._discrete_of(storage)
-        if storage.device.type != "cpu":
-            return nearest(storage, slots, self.k, discrete.reader(storage))
         graph = self._graph(storage)
         graph.settle(self._coded(storage), slots.numpy())
         ages, order = graph.candidates(slots.numpy())
@@ -164,7 +158,7 @@ class KNN(Neighborhood):
         return np.where(np.arange(order.shape[1]) < available[:, None], order, -1)
 
     def nbytes(self, capacity: int, features: int) -> int:
-        """Return the bytes of the graph: a list, a scaled copy of z and some numbers per row (none on a GPU)."""
+        """Return the bytes of the graph: a list, a scaled copy of z and some numbers per row."""
         return capacity * (8 * self.width + 4 * (features + self._code + 2) + 29)
 
     def state_dict(self) -> dict[str, Any]:

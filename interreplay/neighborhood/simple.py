@@ -22,7 +22,7 @@ class NoNeighbors(Neighborhood):
     """No row has a neighbor; for methods that do not blend."""
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
-        return torch.full((len(slots), 1), NO_NEIGHBOR, dtype=torch.int64, device=slots.device)
+        return torch.full((len(slots), 1), NO_NEIGHBOR, dtype=torch.int64)
 
 
 class RandomNeighbor(Neighborhood):
@@ -39,7 +39,7 @@ class RandomNeighbor(Neighborhood):
         found = torch.full_like(slots, NO_NEIGHBOR).unsqueeze(1)
         if len(storage) == 1:
             return found
-        remaining = torch.arange(len(slots), device=slots.device)
+        remaining = torch.arange(len(slots))
         for _ in range(ROUNDS):
             drawn = self._draw(storage, slots[remaining], rng)
             same = discrete.same(storage, slots[remaining], drawn).squeeze(1)
@@ -47,7 +47,7 @@ class RandomNeighbor(Neighborhood):
             remaining = remaining[~same]
             if not len(remaining):
                 return found
-        stored_keys = discrete.keys(storage, torch.arange(len(storage), device=slots.device))
+        stored_keys = discrete.keys(storage, torch.arange(len(storage)))
         anchor_keys = discrete.keys(storage, slots[remaining])
         for row, key in zip(remaining.tolist(), anchor_keys, strict=True):
             members = np.flatnonzero(stored_keys == key)
@@ -60,7 +60,7 @@ class RandomNeighbor(Neighborhood):
         others = len(storage) - 1
         if others == 0:
             return torch.full_like(slots, NO_NEIGHBOR).unsqueeze(1)
-        drawn = torch.from_numpy(rng.integers(0, others, len(slots))).to(slots.device)
+        drawn = torch.from_numpy(rng.integers(0, others, len(slots)))
         drawn += drawn >= slots  # skip the anchor
         return drawn.unsqueeze(1)
 

@@ -49,7 +49,7 @@ class Trajectories:
         self.written = storage.written
 
     def _append(self, storage: Storage, slots: np.ndarray) -> None:
-        rows = storage.records.take(torch.from_numpy(slots).to(storage.device), ("episode", "terminated", "truncated"))
+        rows = storage.records.take(torch.from_numpy(slots), ("episode", "terminated", "truncated"))
         done = (rows["terminated"] | rows["truncated"]).tolist()
         for slot, episode, ended in zip(slots.tolist(), rows["episode"].tolist(), done, strict=True):
             if self.start[slot] >= 0:
@@ -111,7 +111,7 @@ class Trajectories:
                 each candidate the same probability.
             past: Whether candidates begin at the oldest stored row of the episode instead of the row itself.
         """
-        index = slots.numpy(force=True)
+        index = slots.numpy()
         start = self.start.take(index)
         length = self.blocks.take(start + LENGTH)
         first = self.blocks.take(start + GONE) if past else self.place.take(index)

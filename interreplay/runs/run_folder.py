@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
@@ -9,19 +10,20 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.checkpoints.best import Best
-from interreplay.runs.results.rewinding import rewind_lines, rewind_table
+from interreplay.runs.results.reader import NAMES, values
 from interreplay.runs.state_files import manifest
 
-TRAINING_RETURN = "env_runners/episode_return_mean"
-EVALUATION_RETURN = f"evaluation/{TRAINING_RETURN}"
+EVALUATION_RETURN = NAMES["evaluation"][0]
 SETTINGS = "settings.json"
+STEPS = "num_env_steps_sampled_lifetime"
+"""Env steps in results."""
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
 
 
@@ -114,6 +116,18 @@ class RunFolder:
                 shutil.rmtree(old, ignore_errors=True)
         return target
 
+    def save_kept(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any]) -> Path:
+        """Write a checkpoint that is never removed, ``kept_checkpoint_N``; arguments and errors as for `save`."""
+        target = self.path / f"kept_checkpoint_{steps:08d}"
+
+        def written(work: Path) -> None:
+            write(work.absolute())
+            _add_settings(work, settings)
+
+        if not target.exists():
+            self._make(target, written)
+        return target
+
     def best(self) -> Best | None:
         """Return the reason for the best checkpoint, None if there is no best checkpoint."""
         found = map(best_checkpoint.read, best_checkpoint.inside(self.path))
@@ -142,37 +156,54 @@ class RunFolder:
         """Rename the checkpoints newer than the resumed one, and return their new paths."""
         renamed = []
         for path in [*self.checkpoints(), *best_checkpoint.inside(self.path)]:
-            if steps_of(path) <= steps_of(checkpoint):
-                continue
-            target = path.with_name(f"{path.name}.set_aside")
-            number = 1
-            while target.exists():
-                number += 1
-                target = path.with_name(f"{path.name}.set_aside_{number}")
-            renamed.append(path.rename(target))
+            if steps_of(path) > steps_of(checkpoint):
+                target = path.with_name(f"{path.name}.set_aside")
+                number = 1
+                while target.exists():
+                    number += 1
+                    target = path.with_name(f"{path.name}.set_aside_{number}")
+                renamed.append(path.rename(target))
         return renamed
 
     def rewind(self, steps: int) -> None:
         """Drop the rows of ``progress.csv`` and ``result.json`` beyond ``steps``, and incomplete rows."""
-        rewind_table(self.path / "progress.csv", steps)
-        rewind_lines(self.path / "result.json", steps)
-
-    def returns(self, evaluations: bool) -> Iterator[float]:
-        """Yield the mean returns in ``progress.csv``, of evaluations or of training."""
-        column = EVALUATION_RETURN if evaluations else TRAINING_RETURN
         table = self.path / "progress.csv"
-        if not table.exists():
-            return
-        with table.open(newline="") as file:
-            for row in csv.DictReader(file):
-                value = float(row.get(column) or "nan")
-                if not math.isnan(value):
-                    yield value
+        lines = self.path / "result.json"
+        work = self.path / ".rewinding"
+        if table.exists():
+            with table.open(newline="") as file, work.open("w", newline="") as new:
+                reader = csv.DictReader(file)
+                writer = csv.DictWriter(new, reader.fieldnames or [])
+                writer.writeheader()
+                for row in reader:
+                    if None not in row.values() and None not in row and _steps_in(row) <= steps:
+                        writer.writerow(row)
+            work.replace(table)
+        if lines.exists():
+            with lines.open() as file, work.open("w") as new:
+                for line in file:
+                    with contextlib.suppress(ValueError):
+                        if _steps_in(json.loads(line)) <= steps:
+                            new.write(line)
+            work.replace(lines)
+
+    def returns(self, evaluations: bool) -> list[float]:
+        """Return the mean returns so far, of evaluations or of training."""
+        kind = "evaluation" if evaluations else "training"
+        return [value for _, value in values(self.path, kind)]
+
+
+def _steps_in(row: Any) -> float:
+    """Return the env steps of a result, infinity for damaged rows."""
+    try:
+        return float(row[STEPS])
+    except (KeyError, ValueError, TypeError):
+        return math.inf
 
 
 def steps_of(checkpoint: Path) -> int:
     """Return the environment steps in the name of a checkpoint's folder, -1 for other names."""
-    match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_"))
+    match = _CHECKPOINT.fullmatch(checkpoint.name.removeprefix("best_").removeprefix("kept_"))
     return int(match[1]) if match else -1
 
 

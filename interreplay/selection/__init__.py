@@ -1,7 +1,8 @@
 """Selection: which stored rows become the anchors of a batch."""
 
+from interreplay.selection.age_decay import Faded, SampleWeightDecay
 from interreplay.selection.attentive import Attentive
-from interreplay.selection.base import Draw, Selector, SlotStore
+from interreplay.selection.base import Draw, Selector, SlotStore, Uniform
 from interreplay.selection.composite import Combined, MixedSelection
 from interreplay.selection.elite import Elite
 from interreplay.selection.event_tables import EventTables
@@ -10,7 +11,6 @@ from interreplay.selection.loss_adjusted import ActorPrioritized, LossAdjusted
 from interreplay.selection.online import Online
 from interreplay.selection.prioritized import Prioritized, Reducible
 from interreplay.selection.recency import EmphasizedRecent, TruncatedGeometric
-from interreplay.selection.uniform import Uniform
 
 __all__ = [
     "ActorPrioritized",
@@ -20,12 +20,14 @@ __all__ = [
     "Elite",
     "EmphasizedRecent",
     "EventTables",
+    "Faded",
     "LargeBatch",
     "LossAdjusted",
     "MixedSelection",
     "Online",
     "Prioritized",
     "Reducible",
+    "SampleWeightDecay",
     "Selector",
     "SlotStore",
     "TruncatedGeometric",

@@ -20,12 +20,10 @@ class SlotStore(Protocol):
     Attributes:
         capacity: Number of slots.
         written: Number of rows ever written. In a ring, the newest row is in slot (written − 1) mod capacity.
-        device: Torch device of the slots that are drawn.
     """
 
     capacity: int
     written: int
-    device: torch.device
 
     def __len__(self) -> int:
         """Return the number of stored rows, which occupy the first slots."""
@@ -91,12 +89,6 @@ class Selector(Part, ABC):
             raise wrong_answer(self, selected, tuple, " of two, slots and probabilities")
         return Draw(*selected, critic_loss=self.critic_loss)
 
-    def evict(self, storage: SlotStore, slots: Tensor) -> None:
-        """Drop any state kept for the rows in `slots` ``(n,)`` before they are overwritten; unique, oldest first."""
-
-    def observe(self, storage: SlotStore, slots: Tensor) -> None:
-        """Process rows that were just stored in `slots` ``(n,)``; unique, in write order."""
-
     def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
         """Return importance weights ``(n,)`` of rows drawn with `probabilities` ``(n,)``; 1 by default."""
         return torch.ones_like(probabilities)
@@ -138,3 +130,17 @@ class AnnealedSelector(Selector):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.progress = float(state["progress"])
+
+
+class Uniform(Selector):
+    """Draws all stored rows with equal probability, with replacement (Lin 1992)."""
+
+    independent_rows = True
+    knows_probabilities = True
+
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        slots = torch.from_numpy(rng.integers(0, len(stored), size))
+        return slots, torch.full((size,), 1.0 / len(stored))
+
+    def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
+        return torch.full(slots.shape, 1.0 / len(stored))

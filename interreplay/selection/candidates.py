@@ -48,10 +48,10 @@ class CandidateSelector(AnnealedSelector):
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = max(size, int(self.current_multiplier * size))
-        slots = torch.from_numpy(rng.integers(0, len(stored), count)).to(stored.device)
+        slots = torch.from_numpy(rng.integers(0, len(stored), count))
         if count > size:
             slots = self.keep(stored, slots, size)
-        return slots, torch.full((size,), 1.0 / len(stored), device=stored.device)
+        return slots, torch.full((size,), 1.0 / len(stored))
 
     def keep(self, stored: SlotStore, slots: Tensor, size: int) -> Tensor:
         """Return the slots ``(size,)`` to keep of more than `size` candidates ``(m,)``."""
@@ -69,9 +69,7 @@ class CandidateSelector(AnnealedSelector):
 
 
 def stable_order(values: Tensor) -> Tensor:
-    """Return the indices ``(n,)`` of a stable ascending sort of `values` ``(n,)``; numpy is faster on the CPU."""
-    if values.device.type != "cpu":
-        return torch.argsort(values, stable=True)
+    """Return the indices ``(n,)`` of a stable ascending sort of `values` ``(n,)``; in numpy, which is faster."""
     return torch.from_numpy(np.argsort(values.numpy(), kind="stable"))
 
 

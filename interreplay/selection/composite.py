@@ -10,16 +10,13 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.losses import ByRows
-from interreplay.part import Context, union
-from interreplay.selection.base import Draw, Selector, SlotStore
+from interreplay.part import union
+from interreplay.selection.base import Draw, Selector, SlotStore, Uniform
 from interreplay.selection.shares import Share, Shares
-from interreplay.selection.uniform import Uniform
-from interreplay.storage.columns import Columns
-from interreplay.storage.read_views import ReadView
 
 
 class Composite(Selector):
-    """Base of selectors that consist of others: forwards all calls of the buffer to each of them.
+    """Base of selectors that consist of others.
 
     Args:
         inner: Selectors by name.
@@ -33,57 +30,25 @@ class Composite(Selector):
         self.needs = union(parts, "needs")
         self.by_write_order = any(part.by_write_order for part in parts)
 
-    def check(self, columns: Columns) -> None:
-        for part in self.selectors.values():
-            part.check(columns)
-
-    def connect(self, context: Context) -> None:
-        for part in self.selectors.values():
-            part.connect(context)
-
-    def evict(self, stored: SlotStore, slots: Tensor) -> None:
-        for part in self.selectors.values():
-            part.evict(stored, slots)
-
-    def observe(self, stored: SlotStore, slots: Tensor) -> None:
-        for part in self.selectors.values():
-            part.observe(stored, slots)
-
-    def use_view(self, view: ReadView) -> None:
-        super().use_view(view)
-        for part in self.selectors.values():
-            part.use_view(view)
-
-    def anneal(self, progress: float) -> None:
-        for part in self.selectors.values():
-            part.anneal(progress)
-
-    def nbytes(self, capacity: int, features: int) -> int:
-        return sum(part.nbytes(capacity, features) for part in self.selectors.values())
-
-    def state_dict(self) -> dict[str, Any]:
-        return {name: part.state_dict() for name, part in self.selectors.items()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, part in self.selectors.items():
-            part.load_state_dict(state[name])
+    def inner_parts(self) -> Mapping[str, Selector]:
+        return self.selectors
 
 
 class Combined(Composite):
     """Draws n − 1 rows by another selector and adds the newest row last (Zhang & Sutton 2017, arXiv:1712.01275).
 
     The probability of row i is its expected share of the batch, P(i) = ((n − 1)·p(i) + [i is the newest]) / n, where p
-    is the probability of the inner selector, which also computes the importance weights.
+    is the probability of the other selector, which also computes the importance weights.
 
     Args:
         inner: `Uniform()` by default, or another selector that `knows_probabilities`, such as `Prioritized`.
 
     Raises:
-        ValueError: If the inner selector does not know probabilities.
+        ValueError: If the other selector does not know probabilities.
     """
 
     def __init__(self, inner: Selector | None = None):
-        self.inner = inner if inner is not None else Uniform()
+        self.inner = inner or Uniform()
         super().__init__({"inner": self.inner})
         self.by_write_order = True
         self.critic_loss = self.inner.critic_loss
@@ -92,9 +57,9 @@ class Combined(Composite):
             raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        newest = torch.full((1,), (stored.written - 1) % stored.capacity, device=stored.device)
+        newest = torch.full((1,), (stored.written - 1) % stored.capacity)
         if size == 1:
-            return newest, torch.ones(1, device=stored.device)
+            return newest, torch.ones(1)
         slots, drawn = self.inner.select(stored, size - 1, rng)
         newest_probability = self.inner.probabilities(newest, stored)
         slots = torch.cat([slots, newest])
@@ -140,40 +105,43 @@ class MixedSelection(Composite):
 
     def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
         counts = self.shares.counts(size, list(self.selectors))
-        has_actor_weights = False
         draws = []
         weights = []
-        actor_weights = []
         origins = []
+        losses = []
         for number, (name, selector) in enumerate(self.selectors.items()):
             if name not in counts:
                 continue
             draw = selector.draw(stored, counts[name], rng)
+            own = draw.weights
+            if own is None:
+                own = selector.weights(stored, draw.probabilities)
             draws.append(draw)
-            weights.append(selector.weights(stored, draw.probabilities) if draw.weights is None else draw.weights)
-            has_actor_weights |= draw.actor_weights is not None
-            ones = torch.ones_like(draw.probabilities)
-            actor_weights.append(ones if draw.actor_weights is None else draw.actor_weights)
+            weights.append(own)
+            losses.append((len(draw.slots), draw.critic_loss))
             origins.append(torch.full_like(draw.slots, number))
         slots = torch.cat([draw.slots for draw in draws])
         if self.knows_probabilities:
             probabilities = self.probabilities(slots, stored)
         else:
             probabilities = torch.cat([draw.probabilities * (len(draw.slots) / size) for draw in draws])
-        losses = tuple((len(draw.slots), draw.critic_loss) for draw in draws)
-        return Draw(
-            slots,
-            probabilities,
-            weights=torch.cat(weights),
-            actor_weights=torch.cat(actor_weights) if has_actor_weights else None,
-            critic_loss=ByRows(losses) if any(loss is not None for _, loss in losses) else None,
-            origins=torch.cat(origins),
-        )
+        joined = Draw(slots, probabilities, weights=torch.cat(weights), origins=torch.cat(origins))
+        if any(loss is not None for _, loss in losses):
+            joined = joined._replace(critic_loss=ByRows(tuple(losses)))
+        if any(draw.actor_weights is not None for draw in draws):
+            actor_weights = torch.ones(size)
+            for own, draw in zip(actor_weights.split([len(draw.slots) for draw in draws]), draws, strict=True):
+                if draw.actor_weights is not None:
+                    own.copy_(draw.actor_weights)
+            joined = joined._replace(actor_weights=actor_weights)
+        return joined
 
     def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
-        shares = self.shares.current
-        each = [share * self.selectors[name].probabilities(slots, stored) for name, share in shares.items() if share]
-        return torch.stack(each).sum(dim=0)
+        total = torch.zeros(len(slots))
+        for name, share in self.shares.current.items():
+            if share:
+                total += share * self.selectors[name].probabilities(slots, stored)
+        return total
 
     def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
         """Return the values that each selector requests, ``(n, selectors)``."""

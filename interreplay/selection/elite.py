@@ -101,14 +101,13 @@ class Elite(CandidateSelector):
 
     def connect(self, context: Context) -> None:
         if context.policy is not None:
-            self.set_policy(context.policy, context.policy_is_gaussian)
+            self.set_policy(context.on_rows(context.policy), context.policy_is_gaussian)
 
     # -- replay counts ----------------------------------------------------------------------------
 
     def _counts(self, stored: SlotStore) -> Tensor:
         if not len(self._replays):
             self._replays = torch.zeros(stored.capacity, dtype=torch.int32)
-        self._replays = self._replays.to(stored.device)
         return self._replays
 
     def observe(self, stored: SlotStore, slots: Tensor) -> None:
@@ -137,10 +136,10 @@ class Elite(CandidateSelector):
         """Return the first occurrence of each of `slots` ``(m,)``, in order; much faster than a sort."""
         if len(self._positions) != len(self._replays):
             self._positions = np.zeros(len(self._replays), np.int32)
-        drawn = slots.numpy(force=True)
+        drawn = slots.numpy()
         positions = np.arange(len(drawn) - 1, -1, -1, dtype=np.int32)
         self._positions[drawn[::-1]] = positions  # numpy keeps the last of several values: the first occurrence
-        return slots[torch.from_numpy(self._positions[drawn] == positions[::-1]).to(slots.device)]
+        return slots[torch.from_numpy(self._positions[drawn] == positions[::-1])]
 
     def row_distances(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return the off-policyness ``(n,)`` of the rows in `slots` ``(n,)``.
@@ -152,7 +151,7 @@ class Elite(CandidateSelector):
             if not self._warned:
                 warnings.warn("Elite has no policy and treats every row as on-policy; see set_policy", stacklevel=2)
             self._warned = True
-            return torch.zeros(len(slots), device=slots.device)
+            return torch.zeros(len(slots))
         has_behavior = BEHAVIOR in storage.columns
         if self.distance == "kl" and not has_behavior:
             raise ValueError(
@@ -193,14 +192,14 @@ def pick(replays: Tensor, size: int, strategy: int) -> Tensor:
         Positions ``(n,)`` in the ranking.
     """
     count = len(replays)
-    steps = torch.arange(size, device=replays.device)
+    steps = torch.arange(size)
     if strategy == 3:
         return stable_order(replays)[steps % count]
     if strategy == 1 or count <= size:
         return steps % count
     if strategy == 2:
         return steps * count // size
-    part = (torch.arange(count, device=replays.device) * size + size - 1) // count  # part k starts at rank ⌊k·u/n⌋
+    part = (torch.arange(count) * size + size - 1) // count  # part k starts at rank ⌊k·u/n⌋
     by_replays = stable_order(replays)
     order = by_replays[stable_order(part[by_replays])]
     return order[torch.searchsorted(part, steps)]

@@ -50,7 +50,7 @@ def make_event(given: str | Callable[[Transitions], Tensor]) -> Event:
 
 
 def _callable_event(condition: Callable[[Transitions], Tensor], storage: Storage, slots: Tensor) -> Tensor:
-    found = torch.as_tensor(condition(storage[slots]), device=slots.device)
+    found = torch.as_tensor(condition(storage[slots]))
     if found.shape != slots.shape:
         raise ValueError(f"an event has shape {tuple(found.shape)}; expected {tuple(slots.shape)}")
     return found.bool()
@@ -149,11 +149,11 @@ class EventTables(Selector):
         for episode in [episode for episode, tail in self._tails.items() if tail[-1] < oldest]:
             del self._tails[episode]  # nothing continued it
         before = [self._tails[episode][-1] for episode in set(episodes) if episode in self._tails]
-        writes = torch.cat([torch.tensor(before, dtype=torch.int64, device=slots.device), storage.write_numbers(slots)])
+        writes = torch.cat([torch.tensor(before, dtype=torch.int64), storage.write_numbers(slots)])
         return dict(zip(writes.tolist(), storage.successor(writes % storage.capacity).tolist(), strict=True))
 
     def evict(self, storage: SlotStore, slots: Tensor) -> None:
-        overwritten = slots.numpy(force=True)
+        overwritten = slots.numpy()
         for table in self._tables:
             table.discard(overwritten)
 
@@ -179,7 +179,7 @@ class EventTables(Selector):
         drawn = np.full(size, shares[0] / len(stored))
         for table, share in zip(self._tables, shares[1:], strict=True):
             drawn += table.contains(slots) * (share / max(1, len(table)))
-        return torch.from_numpy(slots).to(stored.device), torch.from_numpy(drawn.astype(np.float32)).to(stored.device)
+        return torch.from_numpy(slots), torch.from_numpy(drawn.astype(np.float32))
 
     def statistics(self) -> dict[str, float]:
         """Return the number of rows in each table."""

@@ -39,12 +39,12 @@ class LargeBatch(Selector):
 
     def connect(self, context: Context) -> None:
         if context.score is not None:
-            self._score = context.score
+            self._score = context.on_rows(context.score)
 
     def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
         count = max(size, int(self.multiplier * size))
-        slots = torch.from_numpy(rng.integers(0, len(stored), count)).to(stored.device)
-        probabilities = torch.full((size,), 1.0 / len(stored), device=stored.device)
+        slots = torch.from_numpy(rng.integers(0, len(stored), count))
+        probabilities = torch.full((size,), 1.0 / len(stored))
         if count == size:
             return Draw(slots, probabilities)
         errors, targets = self.errors(stored, slots)
@@ -70,5 +70,5 @@ class LargeBatch(Selector):
             raise ValueError("there is no score function; expected a connected algorithm or the argument score")
         assert isinstance(stored, Storage)
         scores = self._score(self.view.read(stored, slots), frozenset({MEAN_ERROR, TARGET}))
-        errors = scores[MEAN_ERROR].to(stored.device).double()
+        errors = scores[MEAN_ERROR].double()
         return errors.clamp_(min=torch.finfo(torch.float32).tiny), scores.get(TARGET)

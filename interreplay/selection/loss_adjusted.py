@@ -84,17 +84,16 @@ class ActorPrioritized(LossAdjusted):
 
     def draw(self, stored: SlotStore, size: int, rng: np.random.Generator) -> Draw:
         uniform, critics, actor = self.counts(size)
-        device = stored.device
         slots = torch.cat(
             [
-                torch.from_numpy(rng.integers(0, len(stored), uniform)).to(device),
-                self._prepare(stored).find(_strata(critics, rng).to(device))[0],
-                self._inverses().find(_strata(actor, rng).to(device))[0],
+                torch.from_numpy(rng.integers(0, len(stored), uniform)),
+                self._prepare(stored).find(_strata(critics, rng))[0],
+                self._inverses().find(_strata(actor, rng))[0],
             ]
         )
-        critic_weights = torch.zeros(size, device=device)
+        critic_weights = torch.zeros(size)
         critic_weights[: uniform + critics] = size / (uniform + critics)
-        actor_weights = torch.zeros(size, device=device)
+        actor_weights = torch.zeros(size)
         actor_weights[:uniform] = size / (uniform + actor)
         actor_weights[uniform + critics :] = size / (uniform + actor)
         inverse = self._inverses()
@@ -114,8 +113,8 @@ class ActorPrioritized(LossAdjusted):
 
     def _inverses(self) -> SumTree:
         """Return the tree of 1 / max(|δ|, 1)^α, computed from the raw priorities on the first call."""
-        if self._inverse is None or self._inverse.leaves.device != self._raw.device:
-            self._inverse = SumTree(len(self._raw), self._raw.device)
+        if self._inverse is None:
+            self._inverse = SumTree(len(self._raw))
             self._inverse.set_powers(self._raw, -self.alpha)
         return self._inverse
 
@@ -137,7 +136,7 @@ class ActorPrioritized(LossAdjusted):
         super().load_state_dict(state)
         self._inverse = None
         if "inverse_levels" in state:
-            self._inverse = SumTree(len(self._raw), self._raw.device)
+            self._inverse = SumTree(len(self._raw))
             self._inverse.levels = [as_tensor(level).clone() for level in state["inverse_levels"]]
             self._inverse.set_powers(self._raw, -self.alpha)
 

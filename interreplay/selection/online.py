@@ -20,7 +20,7 @@ class Online(Selector):
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         count = len(stored)
-        age = torch.arange(size, device=stored.device) % count
+        age = torch.arange(size) % count
         slots = torch.remainder(stored.written - 1 - age, stored.capacity)
         times = size // count + (age < size % count)
         return slots, times.float() / size

@@ -13,8 +13,7 @@ from torch import Tensor
 from interreplay.argument_checks import check_number
 from interreplay.learning.update import REDUCIBLE_LOSS
 from interreplay.selection.base import AnnealedSelector, SlotStore
-from interreplay.selection.sum_tree import SumTree, keep_last
-from interreplay.storage.row_table import shares_numpy
+from interreplay.selection.sum_tree import SumTree
 from interreplay.transitions import as_tensor
 
 
@@ -52,22 +51,19 @@ class Prioritized(AnnealedSelector):
         return self.beta + (self.final_beta - self.beta) * self.progress
 
     def _prepare(self, stored: SlotStore) -> SumTree:
-        """Return the tree, created on the first call and moved to the device of the store after a state was loaded."""
+        """Return the tree, created on the first call."""
         if self._tree is None:
-            self._tree = SumTree(stored.capacity, stored.device)
-            self._raw = torch.zeros(stored.capacity, dtype=torch.float32, device=stored.device)
-        if self._raw.device != stored.device:
-            self._raw = self._raw.to(stored.device)
-            self._tree.levels = [level.to(stored.device) for level in self._tree.levels]
+            self._tree = SumTree(stored.capacity)
+            self._raw = torch.zeros(stored.capacity)
         return self._tree
 
     def observe(self, stored: SlotStore, slots: Tensor) -> None:
         self._prepare(stored)
-        self._set(slots, torch.full(slots.shape, self.largest, device=stored.device))
+        self._set(slots, torch.full(slots.shape, self.largest))
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         strata = torch.from_numpy((np.arange(size) + rng.random(size)) / size)
-        slots, probabilities = self._prepare(stored).find(strata.to(stored.device))
+        slots, probabilities = self._prepare(stored).find(strata)
         return slots, probabilities.float()
 
     def probabilities(self, slots: Tensor, stored: SlotStore | None = None) -> Tensor:
@@ -96,13 +92,8 @@ class Prioritized(AnnealedSelector):
         if not math.isfinite(largest):
             raise ValueError(f"td_errors hold {largest}; expected finite numbers")
         raw = raw.to(self._raw)
-        if shares_numpy(raw.device):
-            self._raw.numpy()[slots.numpy()] = raw.numpy()  # for duplicates numpy keeps the last value, torch any
-            raw = self._raw.index_select(0, slots)
-        else:
-            last = keep_last(slots)
-            slots = slots[last]
-            raw = raw[last]
+        self._raw.numpy()[slots.numpy()] = raw.numpy()  # for duplicates numpy keeps the last value, torch any
+        raw = self._raw.index_select(0, slots)
         self._set(slots, raw)
         self.largest = max(self.largest, float(raw.max()))
 
@@ -128,7 +119,7 @@ class Prioritized(AnnealedSelector):
         self._raw = torch.empty(0)
         if "raw" in state:
             self._raw = as_tensor(state["raw"]).clone()
-            self._tree = SumTree(len(self._raw), self._raw.device)
+            self._tree = SumTree(len(self._raw))
             self._tree.levels = [as_tensor(level).clone() for level in state["levels"]]
             self._tree.set_powers(self._raw, self.alpha)
 

@@ -35,12 +35,12 @@ class AgeSelector(Selector):
         ages = self.ages(count, size, rng)
         probabilities = self.age_probabilities(count, ages).astype(np.float32)
         slots = (stored.written - 1 - ages) % stored.capacity
-        return torch.from_numpy(slots).to(stored.device), torch.from_numpy(probabilities).to(stored.device)
+        return torch.from_numpy(slots), torch.from_numpy(probabilities)
 
     def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
-        ages = (stored.written - 1 - stored.write_numbers(slots)).numpy(force=True)
+        ages = (stored.written - 1 - stored.write_numbers(slots)).numpy()
         probabilities = self.age_probabilities(len(stored), ages).astype(np.float32)
-        return torch.from_numpy(probabilities).to(stored.device)
+        return torch.from_numpy(probabilities)
 
 
 class EmphasizedRecent(AnnealedSelector, AgeSelector):

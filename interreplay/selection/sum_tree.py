@@ -21,15 +21,6 @@ def level_widths(size: int) -> list[int]:
     return widths
 
 
-def keep_last(index: Tensor) -> Tensor:
-    """Return the positions in `index` ``(n,)`` of the last occurrence of each value, ordered by value."""
-    order = torch.argsort(index, stable=True)
-    ordered = index[order]
-    last = torch.ones_like(ordered, dtype=torch.bool)
-    torch.ne(ordered[1:], ordered[:-1], out=last[:-1])
-    return order[last]
-
-
 class SumTree:
     """Sums of non-negative leaves: each inner node is the sum of its 16 children, in float64.
 
@@ -37,14 +28,13 @@ class SumTree:
 
     Args:
         size: Number of leaves.
-        device: Torch device.
     """
 
-    def __init__(self, size: int, device: torch.device):
+    def __init__(self, size: int):
         self.size = size
-        self.levels = [
-            torch.zeros(-(-width // FANOUT), FANOUT, dtype=torch.float64, device=device) for width in level_widths(size)
-        ]
+        self.levels: list[Tensor] = []
+        for width in level_widths(size):
+            self.levels.append(torch.zeros(-(-width // FANOUT), FANOUT, dtype=torch.float64))
 
     @staticmethod
     def nbytes(size: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from interreplay.storage.columns import columns_of_state
@@ -17,28 +16,25 @@ from interreplay.transitions import Transitions, as_tensor
 class FixedStorage(Storage):
     """A read-only `Storage`, made from a state.
 
-    On the CPU its arrays are not copied: memory-mapped arrays are in memory once for all processes. Its own state
-    contains the key only.
+    Its arrays are not copied: memory-mapped arrays are in memory once for all processes. Its own state contains the key
+    only.
 
     Args:
         state: Result of `Storage.state_dict`, with rows and without running episodes.
         key: Key of the contents.
         name: Name in messages.
-        device: Torch device of the columns; devices other than the CPU get a copy.
         gamma: Discount factor per step, for the ``discounts`` of ``storage[slots]``.
     """
 
-    def __init__(
-        self, state: dict[str, Any], key: str, name: str, device: str | torch.device = "cpu", gamma: float = 0.99
-    ):
-        super().__init__(int(state["written"]), device, gamma)
+    def __init__(self, state: dict[str, Any], key: str, name: str, gamma: float = 0.99):
+        super().__init__(int(state["written"]), gamma)
         self.key = key
         self.name = name
         self.written = int(state["written"])
-        self._stacks = FrameStacks.from_state(state, self.capacity, self.device, shared=True)
-        self._chain = LinkedRows(self.capacity, columns_of_state(state), self.device)
-        self._chain.records.rows = as_tensor(state["rows"]).to(self.device)
-        self._chain.tails.records.rows = as_tensor(state["tails"]["rows"]).to(self.device)
+        self._stacks = FrameStacks.from_state(state, self.capacity, shared=True)
+        self._chain = LinkedRows(self.capacity, columns_of_state(state))
+        self._chain.records.rows = as_tensor(state["rows"])
+        self._chain.tails.records.rows = as_tensor(state["tails"]["rows"])
         self._chain.tails.used = int(state["tails"]["used"])
 
     def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:

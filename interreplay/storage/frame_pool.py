@@ -42,13 +42,11 @@ class FramePool:
         stack: Frames per observation k.
         shape: Shape of one frame.
         rows: Number of rows of the ring; each usually adds one frame.
-        device: Torch device.
     """
 
-    def __init__(self, stack: int, shape: tuple[int, ...], rows: int, device: torch.device):
+    def __init__(self, stack: int, shape: tuple[int, ...], rows: int):
         self.stack = stack
         self.shape = tuple(shape)
-        self.device = device
         self._pixels = self._zeros(rows + START)
         self._holders = [0] * len(self._pixels)  # accessing a list takes a fifth of the time of an array
         self._free: list[int] = []
@@ -59,9 +57,7 @@ class FramePool:
         self._running: dict[int, tuple[int, bytearray | None, list[int]]] = {}
 
     def _zeros(self, count: int) -> Tensor:
-        if self.device.type == "cpu":  # unused memory is not taken
-            return torch.from_numpy(np.zeros((count, *self.shape), np.uint8))
-        return torch.zeros((count, *self.shape), dtype=torch.uint8, device=self.device)
+        return torch.from_numpy(np.zeros((count, *self.shape), np.uint8))  # unused memory is not taken
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +84,7 @@ class FramePool:
             frame_ids[0, row], frame_ids[1, row] = self.put_row(
                 starts[row], ends[row], episode, done[row], written + row
             )
-        return torch.from_numpy(frame_ids).to(self.device).unbind()
+        return torch.from_numpy(frame_ids).unbind()
 
     def put_row(
         self, start: np.ndarray, end: np.ndarray, episode: int, done: bool, write: int
@@ -96,7 +92,7 @@ class FramePool:
         """Store the frames of one row, with contiguous stacks ``(k, *shape)``; see `put`."""
         _, pixels, last = self._running.pop(episode, (-1, bytearray(), []))
         if pixels is None:
-            pixels = bytearray(b"".join(self._pixels[number].numpy(force=True).tobytes() for number in last))
+            pixels = bytearray(b"".join(self._pixels[number].numpy().tobytes() for number in last))
         now = last
         if not pixels.startswith(start.data):  # another stack
             now = self._known_or_new(start, pixels, last)
@@ -140,10 +136,7 @@ class FramePool:
                 grown[:number] = self._pixels
                 self._holders += [0] * number
                 self._pixels = grown
-        if self.device.type == "cpu":
-            self._pixels.numpy()[number] = frame
-        else:
-            self._pixels[number] = torch.from_numpy(frame)
+        self._pixels.numpy()[number] = frame
         return number
 
     def drop(self, frame_ids: list[int]) -> None:
@@ -183,31 +176,36 @@ class FramePool:
 
     def state(self) -> dict[str, Any]:
         """Return the state; the frames share memory."""
-        running = self._running.items()
+        newest = []
+        known: list[list[int]] = []
+        for write, _, frame_ids in self._running.values():
+            newest.append(write)
+            known.append(frame_ids)
         return {
             "stack": self.stack,
             "pixels": self._pixels[: self._top],
             "holders": np.array(self._holders[: self._top], np.int64),
-            "episodes": np.array([episode for episode, _ in running], np.int64),
-            "newest": np.array([newest for _, (newest, _, _) in running], np.int64),
-            "counts": np.array([len(ids) for _, (_, _, ids) in running], np.int64),
-            "known": np.array([number for _, (_, _, ids) in running for number in ids], np.int64),
+            "episodes": np.array(list(self._running), np.int64),
+            "newest": np.array(newest, np.int64),
+            "counts": np.array(list(map(len, known)), np.int64),
+            "known": np.array(sum(known, []), np.int64),
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FramePool:
+    def from_state(cls, state: dict[str, Any], rows: int, shared: bool = False) -> FramePool:
         """Return the frames of a state; `shared` avoids a copy, for reading only."""
         pixels = as_tensor(state["pixels"])
-        made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)), device)
+        made = cls(int(state["stack"]), tuple(pixels.shape[1:]), max(rows, len(pixels)))
         made._top = len(pixels)
         if shared:
-            made._pixels = pixels.to(device)
+            made._pixels = pixels
         else:
-            made._pixels[: made._top] = pixels.to(device)
+            made._pixels[: made._top] = pixels
         made._holders[: made._top] = np.asarray(state["holders"]).tolist()
         made._free = np.flatnonzero(np.asarray(state["holders"]) == 0).tolist()
-        frame_ids = iter(np.asarray(state["known"]).tolist())
-        columns = (np.asarray(state[name]).tolist() for name in ("episodes", "newest", "counts"))
-        for episode, newest, count in zip(*columns, strict=True):
-            made._running[episode] = newest, None, [next(frame_ids) for _ in range(count)]
+        counts = np.asarray(state["counts"])
+        known = np.split(np.asarray(state["known"]), np.cumsum(counts)[:-1])[: len(counts)]
+        episodes = np.asarray(state["episodes"]).tolist()
+        for episode, newest, frames in zip(episodes, np.asarray(state["newest"]).tolist(), known, strict=True):
+            made._running[episode] = newest, None, frames.tolist()
         return made

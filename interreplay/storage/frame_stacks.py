@@ -16,7 +16,7 @@ from interreplay.transitions import Observation, Transitions, join_parts, observ
 
 
 class FrameStacks:
-    """A `FramePool` for each part that is a stack of frames; false if there is none.
+    """A `FramePool` for each part that is a stack of frames.
 
     The first rows determine which parts are. The rows of the chain contain numbers of frames instead.
     """
@@ -24,20 +24,17 @@ class FrameStacks:
     def __init__(self) -> None:
         self.frames: dict[str, FramePool] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self.frames)
-
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
         return sum(frames.nbytes for frames in self.frames.values())
 
-    def begin(self, transitions: Transitions, capacity: int, device: torch.device) -> Columns:
+    def begin(self, transitions: Transitions, capacity: int) -> Columns:
         """Inspect the first rows of a storage of `capacity` rows; return the columns of its chain."""
         ends = observation_parts(transitions.next_obs)
         for name, part in observation_parts(transitions.obs).items():
             if shared(part, ends[name]):
-                self.frames[name] = FramePool(part.shape[1], tuple(part.shape[2:]), capacity, device)
+                self.frames[name] = FramePool(part.shape[1], tuple(part.shape[2:]), capacity)
         numbers = {column_of(name): ((frames.stack,), torch.int32) for name, frames in self.frames.items()}
         return columns_of(transitions) | numbers
 
@@ -51,8 +48,8 @@ class FrameStacks:
         """
         n = len(transitions)
         start = written % chain.capacity
-        replaced = range(start, start + n) if written >= chain.capacity else range(0)
-        if n == 1 and chain.records.in_numpy:  # in two thirds of the time
+        replaced = range(start, start + n)[: n * (written >= chain.capacity)]
+        if n == 1:  # in two thirds of the time
             row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
             self._number_row(row, written)
             self._release(chain, replaced, written + 1 - chain.capacity)
@@ -63,7 +60,7 @@ class FrameStacks:
 
     def _number_row(self, row: dict[str, np.ndarray], written: int) -> None:
         """Replace stacks by numbers in the columns of one row."""
-        episode = int(row["episode"][0]) if "episode" in row else 0
+        episode = int(row.get("episode", [0])[0])
         done = bool(row["terminated"][0] or row["truncated"][0])
         for name, frames in self.frames.items():
             now = column_of(name)
@@ -78,7 +75,9 @@ class FrameStacks:
         """Return rows with numbers instead of stacks."""
         starts = observation_parts(transitions.obs)
         ends = observation_parts(transitions.next_obs)
-        episodes = [0] * len(transitions) if transitions.episode is None else transitions.episode.tolist()
+        episodes = [0] * len(transitions)
+        if transitions.episode is not None:
+            episodes = transitions.episode.tolist()
         done = (transitions.terminated | transitions.truncated).tolist()
         for name, frames in self.frames.items():
             starts[name], ends[name] = frames.put(starts[name], ends[name], episodes, done, written)
@@ -133,9 +132,9 @@ class FrameStacks:
         return {"frames": {name: frames.state() for name, frames in self.frames.items()}}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], rows: int, device: torch.device, shared: bool = False) -> FrameStacks:
+    def from_state(cls, state: dict[str, Any], rows: int, shared: bool = False) -> FrameStacks:
         """Return the stacks of a storage's state; `shared` as in `FramePool.from_state`."""
         made = cls()
         for name, frames in state.get("frames", {}).items():
-            made.frames[name] = FramePool.from_state(frames, rows, device, shared)
+            made.frames[name] = FramePool.from_state(frames, rows, shared)
         return made

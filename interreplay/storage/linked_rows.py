@@ -17,9 +17,82 @@ from interreplay.storage.columns import (
     part_of,
     stored_columns,
 )
-from interreplay.storage.episode_links import EpisodeLinks, observation_bytes
 from interreplay.storage.row_table import RowTable
 from interreplay.transitions import Observation, Transitions, as_tensor, join_parts, observation_parts, unchecked
+
+
+class EpisodeLinks:
+    """Finds the predecessor of every added row.
+
+    A row continues another if both have the same episode id, the earlier one is the newest of its episode and did not
+    end it, and its next_obs equals the later one's obs bit by bit. Rows without an id form one stream, in which a new
+    episode starts when a row does not continue the previous one; these episodes get the ids −2, −3, and so on.
+
+    Attributes:
+        open: For each running episode, the write number of its newest row and the bytes of its next_obs, in the order
+            of these rows.
+        stream: Id of the newest episode of rows without an id.
+        broken: Number of rows without an id that did not continue the previous row although that row had not ended its
+            episode.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[int, tuple[int, bytes]] = {}
+        self.stream = -1
+        self.broken = 0
+
+    def connect(self, episode: int | None, start: bytes, end: bytes, done: bool, write: int) -> tuple[int, int]:
+        """Add one row.
+
+        Args:
+            episode: Its id, or None.
+            start: Bytes of obs.
+            end: Bytes of next_obs.
+            done: Whether it terminated or was truncated.
+            write: Its write number.
+
+        Returns:
+            Its id, and the write number of the row that it continues, −1 for none.
+        """
+        number = self._stream_id(start) if episode is None else episode
+        previous, reached = self.open.pop(number, (-1, b""))
+        if not done:
+            self.open[number] = (write, end)
+        return number, previous if reached == start else -1
+
+    def _stream_id(self, start: bytes) -> int:
+        """Return the id of a row that has none and begins with `start`."""
+        last = self.open.get(self.stream)
+        if last is None or last[1] != start:
+            self.broken += last is not None
+            self.open.pop(self.stream, None)
+            self.stream -= 1
+        return self.stream
+
+    def forget_before(self, write: int) -> None:
+        """Drop running episodes with an overwritten newest row."""
+        while self.open:
+            episode = next(iter(self.open))
+            if self.open[episode][0] >= write:
+                return
+            del self.open[episode]
+
+    def state(self) -> dict[str, Any]:
+        rows = list(self.open.values())
+        ends = np.frombuffer(b"".join(end for _, end in rows), np.uint8)
+        return {
+            "episodes": np.array(list(self.open), dtype=np.int64),
+            "writes": np.array([write for write, _ in rows], dtype=np.int64),
+            "next_obs": ends.reshape(len(rows), -1) if rows else ends.reshape(0, 0),
+            "stream": self.stream,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        episodes = np.asarray(state["episodes"]).tolist()
+        writes = np.asarray(state["writes"]).tolist()
+        ends = [np.asarray(row).tobytes() for row in state["next_obs"]]
+        self.open = dict(zip(episodes, zip(writes, ends, strict=True), strict=True))
+        self.stream = int(state["stream"])
 
 
 class FinalObservations:
@@ -29,28 +102,27 @@ class FinalObservations:
 
     Args:
         columns: Columns of one observation.
-        device: Torch device.
     """
 
-    def __init__(self, columns: Columns, device: torch.device):
-        self.records = RowTable(16, columns, device)
+    def __init__(self, columns: Columns):
+        self.records = RowTable(16, columns)
         self.used = 0
         self.free: list[int] = []
 
     def put(self, parts: dict[str, Tensor]) -> np.ndarray:
         """Store n observations; return their indices ``(n,)`` int64."""
         n = len(next(iter(parts.values())))
-        reused = [self.free.pop() for _ in range(min(n, len(self.free)))]
-        fresh = range(self.used, self.used + n - len(reused))
-        self.used = fresh.stop
+        fresh = max(n - len(self.free), 0)
+        index = [*self.free[len(self.free) - n + fresh :][::-1], *range(self.used, self.used + fresh)]
+        del self.free[len(self.free) - n + fresh :]
+        self.used += fresh
         if self.used > len(self.records):
             self.records.grow(max(self.used, 2 * len(self.records)))
-        index = np.array([*reused, *fresh], dtype=np.int64)
-        self.records.scatter(torch.from_numpy(index).to(self.records.device), parts)
-        return index
+        self.records.scatter(np.array(index, dtype=np.int64), parts)
+        return np.array(index, dtype=np.int64)
 
     def put_row(self, parts: dict[str, np.ndarray]) -> int:
-        """Store one observation, with parts of length 1, on the CPU; return its index."""
+        """Store one observation, with parts of length 1; return its index."""
         if self.free:
             index = self.free.pop()
         else:
@@ -66,7 +138,7 @@ class FinalObservations:
 
     def load(self, state: dict[str, Any]) -> None:
         self.used = int(state["used"])
-        self.free = [int(i) for i in state["free"]]
+        self.free = list(map(int, state["free"]))
         if self.used > len(self.records):
             self.records.grow(self.used)
         self.records.rows[: self.used] = as_tensor(state["rows"])
@@ -75,28 +147,25 @@ class FinalObservations:
 class LinkedRows:
     """Rows with links to the rows that continue them.
 
-    A link of 0 or more is the slot of the row whose obs is this row's next_obs. With a link of −1 − i, next_obs is
-    final observation i.
+    A link of 0 or more is the slot of the row with an obs that is this row's next_obs. With a link of −1 − i, next_obs
+    is final observation i.
 
     Args:
         capacity: Number of slots.
         columns: Columns of a row, from `columns.columns_of`.
-        device: Torch device.
     """
 
-    def __init__(self, capacity: int, columns: Columns, device: torch.device):
+    def __init__(self, capacity: int, columns: Columns):
         self.capacity = capacity
-        self.device = device
         self.columns = columns
         self.observed = list(observation_columns(columns))
         self.sorted = sorted(self.observed)
         self.features = feature_columns(columns)
         self._parts = {part_of(name): name for name in self.observed}
-        self._extras = {part_of(name): name for name in columns if is_extra(name)}
-        self.records = RowTable(capacity, columns, device)
-        self.tails = FinalObservations(observation_columns(columns), device)
+        self._extras = {part_of(name): name for name in filter(is_extra, columns)}
+        self.records = RowTable(capacity, columns)
+        self.tails = FinalObservations(observation_columns(columns))
         self.episodes = EpisodeLinks()
-        self._cpu_links = None if self.records.in_numpy else np.zeros(capacity, np.int32)
         self._discounts: dict[tuple[torch.dtype, float], tuple[Tensor, Tensor]] = {}
 
     @property
@@ -105,50 +174,47 @@ class LinkedRows:
 
     @property
     def links(self) -> np.ndarray:
-        """Column "link" ``(capacity,)`` on the CPU, without waiting for another device."""
-        return self.records.array("link") if self._cpu_links is None else self._cpu_links
+        """Column "link" ``(capacity,)``."""
+        return self.records.array("link")
 
     # -- Reading -----------------------------------------------------------------------------------
 
     def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
         """Return columns `names` of the observations that `links` ``(n,)`` point to."""
-        return self.records.columns(self._following(links, names), names)
+        return self.records.columns(self._following(links.numpy(), names), names)
 
     def numbers_of(self, slots: range, name: str) -> list[int]:
         """Return the integers in column `name` of obs and next_obs of the rows in `slots`."""
-        if not self.records.in_numpy:
-            index = torch.arange(slots.start, slots.stop, device=self.device)
-            rows = self.records.take(index, [name, "link"])
-            return torch.cat([rows[name], self.observations(rows["link"], [name])[name]]).reshape(-1).tolist()
         found: list[int] = []
         own = self.records.array(name)
         ends = self.tails.records.array(name)
         for slot, link in zip(slots, self.links[slots.start : slots.stop].tolist(), strict=True):
-            following = own[link] if link >= 0 else ends[-1 - link]
-            found += own[slot].tolist() + following.tolist()
+            found += own[slot].tolist()
+            if link >= 0:
+                found += own[link].tolist()
+            else:
+                found += ends[-1 - link].tolist()
         return found
 
-    def read(self, slots: Tensor) -> tuple[Any, Any]:
+    def read(self, slots: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Return the records in `slots` ``(n,)``, and records with the observations that follow them."""
-        rows = self.records.copy(slots)
-        links = self.records.columns(rows, ["link"])["link"]
-        return rows, self._following(links, self.observed)
+        rows = self.records.copy(slots.numpy())
+        return rows, self._following(rows["link"], self.observed)
 
-    def transitions(self, rows: Any, following: Any, gamma: float) -> Transitions:
+    def transitions(self, rows: np.ndarray, following: np.ndarray, gamma: float) -> Transitions:
         """Return single-step transitions of records ``(...)`` and the records that follow them."""
         columns = self.records.columns(rows, self.columns)
         terminated = columns["terminated"]
         key = columns["rewards"].dtype, gamma
         discounts = self._discounts.get(key)
         if discounts is None:  # made once: one operation per read instead of three
-            zero, other = torch.tensor([0.0, gamma], dtype=key[0], device=self.device)
-            discounts = (zero, other)
+            discounts = torch.tensor(0.0, dtype=key[0]), torch.tensor(gamma, dtype=key[0])
             self._discounts = {key: discounts}
         return unchecked(
-            obs=join_parts({part: columns[name] for part, name in self._parts.items()}),
+            obs=self._joined(columns),
             actions=columns["actions"],
             rewards=columns["rewards"],
-            next_obs=self.observation(following),
+            next_obs=self._joined(self.records.columns(following, self.observed)),
             terminated=terminated,
             truncated=columns["truncated"],
             episode=columns["episode"],
@@ -156,50 +222,33 @@ class LinkedRows:
             extras={extra: columns[name] for extra, name in self._extras.items()},
         )
 
-    def observation(self, rows: Any) -> Observation:
-        """Return the observation in copied records ``(...)``."""
-        columns = self.records.columns(rows, self.observed)
+    def _joined(self, columns: dict[str, Tensor]) -> Observation:
+        """Return the observation in columns."""
         return join_parts({part: columns[name] for part, name in self._parts.items()})
 
-    def _following(self, links: Tensor, names: list[str]) -> Any:
-        """Return records whose columns `names` are those of the observations that `links` ``(n,)`` point to."""
-        if not self.records.in_numpy:
-            return self._following_on_device(links, names)
-        link = links.numpy()
-        rows = self.records.copy(self._index(np.maximum(link, 0)))
-        final = np.flatnonzero(link < 0)
+    def _following(self, links: np.ndarray, names: list[str]) -> np.ndarray:
+        """Return records with columns `names` of the observations that `links` ``(n,)`` point to."""
+        rows = self.records.copy(np.maximum(links, 0))
+        final = np.flatnonzero(links < 0)
         if len(final):
-            ends = self.tails.records.take(self._index(-1 - link[final]), names)
-            index = self._index(final)
-            for name, column in self.records.columns(rows, names).items():
-                column[index] = ends[name]
-        return rows
-
-    def _following_on_device(self, links: Tensor, names: list[str]) -> Any:
-        """Return the result of `_following` without synchronizing with another device."""
-        rows = self.records.copy(links.clamp(min=0))
-        final = links < 0
-        ends = self.tails.records.take((-1 - links).clamp(min=0), names)
-        for name, column in self.records.columns(rows, names).items():
-            column.copy_(torch.where(final.view(-1, *[1] * (column.ndim - 1)), ends[name], column))
+            ends = self.tails.records.copy(-1 - links[final])
+            for name in names:
+                rows[name][final] = ends[name]
         return rows
 
     def vectors(self, slots: np.ndarray) -> np.ndarray:
         """Return [s; a; r; s'] of the rows in `slots` ``(n,)``, flattened: ``(n, D)`` in the widest of their dtypes."""
         observed = tuple(self.observed)
         own = self.records.flat(slots, (*observed, "actions", "rewards"))
-        link = self.records.flat(slots, ("link",))[:, 0]
+        link = self.links[slots]
         if len(slots) == 1:  # in two thirds of the time
-            table = self.records if link[0] >= 0 else self.tails.records
-            place = link if link[0] >= 0 else -1 - link
-            return np.concatenate([own, table.flat(place, observed)], axis=1)
+            if link[0] >= 0:
+                return np.concatenate([own, self.records.flat(link, observed)], axis=1)
+            return np.concatenate([own, self.tails.records.flat(-1 - link, observed)], axis=1)
         final = link < 0
         following = self.records.flat(np.maximum(link, 0), observed)
         following[final] = self.tails.records.flat(-1 - link[final], observed)
         return np.concatenate([own, following], axis=1)
-
-    def _index(self, index: np.ndarray) -> Tensor:
-        return torch.from_numpy(index.astype(np.int64, copy=False)).to(self.device)
 
     # -- Writing -----------------------------------------------------------------------------------
 
@@ -212,7 +261,7 @@ class LinkedRows:
         """
         n = len(transitions)
         start = written % self.capacity
-        if n == 1 and self.records.in_numpy:
+        if n == 1:
             row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
             return self.append_row(row, written)
         episode, previous = self._connect(transitions, written)
@@ -224,19 +273,20 @@ class LinkedRows:
         link = np.full(n, -1, dtype=np.int64)
         link[before[inside]] = start + after[inside]
         ends = np.flatnonzero(link < 0)
-        index = torch.from_numpy(ends)
-        parts = observation_parts(transitions.next_obs).items()
-        link[ends] = -1 - self.tails.put({column_of(name): part[index] for name, part in parts})
+        parts = {}
+        for name, part in observation_parts(transitions.next_obs).items():
+            parts[column_of(name)] = part[torch.from_numpy(ends)]
+        link[ends] = -1 - self.tails.put(parts)
         derived = {"link": torch.from_numpy(link), "episode": torch.from_numpy(episode)}
         self.records.write(start, stored_columns(transitions.columns()) | derived)
-        if self._cpu_links is not None:
-            self._cpu_links[start : start + n] = link
         if not inside.all():
-            self._relink(previous[after[~inside]] % self.capacity, start + after[~inside])
+            outside = previous[after[~inside]] % self.capacity
+            self._drop_final(self.links[outside])
+            self.links[outside] = start + after[~inside]
         self.episodes.forget_before(written + n - self.capacity)
 
     def append_row(self, row: dict[str, np.ndarray], written: int) -> None:
-        """Write one row on the CPU, in a third of the time of `append`.
+        """Write one row in a third of the time of `append`.
 
         Args:
             row: Its columns, each of length 1, in the stored dtypes.
@@ -267,7 +317,9 @@ class LinkedRows:
         ends = observation_bytes(transitions.next_obs)
         done = (transitions.terminated | transitions.truncated).tolist()
         n = len(starts)
-        ids = [None] * n if transitions.episode is None else transitions.episode.tolist()
+        ids = [None] * n
+        if transitions.episode is not None:
+            ids = transitions.episode.tolist()
         episode = np.empty(n, np.int64)
         previous = np.empty(n, np.int64)
         for i, row in enumerate(zip(ids, starts, ends, done, strict=True)):
@@ -278,14 +330,6 @@ class LinkedRows:
     def _drop_final(self, links: np.ndarray) -> None:
         """Drop the final observations that `links` point to."""
         self.tails.free.extend((-1 - links).tolist())
-
-    def _relink(self, before: np.ndarray, after: np.ndarray) -> None:
-        """Link rows in slots `before` to the rows in slots `after`, which continue them."""
-        self._drop_final(self.links[before])
-        self.links[before] = after
-        if self._cpu_links is not None:
-            links = self.records.column("link")
-            links.index_copy_(0, self._index(before), torch.from_numpy(after).to(links))
 
     def truncate(self, episode: int) -> None:
         """Truncate the newest row of a running episode; nothing will continue it."""
@@ -304,7 +348,17 @@ class LinkedRows:
     def load(self, state: dict[str, Any]) -> None:
         rows = as_tensor(state["rows"])
         self.records.rows[: len(rows)] = rows
-        if self._cpu_links is not None:
-            self._cpu_links[: len(rows)] = self.records.column("link")[: len(rows)].numpy(force=True)
         self.tails.load(state["tails"])
         self.episodes.load(state["links"])
+
+
+def observation_bytes(obs: Observation) -> list[bytes]:
+    """Return observations ``(n, ...)`` as n byte strings, for bitwise comparison."""
+    parts = [part.numpy(force=True) for _, part in sorted(observation_parts(obs).items())]
+    if len(parts) > 1:
+        flat = [np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8) for part in parts]
+        parts = [np.concatenate(flat, axis=1)]
+    everything = parts[0].tobytes()
+    n = len(parts[0])
+    width = len(everything) // n
+    return [everything[row * width : (row + 1) * width] for row in range(n)]

@@ -108,7 +108,7 @@ class NStep(ReadView):
         last = flat.clone()
         rewards = rows.rewards.clone()
         factor = torch.ones_like(rewards)
-        walking = torch.arange(len(flat), device=flat.device)
+        walking = torch.arange(len(flat))
         for _ in range(self.n_step - 1):
             following = storage.successor(last[walking])
             walking = walking[following >= 0]
@@ -131,10 +131,10 @@ class NStep(ReadView):
         return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def vectors(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
-        rows = self.read(storage, torch.from_numpy(slots).to(storage.device))
+        rows = self.read(storage, torch.from_numpy(slots))
         parts = [*observation_parts(rows.obs).values(), rows.actions, rows.rewards]
         parts += observation_parts(rows.next_obs).values()
-        return np.concatenate([part.numpy(force=True).reshape(len(slots), -1) for part in parts], axis=1)
+        return np.concatenate([part.numpy().reshape(len(slots), -1) for part in parts], axis=1)
 
     def spans(self, storage: Storage, slots: Tensor) -> Tensor:
         return self._walk(storage, slots)[0]

@@ -22,12 +22,12 @@ from interreplay.storage.columns import (
 )
 from interreplay.storage.frame_stacks import FrameStacks
 from interreplay.storage.linked_rows import LinkedRows
-from interreplay.storage.row_table import RowTable, shares_numpy
+from interreplay.storage.row_table import RowTable
 from interreplay.transitions import Observation, Transitions
 
 
 class Storage:
-    """A ring of `capacity` transitions on a device.
+    """A ring of `capacity` transitions in main memory.
 
     The next observation of a row is the observation of the row that continues it, found through a link. It is stored
     separately only if nothing continues the row (yet). Slots are reused in the order of writing: the row with write
@@ -37,15 +37,15 @@ class Storage:
 
     Args:
         capacity: Number of transitions, positive.
-        device: Torch device of the columns.
         gamma: Discount factor per step, for the ``discounts`` of ``storage[slots]``.
     """
 
-    def __init__(self, capacity: int, device: str | torch.device = "cpu", gamma: float = 0.99):
+    device = torch.device("cpu")
+
+    def __init__(self, capacity: int, gamma: float = 0.99):
         check_number("capacity", capacity, 1, 2**31 - 1, whole=True)
         check_discount(gamma)
         self.capacity = int(capacity)
-        self.device = torch.device(device)
         self.gamma = float(gamma)
         self.written = 0
         self._chain: LinkedRows | None = None
@@ -70,7 +70,7 @@ class Storage:
     @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
         """Return the bytes of `capacity` rows of these columns."""
-        return capacity * RowTable(0, columns, torch.device("cpu")).width
+        return capacity * RowTable(0, columns).width
 
     @property
     def chain(self) -> LinkedRows:
@@ -102,7 +102,7 @@ class Storage:
 
     def features(self, slots: Tensor) -> Tensor:
         """Return z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
-        if shares_numpy(self.device) and not self._stacks:
+        if not self._stacks.frames:
             return torch.from_numpy(self.records.flat(slots.numpy(), self.chain.features)).float()
         parts = self._stacks.restore_parts(self.records.take(slots, self.chain.features)).values()
         return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
@@ -132,7 +132,7 @@ class Storage:
         flat = slots.reshape(-1)
         self.check_slots(flat)
         rows = self.read_records(flat, gamma)
-        if self._stacks:
+        if self._stacks.frames:
             rows = self._stacks.restore(rows)
         return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
@@ -141,7 +141,7 @@ class Storage:
 
         For a few hundred rows, most of the time of a read is the overhead of its calls.
         """
-        if self._stacks:
+        if self._stacks.frames:
             return self.read(slots, gamma), self.read(others, gamma)
         n = len(slots)
         both = torch.cat([slots, others.reshape(-1)])
@@ -156,9 +156,7 @@ class Storage:
         return self.chain.transitions(*self.chain.read(slots), gamma)
 
     def check_slots(self, slots: Tensor) -> None:
-        """Raise IndexError if one of `slots` ``(n,)`` is negative or beyond the capacity; on the CPU only."""
-        if slots.device.type != "cpu":  # a check would wait for the device
-            return
+        """Raise IndexError if one of `slots` ``(n,)`` is negative or beyond the capacity."""
         if slots.numpy().view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
             raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
 
@@ -187,20 +185,20 @@ class Storage:
         """Store 1 to `capacity` rows that `cast` returned; return their slots ``(n,)``, which the caller may pass."""
         n = len(transitions)
         if self._chain is None:
-            columns = self._stacks.begin(transitions, self.capacity, self.device)
-            self._chain = LinkedRows(self.capacity, columns, self.device)
+            columns = self._stacks.begin(transitions, self.capacity)
+            self._chain = LinkedRows(self.capacity, columns)
         self._signature = self._signature or signature(transitions.columns())
         start = self.written % self.capacity
         room = min(n, self.capacity - start)
         for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
-            if self._stacks:
+            if self._stacks.frames:
                 self._stacks.append(self._chain, part, self.written)
             else:
                 self._chain.append(part, self.written)
             self.written += len(part)
         if slots is not None:
             return slots
-        slots = torch.arange(start, start + n, device=self.device)
+        slots = torch.arange(start, start + n)
         return slots if room == n else slots % self.capacity
 
     def next_replaced(self, count: int) -> Tensor:
@@ -208,7 +206,7 @@ class Storage:
         first = max(self.written, self.capacity)
         last = self.written + count
         start = first % self.capacity
-        slots = torch.arange(start, start + max(0, last - first), device=self.device)
+        slots = torch.arange(start, start + max(0, last - first))
         return slots if start + count <= self.capacity else slots % self.capacity
 
     def cast(self, transitions: Transitions) -> Transitions:
@@ -253,7 +251,7 @@ class Storage:
         if int(state["capacity"]) != self.capacity:
             raise ValueError(f"the state has capacity {state['capacity']}; this storage has {self.capacity}")
         columns = columns_of_state(state)
-        stacks = FrameStacks.from_state(state, self.capacity, self.device)
+        stacks = FrameStacks.from_state(state, self.capacity)
         if columns and self.columns not in ({}, stacks.restored_columns(columns)):
             raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
         self.written = int(state["written"])
@@ -261,5 +259,5 @@ class Storage:
         self._signature = []
         self._stacks = stacks
         if columns:
-            self._chain = LinkedRows(self.capacity, columns, self.device)
+            self._chain = LinkedRows(self.capacity, columns)
             self._chain.load(state)

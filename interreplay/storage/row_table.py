@@ -1,16 +1,14 @@
 """A table with one contiguous run of bytes per row.
 
 A replay buffer reads random rows, so the cost of a read is mostly that of the cache lines it touches. With contiguous
-rows, one gather of 112 bytes per HalfCheetah row took 17 µs for 256 rows of 10⁶, one gather per column 39 µs. On the
-CPU the table is also a structured numpy array over the same memory: its `take` takes 7 µs for these rows, torch's
-`index_select` 13 µs, and a column takes a tenth of the time of a torch slice.
+rows, one gather of 112 bytes per HalfCheetah row took 17 µs for 256 rows of 10⁶, one gather per column 39 µs. The table
+is a structured numpy array: its `take` takes 7 µs for these rows, torch's `index_select` 13 µs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,71 +17,37 @@ import torch
 from torch import Tensor
 
 
-def shares_numpy(device: torch.device) -> bool:
-    """Return whether numpy can access tensors of this device; it is faster for a few hundred rows."""
-    return device.type == "cpu"
-
-
-@dataclass(frozen=True)
-class Field:
-    """Position of one column within a record.
-
-    Attributes:
-        name: Column name.
-        shape: Shape of the value.
-        dtype: Torch dtype.
-        start: First byte within the record; a multiple of the dtype's size.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    start: int
-
-    @property
-    def stop(self) -> int:
-        return self.start + math.prod(self.shape) * self.dtype.itemsize
-
-    @property
-    def numpy_dtype(self) -> np.dtype:
-        return torch.empty(0, dtype=self.dtype).numpy().dtype
-
-    def view(self, rows: Tensor) -> Tensor:
-        """Return this column ``(..., *shape)`` of records, given as bytes ``(..., width)``."""
-        words = rows.view(self.dtype)
-        first = self.start // self.dtype.itemsize
-        if not self.shape:
-            return words[..., first]
-        return words[..., first : self.stop // self.dtype.itemsize].reshape(words.shape[:-1] + self.shape)
-
-
 class RowTable:
-    """`size` records of named columns on one device.
+    """`size` records of named columns.
 
     Args:
         size: Number of rows.
         columns: ``{name: (shape of one row, dtype)}``, in the order of their memory layout.
-        device: Torch device.
 
     Raises:
         ValueError: If numpy does not have one of the dtypes.
     """
 
-    def __init__(self, size: int, columns: dict[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device):
-        self.fields: dict[str, Field] = {}
+    def __init__(self, size: int, columns: dict[str, tuple[tuple[int, ...], torch.dtype]]):
+        formats = []
+        offsets = []
         end = 0
         for name, (shape, dtype) in columns.items():
-            start = -(-end // dtype.itemsize) * dtype.itemsize
-            self.fields[name] = Field(name, shape, dtype, start)
-            end = self.fields[name].stop
-        widest = max(f.dtype.itemsize for f in self.fields.values())
+            try:
+                formats.append((torch.empty(0, dtype=dtype).numpy().dtype, shape))
+            except TypeError as error:
+                raise ValueError(f"{name} is of {dtype}; expected a dtype that numpy has") from error
+            offsets.append(-(-end // dtype.itemsize) * dtype.itemsize)
+            end = offsets[-1] + math.prod(shape) * dtype.itemsize
+        widest = max(dtype.itemsize for _, dtype in columns.values())
         self.width = -(-end // widest) * widest
-        self.device = device
+        self.fields = list(columns)
+        self._layout = np.dtype(
+            {"names": list(columns), "formats": formats, "offsets": offsets, "itemsize": self.width}
+        )
         self.rows = self._zeros(size)
 
     def _zeros(self, size: int) -> Tensor:
-        if not shares_numpy(self.device):
-            return torch.zeros(size, self.width, dtype=torch.uint8, device=self.device)
         return torch.from_numpy(np.zeros((size, self.width), np.uint8))  # unused rows take no memory
 
     @property
@@ -95,114 +59,94 @@ class RowTable:
     def rows(self, rows: Tensor) -> None:
         self._rows = rows
         self._runs: dict[tuple[str, ...], tuple[np.ndarray | None, slice]] = {}
-        self._table = rows.numpy().view(self._structure())[:, 0] if shares_numpy(self.device) else None
-
-    def _structure(self) -> np.dtype:
-        fields = self.fields.values()
-        try:
-            formats = [(f.numpy_dtype, f.shape) for f in fields]
-        except TypeError as error:
-            raise ValueError(f"columns are {[str(f.dtype) for f in fields]}; expected dtypes that numpy has") from error
-        return np.dtype(
-            {
-                "names": [f.name for f in fields],
-                "formats": formats,
-                "offsets": [f.start for f in fields],
-                "itemsize": self.width,
-            }
-        )
+        self._table = rows.numpy().view(self._layout)[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out views, which pickle would copy."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_table", "_runs")}
+        state = dict(self.__dict__)
+        del state["_table"], state["_runs"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.rows = self._rows
 
     def __len__(self) -> int:
-        return self.rows.shape[0]
+        return len(self._table)
 
     @property
     def nbytes(self) -> int:
-        return self.rows.numel()
+        return self._table.nbytes
 
     def column(self, name: str) -> Tensor:
         """Return a column of all rows ``(size, *shape)``, sharing memory with the table."""
-        return self.fields[name].view(self.rows) if self._table is None else torch.from_numpy(self._table[name])
+        return torch.from_numpy(self._table[name])
+
+    def array(self, name: str) -> np.ndarray:
+        """Return a column ``(size, *shape)``, sharing memory with the table."""
+        return self._table[name]
 
     def take(self, index: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
         """Return a copy of columns of the rows at `index` ``(n,)`` int64, by name."""
-        return self.columns(self.copy(index), names)
+        return self.columns(self.copy(index.numpy()), names)
 
-    def copy(self, index: Tensor) -> Any:
-        """Return a copy of the records at `index` ``(n,)`` int64; `columns` returns their columns."""
-        if self._table is None:
-            return self.rows.index_select(0, index)
-        return self._table.take(index.numpy())
+    def copy(self, index: np.ndarray) -> np.ndarray:
+        """Return a copy of the records at `index` ``(n,)``; `columns` returns their columns."""
+        return self._table.take(index)
 
-    def columns(self, rows: Any, names: Iterable[str]) -> dict[str, Tensor]:
+    def columns(self, rows: np.ndarray, names: Iterable[str]) -> dict[str, Tensor]:
         """Return columns of copied `rows` ``(...)``, by name, sharing their memory."""
-        if self._table is None:
-            return {name: self.fields[name].view(rows) for name in names}
         return {name: torch.from_numpy(rows[name]) for name in names}
 
     def flat(self, index: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
         """Return columns of the rows at `index` ``(n,)``, concatenated: ``(n, D)`` in the widest of their dtypes.
 
-        Columns that are contiguous on the CPU are copied together: a single row takes a third of the time.
+        Columns that are contiguous are copied together: a single row takes a third of the time.
         """
         if names not in self._runs:
-            self._runs[names] = self._run([self.fields[name] for name in names])
+            self._runs[names] = self._run(names)
         words, columns = self._runs[names]
         if words is not None:
             return words.take(index, axis=0)[:, columns]
-        parts = self.take(torch.from_numpy(index).to(self.device), names).values()
-        flat = [part.reshape(len(index), math.prod(part.shape[1:])) for part in parts]
-        return torch.cat(flat, dim=1).numpy(force=True)
+        rows = self.copy(index)
+        parts = []
+        for name in names:
+            part = rows[name]
+            parts.append(part.reshape(len(index), math.prod(part.shape[1:])))
+        return np.concatenate(parts, axis=1)
 
-    def _run(self, fields: list[Field]) -> tuple[np.ndarray | None, slice]:
-        """Return the table in the dtype of `fields` and their position in it; None if they are not contiguous."""
-        dtype = fields[0].dtype
-        position = slice(fields[0].start // dtype.itemsize, fields[-1].stop // dtype.itemsize)
-        contiguous = all(a.stop == b.start and a.dtype == b.dtype for a, b in pairwise(fields))
-        if not contiguous or not shares_numpy(self.device):
+    def _run(self, names: tuple[str, ...]) -> tuple[np.ndarray | None, slice]:
+        """Return the table in the dtype of columns and their position in it; None if they are not contiguous."""
+        fields = self._layout.fields
+        assert fields is not None
+        dtypes = []
+        ends = []
+        for name in names:
+            dtype, start = fields[name][:2]
+            dtypes.append(dtype.base)
+            ends.append((start, start + dtype.itemsize))
+        size = dtypes[0].itemsize
+        position = slice(ends[0][0] // size, ends[-1][1] // size)
+        contiguous = all(one[1] == other[0] for one, other in pairwise(ends))
+        if not contiguous or len(set(dtypes)) > 1:
             return None, position
-        return self.rows.numpy().view(fields[0].numpy_dtype), position
+        return self.rows.numpy().view(dtypes[0]), position
 
     def write(self, start: int, values: dict[str, Tensor]) -> None:
         """Set columns of the rows from `start` on."""
-        stop = start + len(next(iter(values.values())))
-        if self._table is None:
-            for name, value in values.items():
-                self.fields[name].view(self.rows[start:stop]).copy_(value)
-            return
-        rows = self._table[start:stop]
+        rows = self._table[start : start + len(next(iter(values.values())))]
         for name, value in values.items():
             rows[name] = value.numpy(force=True)
 
-    @property
-    def in_numpy(self) -> bool:
-        """Whether `array` and `set_row` are available."""
-        return self._table is not None
-
-    def array(self, name: str) -> np.ndarray:
-        """Return a column ``(size, *shape)`` on the CPU, sharing memory with the table."""
-        assert self._table is not None
-        return self._table[name]
-
     def set_row(self, row: int, values: dict[str, np.ndarray]) -> None:
-        """Set columns of one row on the CPU to values of length 1."""
+        """Set columns of one row to values of length 1."""
         for name, value in values.items():
-            self.array(name)[row] = value[0]
+            self._table[name][row] = value[0]
 
-    def scatter(self, index: Tensor, values: dict[str, Tensor]) -> None:
+    def scatter(self, index: Tensor | np.ndarray, values: dict[str, Tensor]) -> None:
         """Set columns of the rows at `index` ``(n,)``."""
         for name, value in values.items():
-            if self._table is None:
-                self.fields[name].view(self.rows)[index] = value.to(self.device)
-            else:
-                self._table[name][index.numpy()] = value.numpy(force=True)
+            self._table[name][np.asarray(index)] = value.numpy(force=True)
 
     def grow(self, size: int) -> None:
         """Grow to `size` rows."""

@@ -79,7 +79,7 @@ class AdaptiveMixup(Mixup):
         targets = torch.cat([outcomes(anchors), outcomes(partners)])
         if self.fit is None:
             sizes = [start.shape[1], *self.hiddens, targets.shape[1]]
-            self.fit = DynamicsModel(sizes, self.lr, seed=int(rng.integers(2**62)), device=targets.device)
+            self.fit = DynamicsModel(sizes, self.lr, seed=int(rng.integers(2**62)))
         blended = (mix < 1) & (start != end).any(dim=1)
         distances = self.fit.update(torch.cat([start, end]), targets, mix.float())[blended]
         if len(distances):
@@ -108,16 +108,15 @@ class DynamicsModel:
         sizes: Widths of the model's layers, from [s; a] to [s'; r].
         lr: Learning rate of both.
         seed: Seed of the initial weights.
-        device: Torch device.
     """
 
-    def __init__(self, sizes: Sequence[int], lr: float, seed: int = 0, device: torch.device | None = None):
+    def __init__(self, sizes: Sequence[int], lr: float, seed: int = 0):
         self.sizes = list(sizes)
         self.lr = lr
         with torch.random.fork_rng(devices=[]):  # leaves the caller's generator unchanged
             torch.default_generator.manual_seed(seed)
-            self.model = MLP(self.sizes).to(device)
-        self.beta = nn.Parameter(torch.ones((), device=device))
+            self.model = MLP(self.sizes)
+        self.beta = nn.Parameter(torch.ones(()))
         self._make_optimizers()
 
     def _make_optimizers(self) -> None:

@@ -70,7 +70,7 @@ class Blend(Synthesizer):
     ) -> Tensor:
         """Return λ ``(n,)`` as in `mix`, but 1 for rows that revert to their anchors."""
         if self.probability < 1:
-            blended = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(mix.device)
+            blended = torch.from_numpy(rng.random(len(anchors)) < self.probability)
             mix = torch.where(blended, mix, 1.0)
         if self.termination_fn is None:
             mix = mix.masked_fill(anchors.terminated | partners.terminated, 1.0)

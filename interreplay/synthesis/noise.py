@@ -68,7 +68,7 @@ class Noise(Synthesizer):
     def observe(self, storage: Storage, slots: Tensor) -> None:
         if not self.uses_std:
             return
-        vectors = SINGLE_STEPS.vectors(storage, slots.numpy(force=True))
+        vectors = SINGLE_STEPS.vectors(storage, slots.numpy())
         if self.moments is None:
             self.moments = ExactMoments(vectors.shape[1])
             self.moments.origin[0] = vectors[0]
@@ -76,7 +76,7 @@ class Noise(Synthesizer):
 
     def evict(self, storage: Storage, slots: Tensor) -> None:
         if self.moments is not None:
-            self.moments.remove(SINGLE_STEPS.vectors(storage, slots.numpy(force=True)))
+            self.moments.remove(SINGLE_STEPS.vectors(storage, slots.numpy()))
 
     def std(self) -> Tensor:
         """Return the standard deviation of each number in [s; a; r; s'] over the stored rows ``(D,)``, float64."""
@@ -89,7 +89,7 @@ class Noise(Synthesizer):
         observed = list(observation_parts(anchors.obs).values())
         parts = [*observed, anchors.actions, anchors.rewards, *observation_parts(anchors.next_obs).values()]
         widths = [part[:1].numel() for part in parts]
-        noise = standard_normal((len(anchors), sum(widths)), rng, anchors.rewards.device)
+        noise = standard_normal((len(anchors), sum(widths)), rng)
         noise *= (self.sigma * self.std()).to(noise) if self.uses_std else self.sigma
         made = []
         for part, epsilon in zip(parts, noise.split(widths, dim=1), strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from torch import Tensor
 from interreplay.argument_checks import check_number
 from interreplay.part import GOALS, Context
 from interreplay.storage.columns import Columns, is_observation
-from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_integers
 from interreplay.transitions import Transitions
@@ -59,6 +58,7 @@ class Relabel(Synthesizer):
         self.compute_reward = compute_reward
         self.compute_terminated = compute_terminated
         self.blend = blend
+        self._inner = {} if blend is None else {"blend": blend}
         self.uses_neighbors = k > 0 or blend is not None
 
     @property
@@ -74,13 +74,12 @@ class Relabel(Synthesizer):
         reject_integers({name: columns[name] for name in (achieved, desired)}, "relabeled")
         if columns[achieved] != columns[desired]:
             raise ValueError(f"{ACHIEVED} is {columns[achieved]}, {DESIRED} {columns[desired]}; expected the same")
-        if self.blend is not None:
-            self.blend.check(columns)
+        super().check(columns)
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         if not self.uses_neighbors:
             return Synthesized(anchors)
-        chosen = torch.from_numpy(rng.random(len(anchors)) < self.probability).to(anchors.rewards.device)
+        chosen = torch.from_numpy(rng.random(len(anchors)) < self.probability)
         if GOALS not in neighbors.extras:
             raise ValueError("the neighbors have no goals; expected the neighborhood HindsightGoals")
         goals = neighbors.extras[GOALS]
@@ -101,50 +100,28 @@ class Relabel(Synthesizer):
         shape = rows.rewards.shape
         goals = []
         for name in (ACHIEVED, DESIRED):
-            part = rows.next_obs[name].numpy(force=True)
+            part = rows.next_obs[name].numpy()
             goals.append(part.reshape(-1, *part.shape[len(shape) :]))
         rewards = torch.from_numpy(each(self.compute_reward, *goals)).to(rows.rewards).view(shape)
         rows = rows.replace(rewards=torch.where(changed, rewards, rows.rewards), discounts=None)
         if self.compute_terminated is None:
             return rows
-        terminated = torch.from_numpy(each(self.compute_terminated, *goals)).to(changed.device, torch.bool).view(shape)
+        terminated = torch.from_numpy(each(self.compute_terminated, *goals)).to(torch.bool).view(shape)
         return rows.replace(terminated=torch.where(changed, terminated, rows.terminated))
+
+    def inner_parts(self) -> Mapping[str, Synthesizer]:
+        return self._inner
 
     def connect(self, context: Context) -> None:
         """Use the environment's functions unless others were given at construction."""
+        super().connect(context)
         if self.compute_reward is None and context.compute_reward is not None:
             self.compute_reward = context.compute_reward
             self.compute_terminated = context.compute_terminated
-        if self.blend is not None:
-            self.blend.connect(context)
-
-    def use_view(self, view: ReadView) -> None:
-        super().use_view(view)
-        if self.blend is not None:
-            self.blend.use_view(view)
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         if self.blend is not None:
             self.blend.prepare(storage, rng)
-
-    def evict(self, storage: Storage, slots: Tensor) -> None:
-        if self.blend is not None:
-            self.blend.evict(storage, slots)
-
-    def observe(self, storage: Storage, slots: Tensor) -> None:
-        if self.blend is not None:
-            self.blend.observe(storage, slots)
-
-    def anneal(self, progress: float) -> None:
-        if self.blend is not None:
-            self.blend.anneal(progress)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {} if self.blend is None else {"blend": self.blend.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        if self.blend is not None:
-            self.blend.load_state_dict(state["blend"])
 
 
 def with_goals(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:

@@ -21,7 +21,7 @@ Change = Callable[[Tensor, float, np.random.Generator], Tensor]
 
 def gaussian(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     """Return s + ε, ε ~ N(0, strength²) for every number."""
-    return states + strength * standard_normal(states.shape, rng, states.device).to(states)
+    return states + strength * standard_normal(states.shape, rng).to(states)
 
 
 def uniform(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
@@ -39,7 +39,7 @@ def scaling(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor
 def dropout(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     """Return s with one random dimension set to 0."""
     dimension = rng.integers(0, states.shape[2], (*states.shape[:2], 1))
-    return states.scatter(2, torch.from_numpy(dimension).to(states.device), 0.0)
+    return states.scatter(2, torch.from_numpy(dimension), 0.0)
 
 
 def switch(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
@@ -48,7 +48,7 @@ def switch(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     if d == 1:
         return states
     one, other = np.divmod(rng.integers(0, d * (d - 1), (*states.shape[:2], 1)), d - 1)
-    pair = torch.from_numpy(np.concatenate([one, other + (other >= one)], axis=2)).to(states.device)
+    pair = torch.from_numpy(np.concatenate([one, other + (other >= one)], axis=2))
     return states.scatter(2, pair, states.gather(2, pair.flip(2)))
 
 

@@ -13,7 +13,7 @@ import torch
 
 import interreplay
 from interreplay.acting import export as exporting
-from interreplay.acting.export_check import ExportError, drawn_observations
+from interreplay.acting.export import ExportError, drawn_observations
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
 from tests.acting.acting_cases import CASES, built, stacked

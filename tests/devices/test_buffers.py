@@ -1,14 +1,12 @@
-"""Buffers on another device: the rows that come back are those of the processor's."""
+"""Buffers with batches on another device: the batches are those of the processor."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 import torch
 from builders import Episodes
 
-from interreplay import ReplayBuffer
+from interreplay.buffer import Sample
 from interreplay.diagnostics.contract import learn
 from tests.devices import stand_in
 from tests.test_contract import VARIANTS, rows_for
@@ -16,33 +14,15 @@ from tests.test_contract import VARIANTS, rows_for
 pytestmark = pytest.mark.filterwarnings("ignore:Elite has no policy")
 
 FIELDS = ("slots", "weights", "neighbor_slots", "mix", "variances", "row_weights")
-SEARCHES = ("NMER", "KNNOutcome", "HER with NMER")
-"""Those that draw of their neighbors by other random numbers where no lists of neighbors are kept."""
-NEVER_WAIT = (
-    "Uniform",
-    "Online",
-    "CER",
-    "ERE",
-    "TruncatedGeometric",
-    "S4RL",
-    "LaBER",
-    "NaiveMixup",
-    "NMER",
-    "KNNOutcome",
-)
 
 
-def filled(recipe: Any, device: torch.device | str) -> ReplayBuffer:
-    buffer, episodes = recipe(capacity=100, seed=0, device=str(device)), Episodes(envs=2, **rows_for(recipe))
-    for size in (40, 1, 60, 1, 30, 1):
-        buffer.add(episodes.transitions(size))
-    return buffer
-
-
-@pytest.mark.parametrize("name", [name for name in VARIANTS if name not in SEARCHES])
-def test_samples_are_the_processors(name, device):
-    here, there = (filled(VARIANTS[name], where) for where in ("cpu", device))
-    errors = torch.linspace(-2, 2, 32)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_batches_are_the_processors(name, device):
+    recipe, errors = VARIANTS[name], torch.linspace(-2, 2, 32)
+    here, there = (recipe(capacity=100, seed=0, device=str(where)) for where in ("cpu", device))
+    rows = Episodes(envs=2, **rows_for(recipe)).transitions(150)
+    for buffer in (here, there):
+        buffer.add(rows)
     for step in range(3):
         mine, theirs = here.sample(32), there.sample(32)
         assert theirs.transitions.rewards.device.type == theirs.slots.device.type == device.type
@@ -51,39 +31,21 @@ def test_samples_are_the_processors(name, device):
         pairs |= {column: (values, columns[column]) for column, values in mine.transitions.columns().items()}
         for what, (one, other) in pairs.items():
             assert (one is None) == (other is None), what
-            if one is not None:
-                torch.testing.assert_close(one, other.cpu(), msg=lambda m, what=what: f"{what}: {m}")
+            assert one is None or torch.equal(one, other.cpu()), what
         learn(here, mine, errors)
         there.update(theirs, errors.to(device), {wanted: errors.to(device) ** 2 for wanted in there.scores_wanted})
         for buffer in (here, there):
             buffer.anneal((step + 1) / 10)
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-def test_neighbors_are_the_processors(name, device):
-    here, there = (filled(VARIANTS[name], where) for where in ("cpu", device))
-    slots = torch.arange(100)
-    found = [
-        getattr(buffer.neighborhood, "partners", buffer.neighborhood).neighbors(buffer.storage, slots.to(where))
-        for buffer, where in ((here, "cpu"), (there, device))
-    ]
-    assert torch.equal(found[0], found[1].cpu())
-    sample = there.sample(64)
-    if name == "NMER":
-        near = found[0][sample.slots.cpu()]
-        chosen = sample.neighbor_slots.cpu()[:, None]
-        assert ((near == chosen).any(1) | (chosen[:, 0] < 0)).all()  # no ends of episodes are blended
-
-
-@pytest.mark.parametrize("name", NEVER_WAIT)
-def test_rows_are_added_and_drawn_without_waiting(name, device):
-    buffer, rows = filled(VARIANTS[name], device), Episodes(seed=1).transitions(8)
-    buffer.sample(32)
-    stand_in.waits.clear()
-    buffer.add(rows[:1])
-    buffer.add(rows[1:])
-    buffer.sample(32)
-    assert not stand_in.waits, stand_in.waits
+def test_methods_without_priorities_do_not_wait_for_the_device(device):
+    for name in ("Uniform", "NMER", "LCER", "S4RL"):
+        buffer = VARIANTS[name](capacity=100, seed=0, device=str(device))
+        buffer.add(Episodes(seed=1).transitions(100))
+        stand_in.waits.clear()
+        sample: Sample = buffer.sample(32)
+        buffer.update(sample, sample.weights)
+        assert not stand_in.waits, (name, stand_in.waits)
 
 
 def test_the_stand_in_refuses_what_a_card_refuses_and_counts_what_waits_for_it():

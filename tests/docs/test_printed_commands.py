@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from cluster_deployment import submit
-from interreplay.experiments.commands import actor_learner, check, evaluate, export, run_agent, smoketest, study
+from interreplay.experiments.commands import (
+    actor_learner,
+    check,
+    evaluate,
+    experience,
+    export,
+    fork,
+    lcer,
+    run_agent,
+    smoketest,
+    study,
+)
 from interreplay.experiments.flags.reading import underscored
 from interreplay.experiments.flags.training_flags import make_parser as training_parser
 from interreplay.experiments.report.__main__ import make_parser as report_parser
@@ -25,7 +36,6 @@ SCRIPTS = {
     "interreplay-train": "train",
     "cluster_run.py": "study",
     "interreplay-study": "study",
-    "enjoy.py": "evaluate",
     "smoketest.py": "smoketest",
     "interreplay.analysis": "report",
 }
@@ -50,16 +60,23 @@ def accept(words: list[str]) -> None:
     words = words[1:] if words[0] == "-m" else words
     name, *rest = words[1:] if words[0] == "interreplay" else words
     name = Path(name).name
+    if [name, *rest[:1]] == ["experience", "export"]:
+        name = "experience export"
+        rest = rest[1:]
     match SCRIPTS.get(name, name):
         case "train":
             training_parser().given(rest)
         case "run_agent.py":
             training_parser().given(run_agent.translated(rest))
+        case "train.py":
+            training_parser().given(lcer.translated(rest))
+        case "enjoy.py" if "--checkpoint" in rest:
+            evaluate.make_parser().parse_args(lcer.enjoyed(rest))
         case "main.py":
             actor_learner.translated(actor_learner.read(rest))
         case "study":
             study.make_parser().given(rest)
-        case "evaluate":
+        case "evaluate" | "enjoy.py":
             evaluate.make_parser().parse_args([underscored(word) for word in rest])
         case "check":
             check.make_parser().parse_args(rest)
@@ -67,6 +84,12 @@ def accept(words: list[str]) -> None:
             export.make_parser().parse_args(rest)
         case "report":
             report_parser().parse_args(rest)
+        case "experience":
+            experience.list_parser().parse_args(rest)
+        case "experience export":
+            experience.export_parser().parse_args(rest)
+        case "fork":
+            fork.make_parser().parse_args(rest)
         case "smoketest":
             smoketest.make_parser().parse_args(rest)
         case "submit.py":

@@ -50,7 +50,7 @@ def test_the_loop_with_ray_before_an_episode_has_ended(capsys):
 
 
 def test_there_are_commands_of_every_kind():
-    assert len(COMMANDS) == 12 and {words[0] for words in COMMANDS} == {"python", "interreplay", "rllib"}
+    assert len(COMMANDS) == 14 and {words[0] for words in COMMANDS} == {"python", "interreplay", "rllib"}
     assert all((ROOT / words[1]).is_file() for words in COMMANDS if words[0] == "python")
 
 

@@ -22,6 +22,7 @@ NAMES = [
     "experience_replay",
     "first_steps",
     "gaussian_processes",
+    "keep_your_data",
     "offline_data",
     "what_nmer_does",
     "your_own_buffer",

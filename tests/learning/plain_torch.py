@@ -10,12 +10,15 @@ from torch import nn
 
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample
 from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.networks.small_layers import SMALL
 
 
 def plain_outputs(self, rows, dropped=None, networks=None, frozen=False):
     """Outputs of `BatchedMLP`: one network and one layer at a time, differentiated by autograd."""
     rows = rows if isinstance(rows, torch.Tensor) else torch.cat(list(rows), dim=1)
+    if isinstance(self, ResidualMLP):
+        return plain_residual_outputs(self, rows, networks, frozen)
     found = []
     for i, network in enumerate(range(self.count) if networks is None else networks):
         values = rows
@@ -32,6 +35,22 @@ def plain_outputs(self, rows, dropped=None, networks=None, frozen=False):
                 values = nn.functional.layer_norm(values, values.shape[-1:], scale, shift)
             values = getattr(torch, self.activation)(values)
         found.append(values)
+    return torch.stack(found)
+
+
+def plain_residual_outputs(self, rows, networks, frozen):
+    """Outputs of `ResidualMLP`: one network and one layer at a time, differentiated by autograd."""
+    found = []
+    for network in range(self.count) if networks is None else networks:
+        parts = [[values.detach() if frozen else values for values in part] for part in self.parts]
+        weights, biases, scales, shifts = ([values[network] for values in part] for part in parts)
+        x = rows @ weights[0] + biases[0]
+        for block in range(len(scales) - 1):
+            normalized = nn.functional.layer_norm(x, x.shape[-1:], scales[block][0], shifts[block][0])
+            hidden = getattr(torch, self.activation)(normalized @ weights[1 + 2 * block] + biases[1 + 2 * block])
+            x = x + hidden @ weights[2 + 2 * block] + biases[2 + 2 * block]
+        normalized = nn.functional.layer_norm(x, x.shape[-1:], scales[-1][0], shifts[-1][0])
+        found.append(normalized @ weights[-1] + biases[-1])
     return torch.stack(found)
 
 

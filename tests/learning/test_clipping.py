@@ -1,8 +1,15 @@
 """Gradient clipping by its three rules, against loops over layers, and in the updates."""
 
+import copy
+
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
+import interreplay.rllib
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.normalization import Normalized
 from interreplay.learning.update import clip_gradients, views
@@ -36,6 +43,32 @@ def test_each_rule_is_that_of_a_loop(most):
         parameters = with_gradients()
         clip_gradients(parameters, most, by)
         assert all(torch.allclose(p.grad, g, atol=1e-6) for p, g in zip(parameters, wanted, strict=True)), by
+
+
+@pytest.mark.parametrize("by", ["global_norm", "norm", "value"])
+@pytest.mark.parametrize("bounds", [{"grad_clip": 0.1}, {"grad_clip": 0.1, "critic_grad_clip": 0.02}])
+@pytest.mark.parametrize("name", ["SAC", "TD3", "DDPG", "TQC", "CrossQ"])
+def test_actor_and_critics_are_clipped_separately(name, bounds, by):
+    """The gradients of one update, recorded before and after clipping."""
+    row = ALGORITHMS[name]
+    config = getattr(interreplay.rllib, row.config)
+    settings = row.settings(**bounds, grad_clip_by=by)
+    model = {"matrix_dtype": "float32", "normalize_observations": False, **vars(settings), "hiddens": (8, 8)}
+    space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    networks = ARCHITECTURES[name].make(3, space, model, False)
+    networks.encoder = Flat()
+    update = config.update_class(networks, settings=settings)
+    plain = {key: copy.deepcopy(optimizer.param_groups[0]["params"]) for key, optimizer in update.optimizers.items()}
+    for key, optimizer in update.optimizers.items():
+        for i, (parameter, kept) in enumerate(zip(optimizer.param_groups[0]["params"], plain[key], strict=True)):
+            gradient = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i))
+            kept.grad = gradient.clone()
+        loss = sum((p * k.grad).sum() for p, k in zip(optimizer.param_groups[0]["params"], plain[key], strict=True))
+        update.minimize(**{key: loss})
+        most = {"actor": 0.1, "critic": bounds.get("critic_grad_clip", 0.1), "alpha": None}[key]
+        clip_gradients(plain[key], most, by)
+        for parameter, kept in zip(optimizer.param_groups[0]["params"], plain[key], strict=True):
+            assert torch.allclose(parameter.grad, kept.grad, atol=1e-6)
 
 
 def test_no_bound_changes_nothing():

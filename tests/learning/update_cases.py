@@ -52,13 +52,24 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
         False,
     ),
 }
+RESIDUAL = {"critic_blocks": 2, "critic_width": 6, "actor_blocks": 1, "actor_width": 5}
+CASES |= {
+    "residual": (RESIDUAL | {"grad_clip": 0.2, "weight_decay": 0.01}, 0, False, True),
+    "residual critics": ({"critic_blocks": 1, "critic_width": 6, "n_critics": 3, "target_subset": 2}, 3, True, False),
+    "residual actor": ({"actor_blocks": 2, "actor_width": 4, "reset_interval": 20, "policy_delay": 2}, 0, False, True),
+    "residual tanh": (RESIDUAL | {"activation": "tanh", "n_critics": 1}, 0, False, False),
+    "mean target": ({"critic_target": "mean", "n_critics": 3, "policy_delay": 2}, 0, False, True),
+}
 ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "policy_delay": 2}
 ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
 OF_TD3 = {  # alone
     "cloning": ({"bc_alpha": 2.5, "grad_clip": 0.5}, 0, False, True),
     "cloning of views": ({"bc_alpha": 0.7, "actor_target": "mean", "critic_dropout": 0.1}, 3, False, False),
 }
-WITHOUT = {"DDPG": ("policy_delay",), "TQC": ("target_subset", "actor_target", "huber_delta", "pal_alpha")}
+WITHOUT = {
+    "DDPG": ("policy_delay",),
+    "TQC": ("target_subset", "actor_target", "critic_target", "huber_delta", "pal_alpha"),
+}
 """Settings that an algorithm does not have."""
 MODULES = ("sac", "td3", "tqc", "discrete_sac", "actor_critic")
 
@@ -87,6 +98,7 @@ def make(algorithm, encoder=False, activation="relu", settings=None):
     given = settings or {}
     critics = given.get("critic_layer_norm", False), given.get("critic_dropout", 0.0)
     shape = {"critics": given.get("n_critics", 2)} | dict(zip(("layer_norm", "dropout"), critics, strict=True))
+    shape |= {name: given[name] for name in RESIDUAL if name in given}
     networks = kind(WIDTH if encoder else OBS, ACTIONS, HIDDENS, **shape)
     for layers in networks.modules():
         if isinstance(layers, BatchedMLP):

@@ -7,14 +7,14 @@ import copy
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, by_turns, feed, identical, make, same_sample, stack
+from builders import Episodes, feed, identical, make, same_sample, stack
 from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
 from interreplay import ReplayBuffer, Storage, Transitions
 from interreplay.neighborhood import NO_NEIGHBOR, SYNTHETIC, ClusterCenter, ClusterMember
 from interreplay.neighborhood.clusters.transition_vectors import as_transitions, lead
-from interreplay.storage.read_views import NStep, OneStep, ReadView, read_view
+from interreplay.storage.read_views import NStep, OneStep, ReadView
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform as UniformMix
 from replay_buffers import LCER, Uniform
@@ -43,27 +43,15 @@ def stored(storage: Storage, view: ReadView = OneStep()) -> Transitions:  # noqa
     return view.read(storage, torch.arange(len(storage)))
 
 
-def fed(part, capacity: int, portions: list[int], n_step: int = 1, seed: int = 0, shift: float = 0.0, **kind):
+def fed(part, capacity: int, portions: list[int], seed: int = 0, shift: float = 0.0, **kind):
     """A storage and what observed it, portion after portion; yields after each."""
     storage, episodes = Storage(capacity), Episodes(seed=seed, **kind)
-    part.use_view(read_view(n_step, 0.99))
     for portion in portions:
         rows = episodes.transitions(portion)
         if shift:
             rows = rows.replace(obs=rows.obs + shift, next_obs=rows.next_obs + shift)
         feed(part, storage, rows)
         yield storage, part.clustering
-
-
-def outcome_known(storage: Storage, slot: int, n_step: int) -> bool:
-    """Whether the row's n-step transition is what it will stay."""
-    for step in range(n_step):
-        if storage.column("terminated")[slot] or storage.column("truncated")[slot] or step == n_step - 1:
-            return True
-        slot = int(storage.successor(torch.tensor([slot]))[0])
-        if slot < 0:
-            return False
-    raise AssertionError
 
 
 def check_lists(storage: Storage, clustering) -> None:
@@ -75,13 +63,10 @@ def check_lists(storage: Storage, clustering) -> None:
         assert sorted(members.of(np.array([number]))) == np.flatnonzero(cluster == number).tolist()
 
 
-def check_moments(storage: Storage, clustering, view: ReadView = OneStep(), tolerance: float = 1e-5) -> None:  # noqa: B008
-    vectors, cluster = flat(stored(storage, view)), clustering.members.cluster[: len(storage)]
-    counted = np.array([outcome_known(storage, slot, view.n_step) for slot in range(len(storage))])
-    assert len(clustering.moments) == 1, "updated, not recomputed"
-    sums = clustering.moments_of(storage, view)
+def check_moments(storage: Storage, clustering, tolerance: float = 1e-5) -> None:
+    vectors, cluster, sums = flat(stored(storage)), clustering.members.cluster[: len(storage)], clustering.moments
     for number in range(len(clustering.centers)):
-        mine = vectors[counted & (cluster == number)]
+        mine = vectors[cluster == number]
         assert sums.counts[number] == len(mine)
         if len(mine):
             mean, std = sums.mean_and_std(np.array([number]))
@@ -92,16 +77,16 @@ def check_moments(storage: Storage, clustering, view: ReadView = OneStep(), tole
 PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more at once than is usual": [30, 90, 150, 11, 200, 200, 3]}
 
 
-@pytest.mark.parametrize(("portions", "kind", "n_step"), by_turns(PORTIONS, KINDS, [1, 3]))
-def test_means_and_deviations_are_those_of_the_stored_rows(portions, kind, n_step):
-    part = ClusterCenter(n_clusters=12, refresh_every=25)
-    states = fed(part, 200, PORTIONS[portions], n_step, **KINDS[kind])
-    for step, (storage, clustering) in enumerate(states):
-        if step % max(1, len(PORTIONS[portions]) // 15) == 0:
-            check_lists(storage, clustering)
-            check_moments(storage, clustering, part.view)
-    assert storage.written > 1.5 * storage.capacity
-    check_moments(storage, clustering, part.view)
+@pytest.mark.parametrize("kind", KINDS)
+def test_means_and_deviations_are_those_of_the_stored_rows(kind):
+    for portions in PORTIONS.values():
+        part = ClusterCenter(n_clusters=12, refresh_every=25)
+        for step, (storage, clustering) in enumerate(fed(part, 200, portions, **KINDS[kind])):
+            if step % max(1, len(portions) // 8) == 0:
+                check_lists(storage, clustering)
+                check_moments(storage, clustering)
+        assert storage.written > 1.5 * storage.capacity
+        check_moments(storage, clustering)
 
 
 def test_deviations_much_smaller_than_values():
@@ -110,7 +95,7 @@ def test_deviations_much_smaller_than_values():
     for number in np.unique(cluster):
         expected = vectors[cluster == number].std(0)
         np.testing.assert_allclose(
-            clustering.moments_of(storage, OneStep()).mean_and_std(np.array([number]))[1][0],
+            clustering.moments.mean_and_std(np.array([number]))[1][0],
             expected,
             atol=1e-5,
             rtol=1e-3,
@@ -318,7 +303,7 @@ def test_a_restored_state_resumes_bit_exactly(variant, n_step):
         same_sample(one.sample(32), other.sample(32))
     check_lists(other.storage, other.neighborhood.clustering)
     if variant == "center":
-        check_moments(other.storage, other.neighborhood.clustering, other.view)
+        check_moments(other.storage, other.neighborhood.clustering)
 
 
 def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 0.05) -> ReplayBuffer:
@@ -386,7 +371,7 @@ def test_missing_calls_raise_errors():
     part, storage = ClusterMember(), Storage(10)
     feed(part, storage, make(5))
     storage.add(stack(Episodes(seed=1).rows(1)))
-    with pytest.raises(RuntimeError, match="6 rows were stored but 5 observed"):
+    with pytest.raises(RuntimeError, match="6 rows were stored, fewer observed"):
         part.neighbor_slots(storage, torch.tensor([0]), np.random.default_rng(0))
     part, storage = ClusterMember(), Storage(10)
     feed(part, storage, make(10))
@@ -449,35 +434,3 @@ def check_means(buffer: ReplayBuffer) -> None:
     for slot in np.flatnonzero(found.slots[:, 0].numpy() == SYNTHETIC):
         expected = vectors[known & (cluster == cluster[slot])].mean(0)
         np.testing.assert_allclose(made[slot], expected, atol=1e-5)
-
-
-def test_unused_moments_are_dropped():
-    buffer = LCER(capacity=100, n_clusters=5, seed=0)
-    buffer.add(make(60))
-    neighborhood = buffer.neighborhood
-    assert list(neighborhood.clustering.moments) == [OneStep()]
-    buffer.use_view(NStep(3, 0.9))
-    buffer.sample(4)
-    assert list(neighborhood.clustering.moments) == [NStep(3, 0.9)], "single steps were never used"
-    for n in range(2, 40):
-        buffer.use_view(NStep(n, 0.9))
-        buffer.sample(4)
-    assert len(neighborhood.clustering.moments) == 8 and NStep(39, 0.9) in neighborhood.clustering.moments
-
-
-def test_a_restored_state_has_the_same_views():
-    def new():
-        return LCER(capacity=100, n_clusters=5, refresh_every=20, seed=0)
-
-    one, other, episodes = new(), new(), Episodes(envs=2)
-    for n in (3, 2):
-        one.add(episodes.transitions(70))
-        one.use_view(NStep(n, 0.9))
-        one.sample(8)
-    other.load_state_dict(copy.deepcopy(one.state_dict()))
-    assert set(other.neighborhood.clustering.moments) == {NStep(2, 0.9), NStep(3, 0.9)}
-    rows = episodes.transitions(7)
-    for buffer in (one, other):
-        buffer.use_view(NStep(3, 0.9))
-        buffer.add(rows)
-    same_sample(one.sample(32), other.sample(32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from interreplay.neighborhood.scale import RunningStandardizer, drift
+from interreplay.storage.running_moments import RunningStandardizer, drift
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])

@@ -100,7 +100,7 @@ def test_pytorch_comes_first_and_everything_is_pinned(tmp_path, torch):
         line for line in (ROOT / "env/requirements.txt").read_text().splitlines() if line.startswith("torch==")
     )
     assert first == f"install --index-url https://download.pytorch.org/whl/{torch} {pinned}"
-    assert second.startswith("install --constraint ") and second.endswith(" .[analysis,robotics,video]")
+    assert second.startswith("install --constraint ") and second.endswith(" .[analysis,atari,robotics,video]")
     lines = [line.split("#")[0].strip() for line in (tmp_path / "constraints").read_text().splitlines()]
     constraints = [Requirement(line) for line in lines if line]
     assert len(constraints) > 30 and not any(each.extras for each in constraints), "pip refuses extras in constraints"
@@ -160,3 +160,13 @@ def test_signals_reach_the_program_in_the_image(site):
 def test_a_missing_image_is_one_line(site):
     done = run(site, "activate", INTERREPLAY_IMAGE=str(site / "none.sif"))
     assert done.returncode == 1 and f"INTERREPLAY_IMAGE={site}/none.sif: expected an image file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "tag", "torch"), [("docker-cpu", "interreplay", None), ("docker-gpu", "interreplay:cuda", "cu126")]
+)
+def test_make_builds_the_images(target, tag, torch):
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    words = done.stdout.split()
+    assert words[:2] == ["docker", "build"] and words[words.index("-t") + 1] == tag
+    assert (f"TORCH={torch}" in words) == (torch is not None)

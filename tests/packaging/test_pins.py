@@ -26,7 +26,7 @@ UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("
 # Packages that a Python goes without: labmaze, which dm-control needs, has no wheels for 3.13.
 WITHOUT = {"3.13": {"shimmy", "dm-control"}}
 # Ranges that no pin fills: what only benchmarks need, what tests do without, and what Ray and PyTorch bring.
-UNPINNED = {"stable-baselines3", "torchrl", "cpprb", "pyyaml", "typing-extensions"}
+UNPINNED = {"stable-baselines3", "torchrl", "cpprb", "gpytorch", "pyyaml", "typing-extensions"}
 FOLDERS = ("interreplay", "replay_buffers", "docs", "examples", "benchmarks", "cluster_deployment", "env")
 KINDS = {".py", ".md", ".yaml", ".txt", ".def"}
 

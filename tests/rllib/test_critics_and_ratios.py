@@ -1,16 +1,12 @@
-"""Critics and update ratios in RLlib: modules, optimizers, resets, and time estimates of long runs."""
+"""Critics and update ratios in RLlib: modules, optimizers, and resets."""
 
 import copy
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from interreplay.experiments.training import time_estimate
-from interreplay.experiments.training.time_estimate import describe_updates, random_rows, seconds_per_update
-from interreplay.experiments.tune.cost_estimate import _keys, earlier
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
 from tests.rllib.small_runs import config, of_preset, run, same, weights
 
@@ -89,53 +85,3 @@ def test_observation_statistics_are_frozen_in_evaluation():
     assert np.array_equal(statistics["mean"], after["mean"]) and same(before, weights(algorithm))
     assert float(encoder.factor.max()) != 1.0, "they normalize"
     algorithm.stop()
-
-
-def settings_of(algorithm, steps):
-    names = ("updates_per_step", "policy_delay")
-    estimated = {name: getattr(algorithm.config, name) for name in names}
-    return SimpleNamespace(total_env_steps=steps, learning_starts=50, **estimated)
-
-
-def test_the_time_estimate_of_a_long_run_leaves_it_unchanged(monkeypatch):
-    monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 0.05)
-    estimated, straight = of_preset("redq").build_algo(), of_preset("redq").build_algo()
-    line = describe_updates(estimated, settings_of(estimated, 1_000_050))
-    assert line.startswith("updates alone take about ") and "1,000,000 steps, 1.5 updates of " in line
-    assert describe_updates(estimated, settings_of(estimated, 1_000)) == ""
-    torch_state = torch.get_rng_state()
-    describe_updates(estimated, settings_of(estimated, 1_000_050))
-    assert torch.equal(torch_state, torch.get_rng_state())
-    estimated.train(), straight.train()
-    assert same(weights(estimated), weights(straight)) and estimated.learner._update_rule.updates == 39
-    estimated.stop(), straight.stop()
-
-
-def test_the_time_estimate_measures_whole_policy_periods(monkeypatch):
-    monkeypatch.setattr(time_estimate, "MEASURED_SECONDS", 5.0)
-    algorithm, made = of_preset("redq").build_algo(), []
-    original = type(algorithm.config).make_update
-    monkeypatch.setattr(
-        type(algorithm.config), "make_update", lambda self, module: made.append(original(self, module)) or made[-1]
-    )
-    ticks = iter(range(10_000))  # every reading of the clock is a second later
-    assert seconds_per_update(algorithm, lambda: float(next(ticks))) > 0
-    assert made[0].updates == 8 and made[0] is not algorithm.learner._update_rule
-    rows = random_rows(algorithm)
-    assert len(rows) == 32 and rows.actions.abs().max() <= 1
-    algorithm.stop()
-
-
-def test_cost_estimates_distinguish_settings_that_change_the_cost(tmp_path):
-    plain = {"trainer": "SAC", "env": "A", "buffer": "Uniform", "updates_per_step": 20.0}
-    explicit = plain | {"policy_delay": 1, "n_critics": 2, "hiddens": [256, 256], "train_batch_size": 256}
-    keys = lambda how: set(_keys(how))
-    assert keys(plain) == keys(explicit), "older runs without these settings have their defaults"
-    for name, value in {"policy_delay": 20, "n_critics": 10, "critic_dropout": 0.1, "hiddens": [64, 64]}.items():
-        assert not keys(explicit) & keys(explicit | {name: value}), name
-    run_of = tmp_path / "study" / "run"
-    run_of.mkdir(parents=True)
-    (run_of / "status.json").write_text(json.dumps({"state": "finished", "seconds": 10.0, "env_steps": 500}))
-    (run_of / "params.json").write_text(json.dumps(explicit))
-    found = earlier(tmp_path)
-    assert {key: found[key] for key in _keys(plain)} == {key: [50.0] for key in _keys(plain)}

@@ -26,7 +26,7 @@ OFF_PATH = {
     ("rllib/algorithms/learner.py", "observe"),
 }
 """Files, or single functions of files, that observe transitions off the path."""
-MAX_FILES = {"Uniform": (18, 40), "NMER": (18, 50)}
+MAX_FILES = {"Uniform": (18, 36), "NMER": (18, 45)}
 """Files that a transition passes, and files executed for one step and one update, by replay method."""
 
 

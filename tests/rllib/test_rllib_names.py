@@ -163,8 +163,8 @@ def test_every_name_of_rllibs_sac_and_dqn_is_a_setting_or_in_the_table():
     for stock, ours in ((StockSACConfig, SACConfig), (StockDQNConfig, DQNConfig)):
         names = set(inspect.signature(stock.training).parameters) - {"self", "kwargs"}
         assert names - set(inspect.signature(ours.training).parameters) - set(NAMES) == (
-            {"clip_actions", "grad_clip"} if ours is SACConfig else set()
-        ), "these are settings of RLlib's base class"
+            {"clip_actions"} if ours is SACConfig else set()
+        ), "this is a setting of RLlib's base class"
 
 
 # --- scripts for RLlib with another import ---------------------------------------------------------------------

@@ -74,9 +74,7 @@ def test_new_rows_get_the_largest_priority_so_far():
     assert selector.priorities(torch.tensor([3, 4, 20, 21])).tolist() == pytest.approx([0.2, 0.1, 5.0, 5.0], abs=1e-5)
 
 
-@pytest.mark.parametrize("numpy", [True, False])
-def test_the_last_error_of_a_duplicate_row_is_used(numpy, monkeypatch):
-    monkeypatch.setattr("interreplay.selection.prioritized.shares_numpy", lambda device: numpy)
+def test_the_last_error_of_a_duplicate_row_is_used():
     storage, selector = filled(20, eps=0.5)
     slots = torch.from_numpy(np.random.default_rng(0).integers(0, 20, 500))
     deltas = torch.rand(500)

@@ -8,9 +8,7 @@ import torch
 from scipy.stats import chisquare
 
 from interreplay.selection import sum_tree
-from interreplay.selection.sum_tree import SumTree, keep_last
-
-CPU = torch.device("cpu")
+from interreplay.selection.sum_tree import SumTree
 
 
 def shares(n: int, seed: int = 0) -> torch.Tensor:
@@ -25,7 +23,7 @@ def _top(request, monkeypatch):
 
 def test_leaves_sums_and_draws_equal_those_of_a_plain_array():
     for size in (1, 2, 15, 16, 17, 255, 256, 257, 5000):
-        rng, tree, naive = np.random.default_rng(size), SumTree(size, CPU), np.zeros(size)
+        rng, tree, naive = np.random.default_rng(size), SumTree(size), np.zeros(size)
         for step in range(20):
             index = rng.choice(size, rng.integers(1, min(size, 40) + 1), replace=False)
             values = rng.random(len(index)) * rng.choice([1e-3, 1.0, 1e3])
@@ -44,21 +42,21 @@ def test_leaves_sums_and_draws_equal_those_of_a_plain_array():
 
 
 def test_each_leaf_is_found_from_the_middle_of_its_share():
-    tree, values = SumTree(1000, CPU), np.random.default_rng(0).random(1000)
+    tree, values = SumTree(1000), np.random.default_rng(0).random(1000)
     tree.set(torch.arange(1000), torch.from_numpy(values))
     middle = (values.cumsum() - values / 2) / values.sum()
     assert tree.find(torch.from_numpy(middle))[0].tolist() == list(range(1000))
 
 
 def test_a_draw_on_a_border_belongs_to_the_next_leaf():
-    tree = SumTree(1024, CPU)
+    tree = SumTree(1024)
     tree.set(torch.arange(1024), (torch.arange(1024) % 2 == 0).double())  # every other leaf is zero
     borders = torch.arange(512, dtype=torch.float64) / 512
     assert tree.find(borders)[0].tolist() == list(range(0, 1024, 2))
 
 
 def test_leaves_of_zero_are_never_found():
-    tree = SumTree(1000, CPU)
+    tree = SumTree(1000)
     tree.set(torch.tensor([3, 500, 997]), torch.tensor([1e-9, 1.0, 1e-9]))
     edges = torch.tensor([0.0, 1e-12, 0.5, 1 - 1e-12, np.nextafter(1.0, 0.0)], dtype=torch.float64)
     assert set(tree.find(edges)[0].tolist()) <= {3, 500, 997}
@@ -67,7 +65,7 @@ def test_leaves_of_zero_are_never_found():
 
 
 def test_draws_are_as_frequent_as_their_leaves():
-    tree, values = SumTree(200, CPU), np.random.default_rng(0).random(200)
+    tree, values = SumTree(200), np.random.default_rng(0).random(200)
     tree.set(torch.arange(200), torch.from_numpy(values))
     draws = torch.from_numpy(np.random.default_rng(1).random(200_000))
     counts = np.bincount(tree.find(draws)[0].numpy(), minlength=200)
@@ -75,7 +73,7 @@ def test_draws_are_as_frequent_as_their_leaves():
 
 
 def test_sums_do_not_drift():
-    tree, rng = SumTree(3000, CPU), np.random.default_rng(0)
+    tree, rng = SumTree(3000), np.random.default_rng(0)
     for _ in range(1000):
         tree.set(torch.from_numpy(rng.integers(0, 3000, 1)), torch.from_numpy(rng.random(1) * 1e6))
     tree.set(torch.arange(3000), torch.full((3000,), 1e-3, dtype=torch.float64))
@@ -84,9 +82,4 @@ def test_sums_do_not_drift():
 
 def test_memory():
     for size in (1, 100, 10_000, 200_000):
-        assert SumTree.nbytes(size) == sum(level.numel() * 8 for level in SumTree(size, CPU).levels)
-
-
-def test_keep_last():
-    assert keep_last(torch.tensor([4, 2, 4, 9, 2, 2])).tolist() == [5, 2, 3]
-    assert keep_last(torch.tensor([], dtype=torch.int64)).tolist() == []
+        assert SumTree.nbytes(size) == sum(level.numel() * 8 for level in SumTree(size).levels)

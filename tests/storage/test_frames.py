@@ -164,7 +164,7 @@ def test_other_images_are_stored_as_they_are():
         row["obs"] = row["obs"][::-1].copy()
     storage = Storage(10)
     storage.add(stack(rows))
-    assert not storage._stacks
+    assert not storage._stacks.frames
     # And rows that share nothing come back from a storage that began with stacks.
     odd, kept = Storage(10), [Stacked(3, 1).row(), *rows]
     odd.add(stack(kept[:1]))

@@ -26,16 +26,10 @@ def values(of: dict, n: int) -> dict:
     }
 
 
-@pytest.fixture(params=[True, False], ids=["numpy", "torch"], autouse=True)
-def _both_ways(request, monkeypatch):
-    """On other devices than the CPU numpy is not used."""
-    monkeypatch.setattr("interreplay.storage.row_table.shares_numpy", lambda device: request.param)
-
-
 @pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1], [1], [0]])
 def test_columns_of_all_kinds_and_orders(order):
     kinds = columns(order)
-    records, given = RowTable(20, kinds, torch.device("cpu")), values(kinds, 20)
+    records, given = RowTable(20, kinds), values(kinds, 20)
     records.write(0, {name: column[:12] for name, column in given.items()})
     records.scatter(torch.arange(19, 11, -1), {name: column[12:].flip(0) for name, column in given.items()})
     index = torch.tensor([7, 0, 19, 7])
@@ -48,7 +42,7 @@ def test_columns_of_all_kinds_and_orders(order):
 
 def test_growing_keeps_rows():
     kinds = columns([3, 4])
-    records, given = RowTable(5, kinds, torch.device("cpu")), values(kinds, 5)
+    records, given = RowTable(5, kinds), values(kinds, 5)
     records.write(0, given)
     records.grow(9)
     assert len(records) == 9
@@ -56,8 +50,8 @@ def test_growing_keeps_rows():
 
 
 def test_rows_are_padded_to_their_widest_word_only():
-    assert RowTable(1, {"a": ((3,), torch.uint8)}, torch.device("cpu")).width == 3
-    assert RowTable(1, {"a": ((), torch.uint8), "b": ((), torch.float64)}, torch.device("cpu")).width == 16
+    assert RowTable(1, {"a": ((3,), torch.uint8)}).width == 3
+    assert RowTable(1, {"a": ((), torch.uint8), "b": ((), torch.float64)}).width == 16
 
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b"), ("b", "c"), ("a", "d"), ("c", "a"), ("a", "b", "c")])
@@ -65,7 +59,7 @@ def test_flat_columns(names):
     """Neighbors of one dtype, others, and in another order than they lie; also after growing and pickling."""
     columns = {"e": ((), torch.int64), "a": ((3,), torch.float32), "b": ((2, 2), torch.float32)}
     columns |= {"c": ((), torch.float64), "d": ((), torch.float32)}
-    records, rng = RowTable(10, columns, torch.device("cpu")), np.random.default_rng(0)
+    records, rng = RowTable(10, columns), np.random.default_rng(0)
     index = np.array([4, 0, 9, 4])
 
     def check(records):

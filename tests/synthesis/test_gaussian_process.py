@@ -11,7 +11,7 @@ from interreplay import Transitions
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
-from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, MonteCarlo, Preparation
+from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, Preparation, Schedule
 from replay_buffers import BIER, NMER
 
 N, K = 12, 5
@@ -26,7 +26,7 @@ def neighborhoods(seed=0, ends=0.1, **kind):
 
 def fixed(form=None, **arguments):
     """A synthesizer with known, different hyperparameters, never fitted."""
-    made = GaussianProcess(form, Preparation(precision="float64"), MonteCarlo(1, every=10**9, how=Fit(1)), **arguments)
+    made = GaussianProcess(form, Preparation(precision="float64"), Schedule(every=10**9), **arguments)
     made.schedule.batches = 1
     made.schedule.current = random_hyper(made.form.over(5, 2), 1, 4)
     return made
@@ -108,7 +108,7 @@ def test_degenerate_neighborhoods(precision, scaling):
         rows.obs[4], rows.next_obs[4] = rows.obs[4] * 1e-25, rows.obs[4] * 1e-25
         rows.obs[5], rows.next_obs[5] = rows.obs[5] * 1e15, rows.next_obs[5] * 1e15
     for components in (None, 3):
-        preparation, schedule = Preparation(scaling, components, precision), MonteCarlo(how=Fit(10))
+        preparation, schedule = Preparation(scaling, components, precision), Schedule(how=Fit(10))
         synthesizer = GaussianProcess(Form("rbf", ard=True), preparation, schedule)
         made = synthesizer(anchors, neighbors, np.random.default_rng(0))
         rows, mix = made.rows, made.mix

@@ -7,7 +7,7 @@ from builders import make
 from naive_gp import predict, random_hyper
 
 from interreplay.storage.state_copies import copy_arrays
-from interreplay.synthesis.gaussian_process import Fit, Form, HoldOut, Local, MonteCarlo, Preparation
+from interreplay.synthesis.gaussian_process import Fit, Form, HoldOut, Preparation, Schedule
 from interreplay.synthesis.gaussian_process.holdout import evaluate, nearest_blend
 from replay_buffers import BIER
 
@@ -42,7 +42,7 @@ def test_the_blend_is_the_nearest_point_on_any_segment():
 
 def test_scores_are_those_of_held_out_rows():
     z, y = points()
-    form, schedule = Form("rbf", ard=True, per_target=True), MonteCarlo(how=Fit(1))
+    form, schedule = Form("rbf", ard=True, per_target=True), Schedule(how=Fit(1))
     schedule.current = random_hyper(form.over(D, A), 1, T)
     scores = evaluate(form, schedule, Preparation(precision="float64"), z, y, A, split=0.3)
     z, y = z.numpy(), y.numpy()
@@ -64,7 +64,7 @@ def test_scores_are_those_of_held_out_rows():
     np.testing.assert_allclose(scores.nll["blend"], -density.mean((0, 1)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("schedule", [MonteCarlo(how=Fit(2)), Local(Fit(2))])
+@pytest.mark.parametrize("schedule", [Schedule("monte_carlo", Fit(2)), Schedule("local", Fit(2))])
 def test_evaluation_changes_nothing(schedule):
     before = schedule.state_dict()
     evaluate(Form(), schedule, Preparation(), *points(), A, 0.2)

@@ -10,7 +10,7 @@ from naive_gp import predict, random_hyper
 
 from interreplay.synthesis.gaussian_process import Form, Hyperparameters, Preparation
 from interreplay.synthesis.gaussian_process.neighborhoods import principal_axes, scale_of
-from interreplay.synthesis.gaussian_process.posterior import factorize, posterior
+from interreplay.synthesis.gaussian_process.processes import factorize, posterior
 from interreplay.synthesis.gaussian_process.synthesizer import likelihood_weights
 
 N, M, D, T, Q = 3, 6, 5, 4, 2

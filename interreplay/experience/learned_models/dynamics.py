@@ -114,10 +114,11 @@ class Dynamics:
             rewards: ``(n,)``, or None if they are not to be predicted.
             rng: Source of randomness.
         """
-        inputs = torch.cat([states, actions], dim=1)
+        inputs = torch.cat([states, actions], dim=1).to(self.device)
         targets = next_states - states
         if rewards is not None:
             targets = torch.cat([rewards.unsqueeze(1), targets], dim=1)
+        targets = targets.to(self.device)
         outputs = targets.shape[1] * (2 if self.kind == STOCHASTIC else 1)
         sizes = (inputs.shape[1], *self.hiddens, outputs)
         if self.networks is None or self.networks.sizes != sizes:
@@ -143,7 +144,7 @@ class Dynamics:
         """Predict the outcomes of actions ``(n, a)`` in states ``(n, d)``, each row by a random elite."""
         assert self.networks is not None
         generator = torch.Generator(device=self.device).manual_seed(int(rng.integers(2**62)))
-        rows = self._inputs.apply(torch.cat([states, actions], dim=1))
+        rows = self._inputs.apply(torch.cat([states, actions], dim=1).to(self.device))
         drawn = torch.randint(len(self.elites), (len(rows),), generator=generator, device=self.device)
         width = len(self._targets.mean)
         predicted = rows.new_empty((len(rows), width))
@@ -158,7 +159,7 @@ class Dynamics:
                     log_variance = log_variances(outputs[:, width:], highest, lowest)
                     outputs = outputs[:, :width] + torch.exp(0.5 * log_variance) * noise[indices]
                 predicted[indices] = outputs
-        predicted = self._targets.undo(predicted)
+        predicted = self._targets.undo(predicted).to(states.device)
         changes = predicted[:, width - states.shape[1] :]
         rewards = predicted[:, 0] if width > states.shape[1] else None
         return Prediction(states + changes, rewards)

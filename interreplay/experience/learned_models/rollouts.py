@@ -33,8 +33,8 @@ class GoalFunction:
 
     def __call__(self, obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
         parts = observation_parts(next_obs)
-        goals = [parts[name].numpy(force=True) for name in (ACHIEVED, DESIRED)]
-        return torch.from_numpy(each(self.fn, *goals)).to(parts[DESIRED].device, self.dtype)
+        goals = [parts[name].numpy() for name in (ACHIEVED, DESIRED)]
+        return torch.from_numpy(each(self.fn, *goals)).to(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Simulation:
         actions = self.act(obs, rng)
         prediction = self.dynamics.step(self.columns.flatten(obs), actions.flatten(1).float(), rng)
         next_obs = self.columns.restore(prediction.states, obs)
-        terminated = self.terminated(obs, actions, next_obs).to(episodes.device, torch.bool)
+        terminated = self.terminated(obs, actions, next_obs).to(torch.bool)
         rewards = prediction.rewards if self.reward is None else self.reward(obs, actions, next_obs)
         assert rewards is not None
         truncated = ~terminated if last else torch.zeros_like(terminated)

@@ -27,6 +27,9 @@ class Dataset:
         observation_space: Of the environment that was recorded, where that is known.
         action_space: Likewise.
         normalized: Whether actions are as a replay buffer keeps them: within [−1, 1], or numbers from 0 on.
+        env: Id of the environment, "" where it is unknown.
+        id: What copies of it have in common, "" where nothing does.
+        facts: Returns columns ``(rows,)`` that are not part of transitions: ``version`` of the policy, and ``time``.
     """
 
     name: str
@@ -36,6 +39,9 @@ class Dataset:
     observation_space: gym.Space | None = None
     action_space: gym.Space | None = None
     normalized: bool = False
+    env: str = ""
+    id: str = ""
+    facts: Callable[[], dict[str, np.ndarray]] = dict
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 
 from interreplay.errors import UsageError
@@ -9,17 +10,49 @@ from interreplay.experience.offline_data import minari_episodes
 from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.rllib_episodes import open_parquet, parquet_files
 from interreplay.experience.offline_data.saved_rows import open_saved, saved_buffer_in
+from interreplay.experience.store.dataset import open_store
+from interreplay.experience.store.reader import store_in
 
 MINARI = "minari:"
 KINDS = (
-    "a Minari dataset (its folder, or minari:ID), RLlib's Parquet episodes, a run's folder, a checkpoint or a saved "
-    "replay buffer"
+    "a Minari dataset (its folder, or minari:ID), RLlib's Parquet episodes, a run's folder, an experience store, a "
+    "checkpoint or a saved replay buffer"
 )
 
 
 def looks_like_data(name: str) -> bool:
     """Return whether a name means recorded experience, not a replay method."""
-    return name.startswith(MINARI) or "/" in name or Path(name).exists()
+    return has_wildcards(name) or name.startswith(MINARI) or "/" in name or Path(name).exists()
+
+
+def has_wildcards(name: str) -> bool:
+    """Return whether a name is a pattern such as ``results/*``, unless there is a path of this name."""
+    return glob.has_magic(name) and not name.startswith(MINARI) and not Path(name).exists()
+
+
+def expanded(name: str) -> list[str]:
+    """Return the paths with recorded experience that match a pattern, absolute and sorted; other names unchanged.
+
+    Raises:
+        UsageError: No path matches, or none of them has recorded experience.
+    """
+    if not has_wildcards(name):
+        return [name]
+    found = sorted(str(Path(path).absolute()) for path in glob.glob(str(Path(name).expanduser())))
+    held = [path for path in found if holds_data(Path(path))]
+    if not held:
+        reason = "match it, and none of them has recorded experience" if found else "match it"
+        raise UsageError(f"offline data {name}: {len(found)} paths {reason}; expected {KINDS}")
+    return held
+
+
+def holds_data(path: Path) -> bool:
+    """Return whether a path is recorded experience, judged by the names of its files."""
+    if path.is_file():
+        return bool(parquet_files(path))
+    if store_in(path) is not None or minari_episodes.is_minari_folder(path):
+        return True
+    return saved_buffer_in(path) is not None or any(path.glob("*.parquet"))
 
 
 def find_dataset(name: str) -> Dataset:
@@ -38,6 +71,8 @@ def find_dataset(name: str) -> Dataset:
         raise UsageError(f"offline data {name} does not exist; expected {kinds}")
     if path.is_dir() and minari_episodes.is_minari_folder(path):
         return minari_episodes.open_folder(path)
+    if path.is_dir() and (store := store_in(path)) is not None:
+        return open_store(name, store)
     if path.is_dir() and (state := saved_buffer_in(path)) is not None:
         return open_saved(name, state)
     if files := parquet_files(path):

@@ -76,20 +76,24 @@ def _download(name: str) -> None:
         logging.disable(before)
 
 
-def check_new(name: str) -> None:
+def check_new(name: str, purpose: str = "--record_data") -> None:
     """Check that a dataset of this name can be written.
+
+    Args:
+        name: The name.
+        purpose: Beginning of messages; the flag of `interreplay evaluate` by default.
 
     Raises:
         UsageError: Minari is not installed, the name is malformed, or there is a dataset of this name.
     """
-    minari = _minari(f"--record_data {name}")
+    minari = _minari(f"{purpose} {name}")
     if not is_id(name):
         raise UsageError(
-            f"--record_data {name!r} is not a valid dataset name; expected name-vN or namespace/name-vN, such as "
+            f"{purpose} {name!r} is not a valid dataset name; expected name-vN or namespace/name-vN, such as "
             "pendulum/sac-v0"
         )
     if name in minari.list_local_datasets():
-        raise UsageError(f"--record_data {name}: there is such a dataset already; choose another name or version")
+        raise UsageError(f"{purpose} {name}: there is such a dataset already; choose another name or version")
 
 
 def is_id(name: str) -> bool:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from interreplay.environments.relabeled import Relabel, RewardFunction
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.experience.offline_data.conversion import Conversion, Spaces
-from interreplay.experience.offline_data.dataset import Dataset, readable
-from interreplay.experience.offline_data.find import find_dataset
+from interreplay.experience.offline_data.collection import Collection, name_of
+from interreplay.experience.offline_data.conversion import Spaces
+from interreplay.experience.offline_data.dataset import readable
+from interreplay.experience.offline_data.where import Where
 from interreplay.runs import state_files
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import ensure_writable
@@ -39,40 +39,45 @@ def cache_folder() -> Path:
 
 
 def open_rows(
-    name: str, spaces: Spaces | None = None, device: str | torch.device = "cpu", gamma: float = 0.99
+    name: str | Sequence[str],
+    spaces: Spaces | None = None,
+    gamma: float = 0.99,
+    where: Any = None,
+    relabel: str | RewardFunction | None = None,
 ) -> FixedStorage:
     """Return the rows of recorded experience; the first time they are read and copied, later the copy is mapped.
 
     Args:
-        name: A path or an id, see `find_dataset`.
+        name: A path, a pattern or an id, or several of these, see `Collection`.
         spaces: Of the environment that they are to fit.
-        device: Torch device of the rows.
         gamma: Discount factor per step.
+        where: Conditions, see `Where.of`.
+        relabel: Recomputes rewards and terminations, see `Relabel`.
 
     Raises:
         UsageError: There is no such data, it is damaged or of another environment, or the cache cannot be written to.
     """
+    shown = name_of(name)
     try:
-        dataset = find_dataset(name)
-        conversion = Conversion(dataset, spaces)
-        home = cache_folder() / fingerprint(dataset, conversion)
+        rows = Collection(name, spaces, Where.of(where), None if relabel is None else Relabel(relabel))
+        home = cache_folder() / fingerprint(rows)
         if not (found := _opened(home / COPY)):
             ensure_writable(home, f"the cache of offline data ({CACHE})")
             with held(home, "copying offline data", PATIENCE):
                 if not _opened(home / COPY):  # another process may have made it meanwhile
-                    _copy(dataset, conversion, home / COPY)
+                    _copy(rows, home / COPY)
             found = _opened(home / COPY)
     except CheckpointError as error:
-        raise UsageError(f"offline data {name} cannot be read: {error}") from error
+        raise UsageError(f"offline data {shown} cannot be read: {error}") from error
     if found is None:
-        raise UsageError(f"the copy of offline data {name} in {home} cannot be read; remove that folder")
-    return FixedStorage(found[1], found[0], name, device, gamma)
+        raise UsageError(f"the copy of offline data {shown} in {home} cannot be read; remove that folder")
+    return FixedStorage(found[1], found[0], shown, gamma)
 
 
-def fingerprint(dataset: Dataset, conversion: Conversion) -> str:
-    """Return a name for a dataset as it is now and for how it is read: files with their sizes and times of change."""
-    files = [(str(path.resolve()), (found := path.stat()).st_size, found.st_mtime_ns) for path in dataset.files]
-    return _digest([repr([FORMAT, files, conversion.described]).encode()])
+def fingerprint(rows: Collection) -> str:
+    """Return a name for rows as they are now and for how they are read: files with their sizes and times of change."""
+    files = [(str(path.resolve()), (found := path.stat()).st_size, found.st_mtime_ns) for path in rows.files]
+    return _digest([repr([FORMAT, files, rows.described]).encode()])
 
 
 def _opened(copy: Path) -> tuple[str, dict[str, Any]] | None:
@@ -89,9 +94,9 @@ def _opened(copy: Path) -> tuple[str, dict[str, Any]] | None:
         return None
 
 
-def _copy(dataset: Dataset, conversion: Conversion, target: Path) -> None:
-    """Read a dataset, and write it as the state of a storage; nothing is left behind where that fails."""
-    portions: Iterable[Transitions] = conversion.portions(dataset)
+def _copy(dataset: Collection, target: Path) -> None:
+    """Read rows, and write them as the state of a storage; nothing is left behind where that fails."""
+    portions: Iterable[Transitions] = dataset.portions()
     count = dataset.rows
     if count is None:
         portions = list(portions)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.flags.values import boolean, number, whole
@@ -121,15 +122,22 @@ def act(words: Sequence[str]) -> int:
         return train.main(translated(given))
     if "load_model_url" not in given:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
+    ignored = ", ".join(f"--{name}" for name in given if name in IGNORED)
+    if ignored:
+        print(f"{ignored} has no effect: a setting of the platform's implementation")
     if mode == "test":
         shown = ["--render"] if _read(given, "render", boolean) and "render" in given else []
+        if shown and not has_screen():
+            raise UsageError(
+                "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
+                f"interreplay evaluate {given['load_model_url']} --video FILE.gif"
+            )
         return evaluate.main([given["load_model_url"], "--episodes", _value(given, "test_episode_count"), *shown])
-    changeable = ("environment_max_steps", "max_time", "stop_at_return", "stop_without_improvement")
-    kept = sorted(given.keys() - {"op_mode", "load_model_url", *changeable} - IGNORED)
-    if kept:
-        raise UsageError(f"--{kept[0]}: a resumed run keeps its settings; leave it out")
-    changes = [f"--{SAME[name][0]}={given[name]}" for name in changeable if name in given]
-    return train.main(["--resume", given["load_model_url"], *changes])
+    others = sorted(given.keys() - {"op_mode", "load_model_url"} - SAME.keys() - IGNORED)
+    if others:
+        raise UsageError(f"--{others[0]}: a resumed run keeps its settings; leave it out")
+    repeated = [f"--{SAME[name][0]}={value}" for name, value in given.items() if name in SAME]
+    return train.main(["--resume", given["load_model_url"], *repeated])
 
 
 def usage() -> str:

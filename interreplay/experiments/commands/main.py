@@ -17,6 +17,8 @@ COMMANDS = {
     "export": ("interreplay.experiments.commands.export", "write a trained policy as ONNX or PyTorch's pt2"),
     "study": ("interreplay.experiments.commands.study", "run a grid of runs, on one machine or many"),
     "report": ("interreplay.experiments.report.__main__", "draw figures and tables from the results of runs"),
+    "experience": ("interreplay.experiments.commands.experience", "list, draw or export the kept transitions of runs"),
+    "fork": ("interreplay.experiments.commands.fork", "continue a checkpoint under several replay methods"),
     "check": ("interreplay.experiments.commands.check", "check a replay method of your own against the contract"),
     "smoketest": ("interreplay.experiments.commands.smoketest", "check this installation"),
 }
@@ -82,6 +84,12 @@ def agent() -> int:
     """Run the script `run_agent.py`."""
     before_anything_is_to_save()
     return importlib.import_module("interreplay.experiments.commands.run_agent").main()
+
+
+def lcer() -> int:
+    """Run the script `train.py`."""
+    before_anything_is_to_save()
+    return importlib.import_module("interreplay.experiments.commands.lcer").main()
 
 
 def _at_once(name: str) -> int:

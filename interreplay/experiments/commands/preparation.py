@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     recorded = ""
     if getattr(settings, "offline_data", None) is not None:
         spaces = (environment.observation_space, environment.action_space)
-        key, recorded = check_recorded(settings, lambda data: open_rows(data, spaces=spaces))
+        key, recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
         settings = settings.replaced(offline_key=key)
     source = None if ALGORITHMS[settings.trainer].unrolls else source_for(settings, environment)
     check_networks(settings, environment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Sequence
 
@@ -43,6 +44,8 @@ SETTINGS = {
         "learning_rate": "lr",
         "adam_eps": "optimizer_eps",
         "gradient_clip": "grad_clip",
+        "actor_gradient_clip": "actor_grad_clip",
+        "critic_gradient_clip": "critic_grad_clip",
         "weight_decay": "weight_decay",
         "actor_learning_rate": "actor_lr",
         "critic_learning_rate": "critic_lr",
@@ -65,8 +68,6 @@ SETTINGS = {
 INSTEAD = {
     f"{HYPER}per_beta_total_steps": "beta rises over the whole run; leave it out",
     f"{HYPER}q_reg_coeff": "there is no penalty on values; leave it out",
-    f"{HYPER}actor_gradient_clip": "actor gradients are not clipped; leave it out",
-    f"{HYPER}critic_gradient_clip": "critic gradients are not clipped; leave it out",
     f"{HYPER}max_exploratory_steps": "actions are random until learning starts, at learning_starts=",
     f"{HYPER}noise_mu": "noise has mean 0; leave it out",
     f"{MODEL}class": "the algorithm determines it, trainer=",
@@ -88,6 +89,22 @@ INSTEAD = {
     f"{EXPERIMENT}render_test": "interreplay evaluate RUN --video FILE shows a trained policy",
 }
 """RLcycle's settings without equivalent, and what to do instead."""
+HARMLESS: dict[str, tuple[str, ...]] = {
+    f"{HYPER}q_reg_coeff": ("0", "0.0"),
+    f"{HYPER}noise_mu": ("0", "0.0"),
+    f"{MODEL}params.model_cfg.use_conv": (),
+    f"{EXPERIMENT}experiment_name": (),
+    f"{EXPERIMENT}log_wandb": ("false",),
+    f"{EXPERIMENT}render_train": ("false",),
+    f"{EXPERIMENT}render_test": ("false",),
+    f"{EXPERIMENT}env.is_atari": (),
+    f"{EXPERIMENT}env.is_discrete": (),
+    f"{EXPERIMENT}env.frame_stack": (),
+}
+"""Settings of `INSTEAD` that are accepted with these values, () for all, and have no effect."""
+RANGE = (f"{MODEL}params.model_cfg.v_min=", f"{MODEL}params.model_cfg.v_max=")
+"""The ends of RLcycle's range of returns."""
+BULLET = re.compile(r"(\w+)PyBulletEnv-v\d+")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,19 +145,33 @@ def translated(words: Sequence[str]) -> list[str]:
     asked = [word.partition("=")[2] for word in words if word.startswith("configs=")]
     if len(asked) > 1:
         raise UsageError(f"configs= is given {len(asked)} times; expected one name such as {DEFAULT}")
-    others = [word for word in words if not word.startswith("configs=")]
+    others = _with_range([word for word in words if not word.startswith("configs=")])
     bare = all("=" in word and not word.startswith("-") for word in others)
     config = asked or ([DEFAULT] if bare else [])
     trainer = [word for word in others if word.startswith("trainer=")]
     named = completed({"config": config[0]}, trainer).get("trainer") if config else None
+    if config and config[0].startswith("pybullet/"):
+        print(f"{config[0]}: MuJoCo's environments replace PyBullet's, which Gymnasium does not have")
     found = [f"--config={name}" for name in config]
     for word in others:
         found += _setting(word, named in VARIANTS) if word.startswith("configs.") else [word]
     return found
 
 
+def _with_range(words: list[str]) -> list[str]:
+    """Return the words with both ends of the range of returns as one setting, if both are given."""
+    ends = [[word.partition("=")[2] for word in words if word.startswith(end)] for end in RANGE]
+    if not all(ends):
+        return words
+    others = [word for word in words if not word.startswith(RANGE)]
+    return [*others, f"value_range={ends[0][-1]},{ends[1][-1]}"]
+
+
 def _setting(word: str, of_values: bool) -> list[str]:
     key, equals, text = word.partition("=")
+    if key in HARMLESS and (not HARMLESS[key] or text.lower() in HARMLESS[key]):
+        print(f"{key} has no effect: {INSTEAD[key]}")
+        return []
     if key in INSTEAD:
         raise UsageError(f"{key}: {INSTEAD[key]}")
     if key not in SETTINGS or not equals:
@@ -153,6 +184,9 @@ def _setting(word: str, of_values: bool) -> list[str]:
 
 def _converted(key: str, text: str) -> str:
     """Return a value in our terms."""
+    if bullet := BULLET.fullmatch(text):
+        print(f"{text} is an environment of PyBullet; using {bullet[1]}-v5 of MuJoCo")
+        return f"{bullet[1]}-v5"
     if key == f"{HYPER}use_per":
         return "PER" if boolean(text) else "Uniform"
     return str(1 / whole(1)(text)) if key == f"{HYPER}train_freq" else text

@@ -24,16 +24,14 @@ from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
-from interreplay.experiments.studies import inputs_file, results_table, study_file
-from interreplay.experiments.studies.entries import as_seeds
-from interreplay.experiments.studies.grid import SettingsResolver, expand, typed
+from interreplay.experiments.studies import inputs_file, results_table
+from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER
 from interreplay.runs.folder_lock import held
-from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import check_name
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
@@ -105,9 +103,11 @@ def act(given: Mapping[str, Any]) -> int:
     if idle := without_updates(study):
         print(idle, flush=True)
     if given.get("dry_run"):
-        from interreplay.experiments.tune.cost_estimate import describe_cost
-
-        print(describe_cost(study, folder, [settings_of(study, folder, run) for run in study.runs]))
+        lines = [("", "run", "steps", "state")]
+        for number, run in enumerate(study.runs):
+            steps = settings_for(run.given()).total_env_steps
+            lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
+        print(results_table.aligned(lines, right={0, 2}))
         return 0
     check_search(study, given)
     if address == "local":
@@ -139,7 +139,7 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
             raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
         home = Path(folders[0]) if folders else Path("results")
     else:
-        contents = study_file.read(Path(given["study"]), FILE_KEYS) if "study" in given else {}
+        contents = read_study_file(Path(given["study"]), FILE_KEYS) if "study" in given else {}
         contents |= {name: given[name] for name in GRID if name in given}
         if "seeds" in given:
             contents["seeds"] = as_seeds(given["seeds"])
@@ -173,6 +173,8 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
     settings = settings_for(run.given())
     device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
     how = {"device": device, "threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
+    if settings.keep_experience == "auto":
+        how["keep_experience"] = 0
     return vars(settings) | how
 
 
@@ -182,10 +184,8 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     from interreplay.experiments.tune.single_run import run_single
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
-    uri = folder.store.uri if folder.store else ""
     settings = settings_of(study, folder, run, own_gpus())
-    code = run_single(folder.trial(run), settings, study.execution, sys.stdout, uri)
-    folder.fetch()
+    code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
     results_table.write(folder, study.runs)
     return code
 
@@ -194,7 +194,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
     """Execute the unfinished runs with Ray Tune, then print the table; return the exit code."""
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
-    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.place}", flush=True)
+    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
     code = 0
     if todo:
         from interreplay.experiments.tune import run_study
@@ -204,14 +204,12 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
         searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
         execution = run_study.start(address, study.execution, jobs, report)
-        curves = (curve(folder.trial(run).path) for run in study.runs if run not in todo)
-        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs], curves)
+        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
         reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)
         try:
             code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
         finally:
             reporter.close()
-        folder.fetch()
         for run in todo:
             if run.name in reporter.failed:
                 folder.trial(run).note(state=FAILED)
@@ -222,27 +220,27 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     """Write and print the tables; return the exit code."""
     study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
-    where = f"{folder.place}/{results_table.TABLE}"
+    where = f"{folder.path}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
-    if ranked := results_table.ranking(rows, {run.name: run for run in study.runs}):
+    if ranked := results_table.ranking(rows, study.runs):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
         print(f"command of the best: {results_table.as_command(best)}")
-    failed = [row for row in rows if row["state"] == FAILED]
-    if failed:
-        lines = [("failed", "tries", "reason"), *((r["name"], str(r["starts"]), r["last_failure"]) for r in failed)]
-        print(f"\n{results_table.aligned(lines, width=WIDTH)}")
-    left = sum(row["state"] not in (*OVER, FAILED) for row in rows)
-    timed_out = any(row["state"] == INTERRUPTED for row in rows)
-    again = f"{program()} --resume {shlex.quote(folder.place)}"
+    failed = rows[rows["state"] == FAILED]
+    if len(failed):
+        reasons = failed[["name", "starts", "last_failure"]].astype(str).to_numpy()
+        print(f"\n{results_table.aligned([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
+    left = int((~rows["state"].isin([*OVER, FAILED])).sum())
+    timed_out = INTERRUPTED in set(rows["state"])
+    again = f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
-    elif failed:
+    elif len(failed):
         print(f"{len(failed)} of {len(rows)} runs failed; retry them with: {again}", flush=True)
-    if left and (code or (timed_out and not failed)):
+    if left and (code or (timed_out and not len(failed))):
         return code or RESUMABLE  # --max_time ends runs without a signal
-    return int(bool(failed or left))
+    return int(bool(len(failed) or left))
 
 
 if __name__ == "__main__":

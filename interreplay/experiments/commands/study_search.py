@@ -13,7 +13,7 @@ from interreplay.experiments.flags.run_flags import CATALOGUE
 from interreplay.experiments.studies.grid import SettingsResolver, with_values
 from interreplay.experiments.studies.study import TPE, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import DRAWN, OVER
+from interreplay.experiments.studies.trial_folder import OVER
 from interreplay.runs.results.reader import curve
 
 Job = tuple[Path, dict[str, Any]]
@@ -43,11 +43,9 @@ def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: Setting
             f"--searcher {TPE} compares single runs, and the study has {len(runs)}; give one buffer, environment, "
             "trainer and seed, or --searcher random"
         )
-    from interreplay.experiments.tune.hyperparameter_search import domains, sampled
+    from interreplay.experiments.tune.hyperparameter_search import distributions, domains, sampled
 
     if one_by_one:
-        from interreplay.experiments.tune.sequential_search import distributions
-
         require_optuna()
         distributions(domains(search))
     return sampled(runs, search, given["num_samples"] or 10, resolver, CATALOGUE)
@@ -103,14 +101,12 @@ def sequential(
     """
     if study.execution.searcher != TPE:
         return None
-    from interreplay.experiments.tune.hyperparameter_search import domains
-    from interreplay.experiments.tune.sequential_search import SequentialSearch, Slot
+    from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains
 
     def job_of(run: PlannedRun) -> Callable[[Mapping[str, Any]], Job]:
         def job(values: Mapping[str, Any]) -> Job:
             settings = settings_of(with_values(run, dict(values), resolver))
             folder.trial(run).note_drawn(dict(values))
-            folder.publish(DRAWN)
             return folder.path.absolute() / run.name, settings
 
         return job

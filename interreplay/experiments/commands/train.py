@@ -68,8 +68,9 @@ def act(given: Mapping[str, Any]) -> int:
         print(listed)
         return 0
     if "resume" not in given:
-        if given.get("best"):
-            raise UsageError("--best requires --resume RUN")
+        for name in ("best", "recover"):
+            if given.get(name):
+                raise UsageError(f"--{name} requires --resume RUN")
         return run(given, [], None)
     home = run_folder_of(chosen_checkpoints(given)[0], given.get("output_dir"))
     if home is None:
@@ -114,6 +115,8 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
     # Importing Ray takes seconds, so it follows everything that can be rejected without it.
     from interreplay.experiments.training.build import build
+    from interreplay.experiments.training.forking import fork
+    from interreplay.experiments.training.kept_experience import recover
     from interreplay.experiments.training.trackers import trackers
     from interreplay.rllib import ray_session
 
@@ -123,6 +126,10 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
         checkpoint = restore(algo, checkpoints, print) if checkpoints else None
+        if checkpoint is None and settings.fork_from:
+            fork(algo, settings, print)
+        if checkpoint and given.get("recover"):
+            recover(algo, checkpoint.parent, print)
         if checkpoint:
             settings = settings.replaced(**changed_rates(settings, checkpoint, algo.env_steps, print))
         if home and checkpoint:
@@ -167,12 +174,9 @@ def train(
     Returns:
         The exit code.
     """
-    from interreplay.experiments.training.time_estimate import describe_updates
     from interreplay.experiments.training.trackers import offline_runs
     from interreplay.experiments.training.train_loop import Training
 
-    if updates := describe_updates(algo, settings):
-        print(updates, flush=True)
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
     unit = "steps"
     warm_up = getattr(settings, "learning_starts", 0)

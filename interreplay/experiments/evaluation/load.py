@@ -16,7 +16,7 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 from interreplay.environments import registration
 from interreplay.environments.own_modules import search_here
 from interreplay.environments.wrapped import own_name
-from interreplay.errors import CheckpointError, UsageError, exits_as_errors
+from interreplay.errors import CheckpointError, UsageError, exits_as_errors, in_words
 from interreplay.rllib.checkpoints.algorithm import config_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA
@@ -60,8 +60,7 @@ def _pickled_config(folder: Path, trusted: bool) -> AlgorithmConfig:
             (state,) = pickle.load(file)["ctor_args_and_kwargs"][0]
         return state["class"].from_state(state)
     except Exception as error:  # damaged bytes, or an error in the code that they name
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(f"the checkpoint {folder} cannot be read: {reason}") from error
+        raise CheckpointError(f"the checkpoint {folder} cannot be read: {in_words(error)}") from error
 
 
 def built(config: AlgorithmConfig) -> Algorithm:
@@ -73,8 +72,8 @@ def built(config: AlgorithmConfig) -> Algorithm:
     try:
         return config.build_algo()
     except Exception as error:  # the environment and RLlib raise errors of any class
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
         name = own_name(config.env, config.env_config)
+        reason = in_words(error)[:300]
         raise UsageError(f"{config.algo_class.__name__} on {name} cannot be built here: {reason}") from error
 
 
@@ -89,8 +88,7 @@ def restore(algorithm: Algorithm, folder: Path) -> None:
     except CheckpointError:
         raise
     except Exception as error:  # a file is missing, or an array has another shape
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise CheckpointError(f"the checkpoint {folder} cannot be loaded: {reason}") from error
+        raise CheckpointError(f"the checkpoint {folder} cannot be loaded: {in_words(error)[:300]}") from error
 
 
 def check_environment(name: str, trusted: bool = False) -> None:
@@ -106,43 +104,29 @@ def check_environment(name: str, trusted: bool = False) -> None:
     if _global_registry.contains(ENV_CREATOR, name):
         return
     module, _, bare = name.rpartition(":")
-    if module:
-        _import_module(module, name)
-    missing = registration.register(name)
-    if missing:
-        raise UsageError(f"the checkpoint's environment {name!r} needs: pip install 'interreplay[{missing}]'")
-    if not trusted and not _is_registered(bare):
-        raise UsageError(
-            f"the checkpoint's environment {name!r} is not registered with Gymnasium here; expected a registered id, "
-            "or module:Env-v0 with a module that registers it"
-        )
-
-
-def _import_module(module: str, name: str) -> None:
     if module.partition(".")[0] in sys.stdlib_module_names:
         raise UsageError(
             f"the checkpoint's environment {name!r} names a module of the standard library; expected another module"
         )
     search_here()
+    missing = registration.register(name)
+    if missing:
+        raise UsageError(f"the checkpoint's environment {name!r} needs: pip install 'interreplay[{missing}]'")
     try:
         with exits_as_errors():
-            importlib.import_module(module)
-    except ModuleNotFoundError as error:
+            if module:
+                importlib.import_module(module)
+            namespace, kind, version = parse_env_id(bare)
+            known = bare in gym.registry or (version is None and find_highest_version(namespace, kind) is not None)
+            if not known and not trusted:
+                raise gym.error.NameNotFound(bare)
+    except gym.error.Error:
         raise UsageError(
-            f"the checkpoint's environment {name!r} cannot be imported: no module named {error.name!r}; put its "
-            "folder on PYTHONPATH"
+            f"the checkpoint's environment {name!r} is not registered with Gymnasium here; expected a registered id, "
+            "or module:Env-v0 with a module that registers it"
         ) from None
     except Exception as error:  # code of the user
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UsageError(f"the checkpoint's environment {name!r} cannot be imported: {reason}") from None
-
-
-def _is_registered(env: str) -> bool:
-    """Return whether Gymnasium knows an id; an id without a version matches any version."""
-    if env in gym.registry:
-        return True
-    try:
-        namespace, name, version = parse_env_id(env)
-    except gym.error.Error:
-        return False
-    return version is None and find_highest_version(namespace, name) is not None
+        reason = in_words(error)
+        raise UsageError(
+            f"the checkpoint's environment {name!r} cannot be imported ({reason}); put its folder on PYTHONPATH"
+        ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +33,10 @@ class Episode:
 
 @dataclass(frozen=True)
 class PlaybackResult:
-    """Played episodes, and summaries of the video and the dataset written; "" for none."""
+    """Played episodes, and the files written, for the end of a line."""
 
     episodes: list[Episode]
-    video: str = ""
-    dataset: str = ""
+    written: str = ""
 
     def summary(self) -> str:
         """Return a line: mean and standard deviation of returns and lengths, success rate, files written."""
@@ -50,11 +50,7 @@ class PlaybackResult:
         )
         if successes:
             line += f", success rate {np.mean(successes):.2f}"
-        if self.video:
-            line += f"; video: {self.video}"
-        if self.dataset:
-            line += f"; dataset: {self.dataset}"
-        return line
+        return line + self.written
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Epis
         raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {options.run}; leave --run out")
     algorithm = built(playback_config(config, video, options.window))
     episodes: list[Episode] = []
-    dataset = ""
+    written = ""
     try:
         restore(algorithm, folder)
         if options.dataset:
@@ -116,31 +112,30 @@ def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Epis
         for played in _play(algorithm.env_runner, options):
             infos = played.get_infos(-1) or {}
             success = infos.get("is_success", infos.get("success"))
-            episode = Episode(
-                ret=float(played.get_return()),
-                length=len(played),
-                success=None if success is None else bool(success),
-            )
-            episodes.append(episode)
-            on_episode(episode)
+            if success is not None:
+                success = bool(success)
+            episodes.append(Episode(float(played.get_return()), len(played), success))
+            on_episode(episodes[-1])
             if video is not None:
                 video.end_episode()
         if options.dataset:
-            dataset = recorder.write(options.dataset, made_by)
+            written = f"; dataset: {recorder.write(options.dataset, made_by)}"
     finally:
         algorithm.stop()
         if video is not None:
             video.close()
-    filmed = video.summary() if video is not None else ""
-    return PlaybackResult(episodes, filmed, dataset)
+            written = f"; video: {video.summary()}{written}"
+    return PlaybackResult(episodes, written)
 
 
 def _play(runner: Any, options: PlaybackOptions) -> Iterator[Any]:
     """Yield finished episodes until the requested number of episodes or steps is reached."""
     count = 0
     steps = 0
-    while (options.episodes is None or count < options.episodes) and (options.steps is None or steps < options.steps):
-        seed = None if options.seed is None else options.seed + count
+    seed = options.seed
+    while count < (options.episodes or math.inf) and steps < (options.steps or math.inf):
+        if options.seed is not None:
+            seed = options.seed + count
         if not isinstance(runner, BatchEnvRunner):
             # RLlib's runners reset with the seed of their configuration at every call; None keeps the random state.
             runner._seed = seed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.environments.wrapped import own_name
-from interreplay.errors import UsageError, exits_as_errors
+from interreplay.errors import UsageError, exits_as_errors, in_words
 from interreplay.experiments.process.machine import counted
 from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.runs.run_folder import ensure_writable
@@ -83,19 +84,23 @@ class VideoFile:
         self.path = path
         self.fps = float(FPS)
         self.count = 0
-        self._is_gif = path.suffix == ".gif"
+        self._most = MAX_GIF_FRAMES if path.suffix == ".gif" else math.inf
         self._episodes = episodes
         self._ended = 0
         self._steps = 0
         self._writer: Any = None
 
+    @property
+    def _stride(self) -> int:
+        """Number of environment steps per frame."""
+        return 1 if self._most == math.inf else math.ceil(self.fps / MAX_GIF_FPS)
+
     def next_step_is_shown(self) -> bool:
         """Count an environment step and return whether the video shows it."""
-        if self._ended == self._episodes or self._is_full():
+        if self._ended == self._episodes or self.count >= self._most:
             return False
-        shown = self._steps % self._stride == 0
         self._steps += 1
-        return shown
+        return (self._steps - 1) % self._stride == 0
 
     def add(self, frame: np.ndarray, _episode: str = "") -> None:
         """Append a frame ``(height, width, 3)`` uint8.
@@ -103,23 +108,22 @@ class VideoFile:
         Raises:
             UsageError: The file cannot be written.
         """
+        fps = self.fps / self._stride
+        options: dict[str, Any] = {"fps": fps, "macro_block_size": 2}
+        if self.path.suffix == ".gif":
+            options = {"duration": 1000 / fps, "loop": 0}
         try:
             if self._writer is None:
-                fps = self.fps / self._stride
-                options: dict[str, Any] = (
-                    {"duration": 1000 / fps, "loop": 0} if self._is_gif else {"fps": fps, "macro_block_size": 2}
-                )
                 self._writer = imageio.get_writer(self.path, **options)
             self._writer.append_data(scaled(frame, MAX_SIDE[self.path.suffix]))
         except OSError as error:
-            raise self._write_error(error) from error
+            raise UsageError(f"video {self.path} cannot be written: {error.strerror or error}") from error
         self.count += 1
 
     def end_episode(self) -> None:
         """Mark the end of an episode."""
-        if self._ended < self._episodes:
-            self._ended += 1
-            self._steps = 0
+        self._ended = min(self._ended + 1, self._episodes)
+        self._steps = 0
 
     def close(self) -> None:
         """Write the rest of the file.
@@ -127,28 +131,16 @@ class VideoFile:
         Raises:
             UsageError: The file cannot be written.
         """
-        if self._writer is None:
-            return
         try:
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
         except OSError as error:
-            raise self._write_error(error) from error
+            raise UsageError(f"video {self.path} cannot be written: {error.strerror or error}") from error
 
     def summary(self) -> str:
         """Return the path with the numbers of frames and episodes."""
-        full = ", the maximum of a GIF; .mp4 has no maximum" if self._is_full() else ""
+        full = ", the maximum of a GIF; .mp4 has no maximum" if self.count >= self._most else ""
         return f"{self.path} ({self.count:,} frames of {counted(self._ended, 'episode')}{full})"
-
-    def _write_error(self, error: OSError) -> UsageError:
-        return UsageError(f"video {self.path} cannot be written: {error.strerror or error}")
-
-    def _is_full(self) -> bool:
-        return self._is_gif and self.count >= MAX_GIF_FRAMES
-
-    @property
-    def _stride(self) -> int:
-        """Number of environment steps per frame."""
-        return math.ceil(self.fps / MAX_GIF_FPS) if self._is_gif else 1
 
 
 class EvaluationVideo:
@@ -163,17 +155,13 @@ class EvaluationVideo:
 
     def __init__(self, config: Any):
         self._frames: list[np.ndarray] = []
-        self._episode: str | None = None
+        self._episode = ""
         rendering = {"env_config": {**config.env_config, "render_mode": "rgb_array"}}
         check_rendering(config.copy(copy_frozen=False).environment(**rendering))
+        camera = {"num_envs_per_env_runner": 1, "callbacks_on_episode_step": Camera(self._add)}
         config.evaluation(
             evaluation_num_env_runners=0,
-            evaluation_config={
-                **(config.evaluation_config or {}),
-                **rendering,
-                "num_envs_per_env_runner": 1,
-                "callbacks_on_episode_step": Camera(self._add),
-            },
+            evaluation_config={**(config.evaluation_config or {}), **rendering, **camera},
         )
 
     def _add(self, frame: np.ndarray, episode: str) -> None:
@@ -185,19 +173,15 @@ class EvaluationVideo:
         """Return and forget the frames since the last call: at most 200 frames of at most 240 pixels a side."""
         frames = self._frames
         self._frames = []
-        self._episode = None
-        stride = math.ceil(len(frames) / MAX_EVALUATION_FRAMES) or 1
-        return frames[::stride]
+        self._episode = ""
+        return frames[:: math.ceil(len(frames) / MAX_EVALUATION_FRAMES) or 1]
 
 
 def scaled(frame: np.ndarray, side: int) -> np.ndarray:
     """Scale a frame ``(height, width, 3)`` uint8 down so that its longer side has at most `side` pixels."""
-    height, width = frame.shape[:2]
-    factor = side / max(height, width)
-    if factor >= 1:
-        return np.ascontiguousarray(frame)
-    size = (max(1, round(factor * width)), max(1, round(factor * height)))
-    return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BOX))
+    image = Image.fromarray(frame)
+    image.thumbnail((side, side), Image.Resampling.BOX)
+    return np.asarray(image)
 
 
 def gif(frames: list[np.ndarray], fps: float = FPS) -> bytes:
@@ -213,16 +197,11 @@ def check_video(path: Path) -> None:
     """
     if path.suffix not in MAX_SIDE:
         raise UsageError(f"video {path} ends in {path.suffix or 'nothing'}; expected {' or '.join(MAX_SIDE)}")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"video {path}: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise UsageError(f"video {path} is a folder; expected a file")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UsageError(f"video {path} cannot be written; give a file in a folder that exists")
     ensure_writable(path.absolute().parent, "video in")
-    if path.suffix == ".mp4":
-        try:
-            import imageio_ffmpeg  # noqa: F401
-        except ImportError:
-            raise UsageError(f"video {path} needs imageio-ffmpeg: {EXTRA}; or write a .gif") from None
+    if path.suffix == ".mp4" and find_spec("imageio_ffmpeg") is None:
+        raise UsageError(f"video {path} needs imageio-ffmpeg: {EXTRA}; or write a .gif")
 
 
 def check_rendering(config: AlgorithmConfig) -> float:
@@ -235,7 +214,6 @@ def check_rendering(config: AlgorithmConfig) -> float:
         UsageError: It cannot be rendered; the message lists what to install.
     """
     env: Any = None
-    frame: Any = None
     name = own_name(config.env, config.env_config)
     try:
         with exits_as_errors(), warnings.catch_warnings():
@@ -244,10 +222,9 @@ def check_rendering(config: AlgorithmConfig) -> float:
             env.reset(seed=0)
             frame = env.render()
     except Exception as error:  # graphics libraries raise errors of any class
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UsageError(
-            f"{name} cannot be rendered here ({reason}); MuJoCo needs EGL or OSMesa (on Debian libegl1 or libosmesa6; "
-            f"MUJOCO_GL=egl or osmesa selects one), classic control needs pygame: {EXTRA}"
+            f"{name} cannot be rendered here ({in_words(error)[:200]}); MuJoCo needs EGL or OSMesa (on Debian libegl1 "
+            f"or libosmesa6; MUJOCO_GL=egl or osmesa selects one), classic control needs pygame: {EXTRA}"
         ) from None
     finally:
         if env is not None:

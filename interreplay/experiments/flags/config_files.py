@@ -31,6 +31,8 @@ ARGUMENTS = tuple(name for name, metavar in METAVARS.items() if metavar == PAIR 
 NAMES = ALIASES | {"buffer_args": "buffer_arg", "env_arg": "env_args"}
 INVOKED = frozenset(name for name, flag in FLAGS.items() if flag.scope == "invocation" and not flag.changeable)
 """Flags of the command line that files cannot contain."""
+NETWORK = "network"
+"""Flag whose values are layers by stream: nested mappings, merged by name."""
 SUFFIXES = (".yaml", ".yml")
 
 
@@ -118,16 +120,25 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     if named and (not above.get("buffer") or above["buffer"] != below.get("buffer")):
         below = {name: value for name, value in below.items() if name not in METHOD}
     merged = {**below, **above}
-    for flag in below.keys() & above.keys() & {*ARGUMENTS}:
+    for flag in below.keys() & above.keys() & {*ARGUMENTS, NETWORK}:
         merged[flag] = _joined(flag, below[flag], above[flag])
     return merged
 
 
 def _joined(flag: str, below: Any, above: Any) -> Any:
     """Return the merged arguments of two mappings or lists of pairs, in the form of the flag."""
+    if flag == NETWORK:
+        return _merged(below, above)
     if not FLAGS[flag].repeat:
         return {**below, **above}
     return [pair for pair in below if pair[0] not in dict(above)] + list(above)
+
+
+def _merged(below: Any, above: Any) -> Any:
+    """Return a nested mapping with the values of another in place of its own."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return below | {name: _merged(below.get(name), value) for name, value in above.items()}
 
 
 def _layers(name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -168,6 +179,11 @@ def _read(contents: Mapping[str, Any], place: str) -> dict[str, Any]:
     for key, value in contents.items():
         first, dot, argument = key.partition(".")
         name = NAMES.get(plain := first.replace("-", "_"), plain)
+        if name == NETWORK and dot:
+            for part in reversed(argument.split(".")):
+                value = {part: literal(value) if isinstance(value, str) else value}
+            found[name] = _merged(found.get(name), value)
+            continue
         if name not in FLAGS or name in INVOKED or (dot and name not in ARGUMENTS):
             raise UsageError(f"{place}: {_unknown(key, name)}")
         if name in found and not dot:

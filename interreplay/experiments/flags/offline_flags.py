@@ -2,34 +2,76 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.environments.relabeled import module_name
 from interreplay.errors import UsageError
+from interreplay.experience.offline_data.find import expanded
+from interreplay.experience.offline_data.where import SYNTAX, Where
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import number, reader, whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.setting_fields import Number, OrWord
 
 
-def data(text: str) -> str:
-    """Read a path, made absolute, or an id."""
-    path = Path(text).expanduser()
-    return str(path.absolute()) if path.exists() else text
+def data(text: str) -> str | list[str]:
+    """Read a path, made absolute, an id, or several of these between commas; a pattern becomes the paths it matches."""
+    names = [text] if Path(text).expanduser().exists() else text.split(",")
+    found: list[str] = []
+    for name in map(str.strip, names):
+        path = Path(name).expanduser()
+        try:
+            found += [str(path.absolute())] if path.exists() else expanded(name)
+        except UsageError:  # nothing matches; the error is raised when the data is opened
+            found.append(name)
+    return found[0] if len(found) == 1 else found
 
 
 data.metavar = "PATH_OR_ID"  # type: ignore[attr-defined]
+
+
+def where(text: str) -> str:
+    """Read conditions for recorded rows, in their standard form."""
+    try:
+        return str(Where.of(text))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+where.metavar = "CONDITIONS"  # type: ignore[attr-defined]
+
+
+def reward_function(text: str) -> str:
+    """Read the name of a function of a module, or of a file in the current folder, as ``module:function``."""
+    try:
+        return module_name(text)
+    except UsageError:  # raised again when the function is imported
+        return text
+
+
+reward_function.metavar = "FILE.py:FUNCTION"  # type: ignore[attr-defined]
 
 OFFLINE_FLAGS = (
     Flag(
         "offline_data",
         data,
         None,
-        "also learn from recorded experience: a Minari dataset (its folder, or minari:ID), RLlib's Parquet episodes, a "
-        "run's folder, a checkpoint or a saved replay buffer; the replay method applies to it as to the run's own rows",
+        "also learn from recorded experience: a run's folder, an experience store, a Minari dataset (its folder, or "
+        "minari:ID), RLlib's Parquet episodes, a checkpoint or a saved replay buffer; also a pattern such as "
+        "'results/*', or several between commas; the replay method applies to it as to the run's own rows",
         changeable=True,
+    ),
+    Flag("offline_where", where, None, f"use only recorded rows that fulfill {SYNTAX}"),
+    Flag(
+        "relabel",
+        reward_function,
+        None,
+        "function reward(obs, action, next_obs, **columns) of arrays that replaces the rewards, of recorded and of new "
+        "rows, and the terminations if it returns both",
     ),
     Flag("offline_share", number(0, 1), 0.5, "share of every batch from --offline_data"),
     Flag(
@@ -62,9 +104,13 @@ def offline_settings(given: Collection[str], settings: Mapping[str, Any], traine
     """
     recorded = settings["offline_data"]
     updates = settings["updates"]
-    for name in ("offline_share", "offline_share_end"):
+    for name in ("offline_where", "offline_share", "offline_share_end"):
         if name in given and recorded is None:
             raise UsageError(f"--{name} needs --offline_data")
+    if settings["relabel"] and settings["frame_stack"] > 1:
+        raise UsageError(f"--relabel sees single frames; --frame_stack {settings['frame_stack']}: expected 1")
+    if ALGORITHMS[trainer].unrolls and settings["keep_experience"] not in ("auto", 0):
+        raise UsageError(f"--keep_experience is about replayed transitions; {trainer} learns from unrolls")
     if recorded is not None and ALGORITHMS[trainer].unrolls:
         raise UsageError(f"--offline_data is about replayed transitions; {trainer} learns from unrolls")
     if updates is None:
@@ -99,24 +145,24 @@ def updates_resumed(saved: Mapping[str, Any], asked: dict[str, Any]) -> dict[str
     return asked | ({"total_env_steps": asked["updates"]} if "updates" in asked else {})
 
 
-def check_recorded(settings: SimpleNamespace, open_rows: Callable[[str], Any]) -> tuple[str, str]:
+def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> tuple[str, str]:
     """Open the recorded experience of a run; return its key and a line about it.
 
     Args:
         settings: The settings of the run; those of a resumed run contain the key.
-        open_rows: Opens rows by their name.
+        open_rows: Opens rows by their name, given conditions and rewards.
 
     Raises:
         UsageError: The rows cannot be read, do not fit the environment, or have changed since the run began.
     """
-    rows = open_rows(settings.offline_data)
+    rows = open_rows(settings.offline_data, where=settings.offline_where, relabel=settings.relabel)
     known = getattr(settings, "offline_key", None)
     if known not in (None, rows.key):
         raise UsageError(
-            f"offline data {settings.offline_data} has changed since the run began: its key is {rows.key}, the "
+            f"offline data {rows.name} has changed since the run began: its key is {rows.key}, the "
             f"checkpoint's {known}; if the data was moved, --offline_data names its new place"
         )
     share = "all" if settings.updates is not None else f"{settings.offline_share:g}"
     if settings.updates is None and settings.offline_share_end is not None:
         share += f" to {settings.offline_share_end:g}"
-    return rows.key, f"offline data {settings.offline_data}: {len(rows):,} rows, {share} of every batch"
+    return rows.key, f"offline data {rows.name}: {len(rows):,} rows, {share} of every batch"

@@ -11,15 +11,8 @@ from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import boolean, choice, number, whole
 
 REMOVED = {
-    "agent_name": "runs are named by algorithm, environment, method and seed; --output_dir sets where they are stored",
-    "log_dir": "everything is written to the run's folder in --output_dir",
     "restore_path": "--resume continues from a run's folder or one of its checkpoints",
     "framework": "it is always torch",
-    "cpu_only": "that is the default; --device cuda is the other choice",
-    "local_mode": "Ray no longer has a local mode; --num_workers 0, the default, samples in this process",
-    "sleep_time": "runs that start at the same time no longer disturb each other",
-    "verbose": "that is the default; --quiet is the other choice",
-    "debug_plot": "the methods' diagnostics are in the results, under replay_buffer/",
     "monitor": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
     "record_env": "interreplay evaluate CHECKPOINT --video FILE shows a trained policy",
     "metrics_smoothing_episodes": "returns are means over the newest 10 episodes",
@@ -36,7 +29,6 @@ REMOVED = {
     "update_hyperparams": "--global_hyperparams False fits every neighborhood of every batch",
     "est_lengthscales": "length scales are fitted",
     "est_lengthscale_constant": "length scales are fitted",
-    "use_queue": "--buffer BIER --buffer_arg queue=4 predicts four outcomes per row ahead of time",
     "on_manifold_testing": "--on_manifold_rows n simulates n rows of every 50th batch",
 }
 """Flags of the original work that no longer exist, and what replaces them."""

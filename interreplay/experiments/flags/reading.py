@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from interreplay.errors import InterreplayError, UsageError, did_you_mean
+from interreplay.experiments.flags.harmless import with_two_dashes, without_harmless
 from interreplay.experiments.flags.values import boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
@@ -314,6 +315,9 @@ class FlagParser(OneLineParser):
             argv: The command line without the program's name.
         """
         words = [underscored(word) for word in argv]
+        if self._gone:
+            words, notes = without_harmless(with_two_dashes(words, self._option_string_actions))
+            sys.stdout.write("".join(f"{note}\n" for note in notes))
         assigned: list[str] = []
         if self._complete:
             words, assigned = self._divided(words)

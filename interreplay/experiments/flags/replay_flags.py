@@ -238,6 +238,7 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     if getattr(settings, "offline_data", None) is None:
         return settings.buffer, online
     recorded = {"data": settings.offline_data, "method": settings.buffer, "arguments": arguments}
+    recorded |= {"where": settings.offline_where, "relabel": settings.relabel}
     if settings.updates is not None:
         return "Offline", recorded
     end = settings.offline_share if settings.offline_share_end is None else settings.offline_share_end

@@ -15,18 +15,22 @@ from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS,
 from interreplay.experiments.flags.reading import Flag, scoped
 from interreplay.experiments.flags.replay_flags import PART_FLAGS, named_part
 from interreplay.experiments.flags.values import (
+    absolute_path,
     assignment,
     assignments,
     boolean,
     choice,
     duration,
+    env_steps,
     method_name,
     number,
+    reader,
     seed,
     updates_per_step,
     whole,
 )
 from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.setting_fields import OrWord, Whole
 
 CATALOGUE = methods_and_models()
 
@@ -122,6 +126,20 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             in_study="--resume",
         ),
         _invocation(
+            "recover",
+            boolean,
+            False,
+            "with --resume: add the kept transitions after the checkpoint, such as those before a crash",
+        ),
+        Flag(
+            "fork_from",
+            absolute_path,
+            None,
+            "begin with the networks, transitions and environments of this checkpoint, with new random numbers; "
+            "another --buffer is filled with its transitions",
+            scope="identity",
+        ),
+        _invocation(
             "best", boolean, False, "with --resume: continue from the best checkpoint of the run, not from its newest"
         ),
     ),
@@ -208,6 +226,18 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             boolean,
             True,
             "also keep the checkpoint of the best evaluation, or of the best training return without evaluations",
+        ),
+        _changeable(
+            "keep_checkpoints_at",
+            env_steps,
+            None,
+            "env steps, such as 10_000,30_000, at which to keep a checkpoint for good, for interreplay fork",
+        ),
+        _changeable(
+            "keep_experience",
+            reader(OrWord(Whole(0), "auto")),
+            "auto",
+            "number of newest transitions to keep in the run's folder; auto: 1,000,000 or 2 GB, none in studies",
         ),
         _changeable(
             "output_dir",

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.environments.lookup import find_environment
+from interreplay.environments.relabeled import wrapper_of
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
@@ -104,6 +105,8 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         settings |= unroll_replay_for(chosen | replay, trainer, METHOD, buffer, buffer_args)
     else:
         settings |= replay_for(given, CATALOGUE, buffer, buffer_args)
+    if settings["relabel"]:
+        settings["wrapper"] = [*settings["wrapper"], wrapper_of(settings["relabel"])]
     settings = plain(settings)
     try:
         row.settings(**{name: settings[name] for name in row.defaults})

@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
@@ -85,6 +86,22 @@ def updates_per_step(text: str) -> float:
     return values[0] if len(values) == 1 else values[1] / values[0]
 
 
+def absolute_path(text: str) -> str:
+    """Read a path, made absolute."""
+    return str(Path(text).expanduser().absolute())
+
+
+absolute_path.metavar = "DIR"  # type: ignore[attr-defined]
+
+
+def env_steps(text: str) -> tuple[int, ...]:
+    """Read numbers of env steps between commas or spaces."""
+    return tuple(whole(1)(word) for word in _words(text))
+
+
+env_steps.metavar = "N,N,..."  # type: ignore[attr-defined]
+
+
 def sources(text: str) -> str:
     """Read the sources of a mix of unrolls, JSON or Python literals; they are checked with the algorithm."""
     return text
@@ -111,7 +128,7 @@ def assignments(text: str) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Read a Python or YAML scalar or list (``10``, ``.75``, ``true``, ``null``, ``[1, 2]``), else a string."""
+    """Read a Python or YAML scalar, a list or a mapping (``10``, ``true``, ``[1, 2]``, ``{"k": 1}``), else a string."""
     words = {"true": True, "false": False, "none": None, "null": None, "~": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -121,12 +138,12 @@ def literal(text: str) -> Any:
         return text
     if isinstance(value, tuple):
         return list(value)
-    return value if isinstance(value, int | float | str | list) else text
+    return value if isinstance(value, int | float | str | list | dict) else text
 
 
 def written(value: Any) -> str:
     """Return a value of a data file as typed on a command line: with commas, colons in pairs, JSON or ``none``."""
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value)):
         return json.dumps(value)
     if isinstance(value, list | tuple):
         return ",".join(":".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)

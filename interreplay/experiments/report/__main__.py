@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import number
 from interreplay.experiments.report.reading.runs import FINISHED
-from interreplay.experiments.report.reading.settings import printable
 from interreplay.experiments.report.report import Report, make_report
 from interreplay.experiments.report.scores import EXAMPLE, Scores, read_scores
 from interreplay.experiments.report.sections import MEASURES
@@ -52,19 +50,6 @@ def make_parser() -> OneLineParser:
         default="finished",
         help="runs to average; all: unfinished and crashed runs as well, up to the shortest (default: %(default)s)",
     )
-    add(
-        "--statistic",
-        choices=("mean", "iqm"),
-        default="mean",
-        help="statistic of the learning curves (default: %(default)s)",
-    )
-    add(
-        "--smoothing",
-        type=number(0, 0.999),
-        metavar="X",
-        default=0.0,
-        help="smoothing of the learning curves as in TensorBoard, 0 to .999 (default: %(default)s)",
-    )
     add("--published", action="store_true", help="also compare with published results of the same environments")
     add("--scores", type=Path, metavar="FILE", help=f"JSON file with known returns: {EXAMPLE}")
     add(
@@ -101,14 +86,16 @@ def act(given: argparse.Namespace) -> int:
 
 def summary(report: Report) -> str:
     """Return the states of runs, the results and the path of the page, as lines."""
-    states = Counter(run.state for run in report.runs)
+    states = report.tables["runs"]["state"].value_counts(sort=False)
     lines = [f"{len(report.runs)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}"]
     for run in report.runs:
         if run.state != FINISHED or run.repeats:
-            lines.append(f"  {run.state}: {printable(run.path.name)}: {run.note}")
+            lines.append(f"  {run.state}: {run.path.name}: {run.note}")
     for section in report.sections:
-        results = [sentences[0] for sentences in summaries(section, report.tables).values()]
-        for sentence in [*section.notes, *results]:
+        shown = list(section.notes)
+        for sentences in summaries(section, report.tables).values():
+            shown.append(sentences[0])
+        for sentence in shown:
             lines.append(f"{section.algorithm}: {sentence}")
     lines.append(f"{len(report.paths)} files in {report.paths[0].parent}; open {report.paths[0]}")
     return "\n".join(lines) + "\n"

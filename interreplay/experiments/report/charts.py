@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from interreplay.experiments.process.machine import counted
@@ -31,7 +30,6 @@ class Line:
         low: Lower ends of the band ``(t,)``, or None.
         high: Upper ends of the band ``(t,)``, or None.
         runs: Number of runs behind a mean; 0 for a single run, which is drawn thin.
-        excluded: Whether this is a run that does not count; it ends with a cross.
     """
 
     method: str
@@ -40,12 +38,11 @@ class Line:
     low: Any = None
     high: Any = None
     runs: int = 0
-    excluded: bool = False
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One panel with lines, or dots below each other, or a heat map.
+    """One panel with lines, or with dots below each other.
 
     Attributes:
         title: Title of the panel.
@@ -53,9 +50,7 @@ class Chart:
         y: Label of the vertical axis.
         lines: Curves.
         dots: Columns: method, value, and the two ends of its interval.
-        cells: Numbers of a heat map, with names of rows and columns; NaN is an empty cell.
         mark: Value with a line across the panel: horizontal with `lines`, vertical with `dots`.
-        mark_label: Label of this line.
         range: Limits of the horizontal axis; None fits the values.
     """
 
@@ -64,9 +59,7 @@ class Chart:
     y: str = ""
     lines: Sequence[Line] = ()
     dots: pd.DataFrame | None = None
-    cells: pd.DataFrame | None = None
     mark: float | None = None
-    mark_label: str = ""
     range: tuple[float, float] | None = None
 
 
@@ -81,7 +74,6 @@ class Figure:
         charts: Panels.
         folded: Whether the page hides the figure until a reader opens it.
         table: Name of the CSV file with its numbers.
-        axis: Axis of its learning curves, one of `curves.AXES`; "" for other figures.
     """
 
     name: str
@@ -90,20 +82,15 @@ class Figure:
     charts: list[Chart] = field(default_factory=list)
     folded: bool = False
     table: str = ""
-    axis: str = ""
 
     def legend(self) -> dict[str, str]:
         """Return the label of each method that is drawn as lines, with its number of runs."""
-        counts: dict[str, set[int]] = {}
+        labels: dict[str, str] = {}
+        most: dict[str, int] = {}
         for chart in self.charts:
             for line in chart.lines:
-                counts.setdefault(line.method, set()).update({line.runs} - {0})
-        labels = {}
-        for method, found in counts.items():
-            labels[method] = method
-            if found:
-                few = "" if len(found) == 1 else f"{min(found)}–"
-                labels[method] += f" ({few}{counted(max(found), 'run')})"
+                most[line.method] = max(line.runs, most.get(line.method, 0))
+                labels[line.method] = f"{line.method} ({counted(most[line.method], 'run')})"
         return labels
 
 
@@ -112,31 +99,16 @@ def styles(methods: Sequence[str], baselines: Collection[str | None], published:
 
     Published curves come last and are dotted or dash-dotted.
     """
-    found: Styles = {method: (BASELINE_COLOR, "solid") for method in sorted(methods) if method in baselines}
-    others = [method for method in sorted(methods) if method not in baselines]
+    found: Styles = {}
+    others = []
+    for method in sorted(methods):
+        if method in baselines:
+            found[method] = (BASELINE_COLOR, "solid")
+        else:
+            others.append(method)
     for i, method in enumerate(others):
-        dash = DASHES[i // len(COLORS) % len(DASHES)]
-        found[method] = (COLORS[i % len(COLORS)], dash)
+        found[method] = (COLORS[i % len(COLORS)], DASHES[i // len(COLORS) % len(DASHES)])
     for i, method in enumerate(sorted(published)):
         color = COLORS[(len(others) + i) % len(COLORS)]
         found[method] = (color, ("dotted", "dashdot")[i // len(COLORS) % 2])
-    return found
-
-
-def smoothed(values: Any, weight: float) -> Any:
-    """Return the exponential moving average of values ``(t,)``, debiased at the start as in TensorBoard.
-
-    Args:
-        values: Values at consecutive steps.
-        weight: Weight of the previous average, 0 (no smoothing) to below 1.
-    """
-    if not weight:
-        return values
-    found = np.array(values, dtype=float)
-    average = 0.0
-    total = 0.0
-    for i, value in enumerate(found):
-        average = weight * average + (1 - weight) * value
-        total = weight * total + (1 - weight)
-        found[i] = average / total
     return found

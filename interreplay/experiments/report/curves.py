@@ -12,11 +12,9 @@ from interreplay.experiments.report.reading.runs import Run
 from interreplay.runs.results.intervals import Array
 
 POINTS = 200
-AXES = {"env_steps": "environment steps", "updates": "updates", "seconds": "wall-clock time"}
-"""Horizontal axes of learning curves; everything else is by environment steps."""
 LAST = 0.1
 """Share of the steps at the end over which the final return is averaged."""
-SUMMARIES = {"auc": "area under the curve", "final": "final return"}
+SUMMARIES = {"auc": "Area under the curve", "final": "Final return"}
 """What `Curves.summary` computes for each run."""
 
 
@@ -25,7 +23,7 @@ class Curves:
     """Values of several runs at common steps.
 
     Attributes:
-        steps: Environment steps ``(t,)``, or positions on another of `AXES`.
+        steps: Environment steps ``(t,)``.
         values: ``(runs, t)``.
     """
 
@@ -54,16 +52,13 @@ class Curves:
         return np.where(above.any(axis=1), self.steps[above.argmax(axis=1)], np.inf)
 
 
-def points(run: Run, column: str, axis: str = "env_steps") -> tuple[Array, Array]:
-    """Return the positions on an axis and the values of a run, the last of equal positions."""
-    rows = run.results[[axis, column]]
-    if axis == "updates":  # none are reported before the first update
-        rows = rows.assign(updates=rows["updates"].fillna(0.0))
-    rows = rows.dropna().drop_duplicates(axis, keep="last")
-    return rows[axis].to_numpy(dtype=float), rows[column].to_numpy(dtype=float)
+def points(run: Run, column: str) -> tuple[Array, Array]:
+    """Return the environment steps and the values of a run, ``(t,)`` each."""
+    rows = run.results[["env_steps", column]].dropna()
+    return rows["env_steps"].to_numpy(dtype=float), rows[column].to_numpy(dtype=float)
 
 
-def align(runs: Sequence[Run], column: str, axis: str = "env_steps") -> Curves | None:
+def align(runs: Sequence[Run], column: str) -> Curves | None:
     """Return runs at the steps at which any of them has a value, within the range that all of them have.
 
     Runs are interpolated linearly. More than 200 steps are thinned to 200 evenly spaced ones.
@@ -71,22 +66,20 @@ def align(runs: Sequence[Run], column: str, axis: str = "env_steps") -> Curves |
     Args:
         runs: The runs.
         column: Column of their results.
-        axis: One of `AXES`.
 
     Returns:
         The curves; None if there is no run or no common range.
     """
-    listed = [points(run, column, axis) for run in runs if run.has(column) and run.has(axis)]
+    listed = [points(run, column) for run in runs if run.has(column)]
     if not listed:
         return None
-    low = max(steps[0] for steps, _ in listed)
-    high = min(steps[-1] for steps, _ in listed)
     grid = np.unique(np.concatenate([steps for steps, _ in listed]))
-    grid = grid[(grid >= low) & (grid <= high)]
+    for steps, _ in listed:
+        grid = grid[(grid >= steps[0]) & (grid <= steps[-1])]
     if not len(grid):
         return None
     if len(grid) > POINTS:
-        grid = np.linspace(low, high, POINTS)
+        grid = np.linspace(grid[0], grid[-1], POINTS)
     return Curves(grid, np.stack([np.interp(grid, steps, values) for steps, values in listed]))
 
 

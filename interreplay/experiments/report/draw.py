@@ -84,7 +84,8 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
 
     Returns:
         An ``<svg>`` element, and what the script of the page requires to show values: ``box``, the axes in shares of
-        the picture (left, top, width, height), ``x`` and ``y``, the limits of the axes, and ``lines``.
+        the picture (left, top, width, height), ``x`` and ``y``, the limits of the axes, and ``lines``:
+        for each mean the number of its method, x, y, and the ends of its band.
     """
     with plt.rc_context({**PARAMETERS, "svg.hashsalt": name}):
         drawn, panel = plt.subplots(figsize=(PANEL[0], _height([chart])), layout="constrained")
@@ -100,20 +101,18 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
     text = re.sub(r'<g id="(method\d+)">', r'<g class="\1">', text)
     text = re.sub(r'<g id="[A-Za-z0-9._]+_\d+">', "<g>", text)
     methods = list(styles)
-    lines = [
-        {"method": methods.index(line.method)}
-        | {part: _rounded(getattr(line, part)) for part in ("x", "y", "low", "high")}
-        for line in chart.lines
-        if line.runs
-    ]
+    lines = []
+    for line in chart.lines:
+        if line.runs:
+            parts = [line.x, line.y, line.low, line.high]
+            lines.append([methods.index(line.method), *map(_rounded, parts)])
     return text, {"box": [box.x0, 1 - box.y1, box.width, box.height], **limits, "lines": lines}
 
 
-def _rounded(values: Any) -> list[float | None] | None:
+def _rounded(values: Any) -> list[float | None]:
     """Return numbers with five significant digits; None for NaN."""
-    if values is None:
-        return None
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in np.asarray(values, dtype=float)]
+    numbers = pd.Series(values, dtype=float).map("{:.5g}".format).astype(float)
+    return numbers.astype(object).where(numbers.notna(), None).tolist()
 
 
 def _draw(figure: Figure, styles: Styles) -> Any:
@@ -151,12 +150,7 @@ def _height(charts: list[Chart]) -> float:
     """Return the height of panels in inches."""
     heights = []
     for chart in charts:
-        if chart.cells is not None:
-            heights.append(1.4 + 0.32 * len(chart.cells))
-        elif chart.dots is not None:
-            heights.append(0.9 + 0.36 * len(chart.dots))
-        else:
-            heights.append(PANEL[1])
+        heights.append(PANEL[1] if chart.dots is None else 0.9 + 0.36 * len(chart.dots))
     return max(heights)
 
 
@@ -167,12 +161,10 @@ def _shortened(name: str, longest: int = LONGEST_NAME) -> str:
 def _draw_panel(panel: Any, chart: Chart, styles: Styles) -> None:
     panel.set_xlabel(chart.x)
     panel.set_ylabel(chart.y)
-    if chart.cells is not None:
-        _draw_cells(panel, chart.cells)
-    elif chart.dots is not None:
-        _draw_dots(panel, chart, chart.dots, styles)
-    else:
+    if chart.dots is None:
         _draw_lines(panel, chart, styles)
+    else:
+        _draw_dots(panel, chart, chart.dots, styles)
     if chart.range is not None:
         panel.set_xlim(*chart.range)
 
@@ -184,22 +176,17 @@ def _draw_lines(panel: Any, chart: Chart, styles: Styles) -> None:
     methods = list(styles)
     if chart.mark is not None:
         panel.axhline(chart.mark, color="#888888", linewidth=0.8, linestyle=(0, (4, 4)))
-        place = {"xycoords": ("axes fraction", "data"), "xytext": (3, 3), "textcoords": "offset points"}
-        panel.annotate(chart.mark_label, (0, chart.mark), fontsize=8, **place)
     for line in sorted(chart.lines, key=lambda line: bool(line.runs)):
         color, dash = styles[line.method]
         options: dict[str, Any] = {"color": color, "gid": f"method{methods.index(line.method)}"}
-        if line.excluded:
-            panel.plot(line.x, line.y, linewidth=0.8, linestyle=dash, alpha=0.7, **options)
-            panel.plot(line.x[-1:], line.y[-1:], marker="x", markersize=5, **options)
-            continue
         if not line.runs:
             panel.plot(line.x, line.y, linewidth=0.6, alpha=0.35, **options)
             continue
-        marker = "o" if len(line.x) == 1 else None
-        panel.plot(line.x, line.y, linewidth=2, linestyle=dash, marker=marker, **options)
+        if len(line.x) == 1:
+            options["marker"] = "o"
+        panel.plot(line.x, line.y, linewidth=2, linestyle=dash, **options)
         if line.low is not None and np.isfinite(line.low).any():
-            panel.fill_between(line.x, line.low, line.high, alpha=0.14, linewidth=0, **options)
+            panel.fill_between(line.x, line.low, line.high, alpha=0.14, linewidth=0, color=color, gid=options["gid"])
 
 
 def _draw_dots(panel: Any, chart: Chart, dots: pd.DataFrame, styles: Styles) -> None:
@@ -216,18 +203,3 @@ def _draw_dots(panel: Any, chart: Chart, dots: pd.DataFrame, styles: Styles) -> 
     panel.set_ylim(-0.6, len(places) - 0.4)
     panel.grid(visible=False, axis="y")
     panel.tick_params(axis="y", length=0)
-
-
-def _draw_cells(panel: Any, cells: pd.DataFrame) -> None:
-    """Draw numbers on colors from 0 (dark) to 1 (light)."""
-    values = cells.to_numpy(dtype=float)
-    panel.pcolormesh(np.ma.masked_invalid(values), cmap="cividis", vmin=0.0, vmax=1.0, edgecolors="white")
-    panel.invert_yaxis()
-    panel.set_xticks(np.arange(len(cells.columns)) + 0.5, cells.columns.map(_shortened), rotation=30, ha="right")
-    panel.set_yticks(np.arange(len(cells)) + 0.5, cells.index.map(_shortened))
-    panel.grid(visible=False)
-    panel.tick_params(length=0)
-    for row, column in np.argwhere(np.isfinite(values)):
-        value = values[row, column]
-        color = "#111111" if value > 0.48 else "#FFFFFF"
-        panel.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=8, color=color)

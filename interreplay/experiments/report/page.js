@@ -11,22 +11,20 @@ form.addEventListener("input", () => {
   methods.forEach((_, i) => {
     for (const part of document.querySelectorAll(`.method${i}`)) part.style.display = off.has(i) ? "none" : "";
   });
-  const axis = form.querySelector("[name=axis]:checked")?.value ?? "env_steps";
-  for (const figure of document.querySelectorAll("[data-axis]")) figure.hidden = figure.dataset.axis !== axis;
 });
 function values(chart, position) {
   const x = chart.x[0] + position * (chart.x[1] - chart.x[0]);
   const off = hidden();
   let shown = null;
   const lines = [];
-  for (const line of chart.lines) {
-    if (off.has(line.method)) continue;
-    const distance = (i) => Math.abs(line.x[i] - x);
-    const i = [...line.x.keys()].reduce((best, at) => (distance(at) < distance(best) ? at : best));
-    if (line.y[i] === null) continue;
-    shown ??= line.x[i];
-    const band = line.low && line.low[i] !== null ? ` [${format(line.low[i])}, ${format(line.high[i])}]` : "";
-    lines.push(`${methods[line.method]}: ${format(line.y[i])}${band}`);
+  for (const [method, xs, ys, lows, highs] of chart.lines) {
+    if (off.has(method)) continue;
+    const distance = (i) => Math.abs(xs[i] - x);
+    const i = [...xs.keys()].reduce((best, at) => (distance(at) < distance(best) ? at : best));
+    if (ys[i] === null) continue;
+    shown ??= xs[i];
+    const band = lows[i] !== null ? ` [${format(lows[i])}, ${format(highs[i])}]` : "";
+    lines.push(`${methods[method]}: ${format(ys[i])}${band}`);
   }
   return lines.length ? [format(shown), ...lines].join("\n") : "";
 }

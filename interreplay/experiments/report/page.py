@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
@@ -20,29 +19,14 @@ import interreplay
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.charts import Figure, Styles
-from interreplay.experiments.report.curves import AXES
 from interreplay.experiments.report.published import DIFFERENCES, STEPS
 from interreplay.experiments.report.sections import MEASURES, Section
 from interreplay.experiments.report.tables import groups, number, select, summaries
 
-METHOD = (
-    "Runs are aligned by environment steps and interpolated linearly. Tables compare all methods over the steps that "
-    "all of them have.",
-    "The mean over steps is the area under the learning curve of a run divided by its length. The final return is the "
-    "mean over the last tenth of the steps. A run reaches the threshold at its first value of at least the threshold; "
-    "tables show the median over runs.",
-    "Intervals are 95 % percentile bootstrap intervals from 2,000 resamples (scipy.stats.bootstrap). The runs of each "
-    "environment are resampled separately (Agarwal et al. 2021, arXiv:2108.13264). Intervals show the effect of the "
-    "seed, not of other environments or settings.",
-    "A comparison is called an improvement or a deterioration if its 95 % interval excludes equality.",
-    "IQM: interquartile mean, the mean of the middle half of all runs of all environments.",
-    "The probability of improvement is the Mann-Whitney statistic; ties count half.",
-    "Runs that are unfinished, crashed, empty or unreadable, or that repeat the settings and seed of another run, are "
-    "listed but excluded from averages. A method with many crashed runs therefore looks better here than it is.",
-)
 Table = dict[str, Any]
 """Label, header, rows and class of a table. A cell is a text, or a text and a small line below it; a row that is a
 text is the heading of the rows below."""
+RUNS_THAT_COUNT = "Runs that count"
 
 
 def page(
@@ -66,42 +50,41 @@ def page(
     runs = tables["runs"]
     pictures: dict[str, list[str]] = {}
     charts: dict[str, dict[str, Any]] = {}
-    axes = set()
     for figure in chain(*figures.values()):
-        axes.add(figure.axis)
         pictures[figure.name] = []
         for i, chart in enumerate(figure.charts):
             name = f"{figure.name}-{i}"
             picture, charts[name] = draw.svg(chart, styles, name)
             pictures[figure.name].append(picture)
-    envs = {task.env for task in chain(*(section.tasks for section in sections))}
-    methods = set(chain(*(section.methods for section in sections)))
+    compared = runs[runs["counted"]]
+    lead = (
+        f"{counted(compared['method'].nunique(), 'method')} in {counted(compared['env'].nunique(), 'environment')}. "
+        f"{len(compared)} of {counted(len(runs), 'run')} count."
+    )
     package = files("interreplay.experiments.report")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
     return environment.from_string((package / "page.html").read_text()).render(
         title=title,
         version=interreplay.__version__,
-        lead=f"{counted(len(methods), 'method')} in {counted(len(envs), 'environment')}. "
-        f"{runs['counted'].sum()} of {counted(len(runs), 'run')} count.",
+        lead=lead,
         excluded=_states(runs[~runs["counted"]]),
         states=_states(runs),
         css=(package / "page.css").read_text(),
         script=(package / "page.js").read_text(),
         styles=styles,
         methods=list(styles),
-        axes={axis: label for axis, label in AXES.items() if axis in axes},
         sections=[_section(section, tables, figures[section.algorithm]) for section in sections],
         pictures=pictures,
         suffixes=draw.SUFFIXES,
         charts=charts,
         runs=_runs(runs, folder),
-        method=METHOD,
+        counting=RUNS_THAT_COUNT,
         scale=_scale(tables["scale"]),
     )
 
 
 def _states(runs: pd.DataFrame) -> str:
-    return ", ".join(f"{count} {state}" for state, count in Counter(runs["state"]).items())
+    return ", ".join(f"{count} {state}" for state, count in runs["state"].value_counts(sort=False).items())
 
 
 def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Figure]) -> dict[str, Any]:
@@ -121,16 +104,15 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
         shown[heading] = _aggregate(own["aggregate"], own["improvement"], section.baseline)
     if "published" in tables:
         shown["Published results of the same environments"] = _published(own["published"], section)
-    first = [figure for figure in figures if figure.axis or figure.name.endswith("-overview")]
     return {
         "id": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
         "name": name,
         "measure": MEASURES[section.measure],
         "results": list(summaries(section, tables).values()),
         "notes": [*section.notes, *(f"{', '.join(names)}: {note}" for note, names in envs.items())],
-        "curves": first,
+        "curves": figures[:1],
         "tables": shown,
-        "figures": [figure for figure in figures if figure not in first],
+        "figures": figures[1:],
     }
 
 
@@ -147,50 +129,48 @@ def _with_interval(row: Any, name: str) -> str | tuple[str, str]:
 
 def _efficiency(rows: pd.DataFrame, baseline: str | None) -> Table:
     """Return a row per environment and method, see `tables.efficiency_table`."""
-    has_scale = "threshold" in rows and bool(rows["threshold"].notna().any())
-    columns = {"Mean over steps": "auc", "Final return": "final"}
-    if has_scale:
-        columns["Steps to threshold"] = "steps"
-    if baseline is not None and rows["method"].nunique() > 1:
-        columns[f"Mean − {baseline}"] = "auc_difference"
-        if has_scale:
-            columns[f"Area ÷ {baseline}"] = "auc_ratio"
-            columns[f"Steps: {baseline} ÷ method"] = "steps_ratio"
-        else:
-            columns[f"Final − {baseline}"] = "final_difference"
+    columns = {
+        "Mean over steps": "auc",
+        "Final return": "final",
+        "Steps to threshold": "steps",
+        f"Mean − {baseline}": "auc_difference",
+        f"Final − {baseline}": "final_difference",
+        f"Area ÷ {baseline}": "auc_ratio",
+        f"Steps: {baseline} ÷ method": "steps_ratio",
+    }
+    shown = {header: name for header, name in columns.items() if name in rows and rows[name].notna().any()}
     cells: list[Any] = []
     for env, members in groups(rows, "env"):
         cells.append(str(env))
         for row in members.itertuples():
             line: list[Any] = [row.method, str(row.runs)]
-            for name in columns.values():
-                if name == "steps" and np.isfinite(row.reached):
-                    steps = number(row.steps) if np.isfinite(row.steps) else "not reached"
-                    line.append((steps, f"{row.reached:.0f} of {row.runs} runs reach {number(row.threshold)}"))
-                else:
-                    line.append(_with_interval(row, name))
+            for name in shown.values():
+                line.append(_steps(row) if name == "steps" else _with_interval(row, name))
             cells.append(line)
-    return {"label": "Sample efficiency by environment", "header": ["Method", "Runs", *columns], "rows": cells}
+    return {"label": "Sample efficiency by environment", "header": ["Method", "Runs", *shown], "rows": cells}
+
+
+def _steps(row: Any) -> str | tuple[str, str]:
+    """Return the median steps to the threshold of an environment, and how many runs reach it."""
+    if not np.isfinite(row.threshold):
+        return "–"
+    steps = number(row.steps) if np.isfinite(row.steps) else "not reached"
+    return steps, f"{row.reached:.0f} of {row.runs} runs reach {number(row.threshold)}"
 
 
 def _aggregate(aggregate: pd.DataFrame, improvement: pd.DataFrame, baseline: str | None) -> Table:
     """Return a row per method for all environments together, see `tables.aggregate_table`."""
     header = ["Method", "Runs", "Area, IQM", "Final, IQM", "Area, mean", "Final, mean"]
-    if baseline:
-        header += [f"Area ÷ {baseline}", f"P(area better than {baseline})"]
+    header += [f"Area ÷ {baseline}", f"P(area better than {baseline})"]
     probabilities = {}
-    names = {"low": "probability_low", "high": "probability_high"}
-    for row in improvement.rename(columns=names).itertuples():
-        if row.measure == "auc":
-            probabilities[row.method] = _with_interval(row, "probability")
+    for row in select(improvement, measure="auc").itertuples():
+        probabilities[row.method] = _with_interval(row, "probability")
     cells = []
     for method, parts in groups(aggregate, "method"):
-        auc = next(parts[parts["measure"] == "auc"].itertuples())
-        final = next(parts[parts["measure"] == "final"].itertuples())
+        auc, final = parts.itertuples()
         line = [str(method), str(auc.runs), _with_interval(auc, "iqm"), _with_interval(final, "iqm")]
         line += [_with_interval(auc, "mean"), _with_interval(final, "mean")]
-        if baseline:
-            line += [_with_interval(auc, "ratio"), probabilities.get(method, "–")]
+        line += [_with_interval(auc, "ratio"), probabilities.get(method, "–")]
         cells.append(line)
     return {"label": "All environments together", "header": header, "rows": cells}
 
@@ -218,10 +198,10 @@ def _published(rows: pd.DataFrame, section: Section) -> Table:
 def _runs(rows: pd.DataFrame, folder: Path) -> dict[str, Table]:
     """Return a table of the runs that do not count and one of those that do, see `tables.runs_table`."""
     header = ["State", "Algorithm", "Environment", "Method", "Seed", "Steps", "Note", "Folder"]
-    ordered = rows.sort_values(["algorithm", "env", "method", "seed"], kind="stable")
+    ordered = rows.sort_values(["counted", "algorithm", "env", "method", "seed"], kind="stable")
     found: dict[str, Table] = {}
     for row in ordered.itertuples():
-        label = "Runs that count" if row.counted else "Runs that do not count"
+        label = RUNS_THAT_COUNT if row.counted else "Runs that do not count"
         place = Path(str(row.folder))
         address = quote(os.path.relpath(place, folder.resolve()).replace(os.sep, "/"))
         link = Markup('<small><a href="{}/">{}</a></small>').format(address, place.name)
@@ -229,7 +209,7 @@ def _runs(rows: pd.DataFrame, folder: Path) -> dict[str, Table]:
         cells = [row.state, row.algorithm, row.env, row.method, seed, f"{row.env_steps:,}", row.note or "–", link]
         table = found.setdefault(label, {"label": label, "header": header, "rows": [], "kind": "left"})
         table["rows"].append(cells)
-    return dict(sorted(found.items(), reverse=True))
+    return found
 
 
 def _scale(rows: pd.DataFrame) -> Table:

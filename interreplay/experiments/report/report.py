@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,15 @@ import pandas as pd
 from interreplay.errors import UsageError
 from interreplay.experiments.report.charts import styles
 from interreplay.experiments.report.figures import figures
-from interreplay.experiments.report.published import published_lines, published_table
+from interreplay.experiments.report.published import published_table
 from interreplay.experiments.report.reading.runs import Run, read_runs
 from interreplay.experiments.report.scores import Scores
 from interreplay.experiments.report.sections import Section, build
 from interreplay.experiments.report.tables import TABLES, all_tables
 
 PAGE = "index.html"
-GENERATED = re.compile(r'<meta name="generator" content="interreplay |<footer><p>Written by interreplay ')
-"""In every page of a report; the second in those of versions without the first."""
+GENERATED = '<meta name="generator" content="interreplay '
+"""In every page of a report."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,8 @@ def make_report(
     baseline: str | None = None,
     measure: str = "auto",
     count: str = "finished",
-    statistic: str = "mean",
     scores: Scores | None = None,
     title: str = "Replay methods compared",
-    smoothing: float = 0.0,
     published: bool = False,
 ) -> Report:
     """Read runs and write ``index.html``, the figures as PNG, SVG and PDF, and the tables as CSV.
@@ -61,10 +58,8 @@ def make_report(
         baseline: Method that the others are compared with, see `sections.build`.
         measure: ``"auto"``, or one of `sections.MEASURES`.
         count: ``"finished"`` or ``"all"``.
-        statistic: Statistic of the learning curves, ``"mean"`` or ``"iqm"``.
         scores: Known returns of the environments.
         title: Headline of the page.
-        smoothing: Smoothing of the learning curves, see `charts.smoothed`; tables are not smoothed.
         published: Whether to compare with published curves of the same environments.
 
     Raises:
@@ -74,20 +69,17 @@ def make_report(
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
     tables = all_tables(runs, sections)
-    methods: set[str] = set()
-    baselines: set[str | None] = set()
-    names: set[str] = set()
-    for section in sections:
-        methods.update(section.methods)
-        baselines.add(section.baseline)
-        for task in section.tasks if published else ():
-            names.update(line.method for line in published_lines(task))
     if published:
         tables["published"] = published_table(sections)
-    style = styles(sorted(methods), baselines, sorted(names))
+    methods: set[str] = set()
     drawn = {}
+    lines: set[str] = set()
     for section in sections:
-        drawn[section.algorithm] = figures(section, tables, statistic, smoothing)
+        methods.update(section.methods)
+        drawn[section.algorithm] = figures(section, tables)
+        for figure in drawn[section.algorithm]:
+            lines.update(figure.legend())
+    style = styles(sorted(methods), {section.baseline for section in sections}, sorted(lines - methods))
 
     try:
         from interreplay.experiments.report.draw import write
@@ -98,11 +90,11 @@ def make_report(
     try:
         output.mkdir(parents=True, exist_ok=True)
         paths = [output / PAGE]
-        paths[0].write_text(page(title, sections, tables, drawn, style, output), encoding="utf-8")
+        paths[0].write_text(page(title, sections, tables, drawn, style, output), "utf-8", "replace")
         for name, table in tables.items():
             path = output / f"{name}.csv"
             if len(table):
-                table.to_csv(path, index=False, float_format="%.8g")
+                table.to_csv(path, index=False, float_format="%.8g", errors="replace")
                 paths.append(path)
             else:  # the page states the reason
                 path.unlink(missing_ok=True)
@@ -131,7 +123,7 @@ def check_output(output: Path) -> None:
                 )
         return
     try:
-        generated = GENERATED.search(path.read_text(encoding="utf-8", errors="replace"))
+        generated = GENERATED in path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"--output_dir {path} cannot be read: {error.strerror}; choose another folder") from None
     if not generated:

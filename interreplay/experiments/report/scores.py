@@ -115,7 +115,8 @@ def _start(shared: Mapping[str, Curves], runs: Sequence[Run]) -> tuple[float, st
     """Return the mean return of random actions if runs report it, else the first value of the curves."""
     random: list[float] = []
     for run in runs:
-        begins = run.description.settings.get("learning_starts")
+        settings = run.description.settings
+        begins = settings.get("learning_starts", settings.get("num_steps_sampled_before_learning_starts"))
         if isinstance(begins, int | float):
             steps, returns = points(run, "training")
             random.extend(returns[steps <= begins])

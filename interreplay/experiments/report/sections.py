@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.report.curves import Curves, align, together
-from interreplay.experiments.report.reading.runs import EMPTY, FINISHED, UNREADABLE, Run
+from interreplay.experiments.report.reading.runs import FINISHED, Run
 from interreplay.experiments.report.scores import Scale, Scores, find_scale
 
 UNIFORM = "Uniform"
@@ -30,7 +30,6 @@ class Task:
         env: Id of the environment.
         own: Curves of the counted runs of each method, over the steps that all of its runs have.
         shared: The same curves over the steps that all methods have.
-        excluded: Runs that are drawn but do not count.
         counted: Runs of each method that count.
         scale: The returns 0 and 1 of normalized returns, and the threshold.
         notes: Remarks for the reader.
@@ -39,7 +38,6 @@ class Task:
     env: str
     own: Mapping[str, Curves]
     shared: Mapping[str, Curves]
-    excluded: Sequence[Run]
     counted: Mapping[str, Sequence[Run]]
     scale: Scale | None
     notes: Sequence[str] = ()
@@ -72,17 +70,23 @@ class Section:
     notes: list[str] = field(default_factory=list)
 
     def everywhere(self) -> tuple[list[str], list[Task]]:
-        """Return the environments with a scale, and the methods that have counted runs in all of them."""
-        return self._in_all([task for task in self.tasks if task.shared and task.scale is not None])
+        """Return the methods that have counted runs in all environments with a scale, and these environments."""
+        tasks = [task for task in self.tasks if task.scale is not None]
+        return self._in_all(tasks), tasks
 
     def ranked(self) -> tuple[list[str], list[Task]]:
         """Return the result of `everywhere`, or without any scale all environments: ranks require no scale."""
         methods, tasks = self.everywhere()
-        return (methods, tasks) if tasks else self._in_all([task for task in self.tasks if task.shared])
-
-    def _in_all(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
-        methods = [m for m in self.methods if tasks and all(m in task.shared for task in tasks)]
+        if not tasks:
+            tasks = [task for task in self.tasks if task.shared]
+            methods = self._in_all(tasks)
         return methods, tasks
+
+    def _in_all(self, tasks: list[Task]) -> list[str]:
+        if not tasks:
+            return []
+        common = set.intersection(*(set(task.shared) for task in tasks))
+        return [method for method in self.methods if method in common]
 
 
 def build(
@@ -105,10 +109,12 @@ def build(
     methods = sorted({run.method for run in runs})
     if baseline is not None and baseline not in methods:
         raise UsageError(f"no run of the baseline {baseline!r}; {accepted_names(baseline, methods)}")
-    known = [run for run in runs if run.state not in (EMPTY, UNREADABLE) and len(run.results)]
+    by_algorithm: dict[str, list[Run]] = {}
+    for run in runs:
+        if len(run.results):
+            by_algorithm.setdefault(run.algorithm, []).append(run)
     sections = []
-    for algorithm in sorted({run.algorithm for run in known}):
-        members = [run for run in known if run.algorithm == algorithm]
+    for algorithm, members in sorted(by_algorithm.items()):
         sections.append(_section(algorithm, members, baseline, measure, count, scores))
     return sections
 
@@ -122,23 +128,23 @@ def _section(
         measure, notes = _default_measure(counted or runs)
     usable = [run for run in counted if run.has(measure)]
     found, remark = _baseline(sorted({run.method for run in usable}), baseline)
-    if remark:
-        notes.append(remark)
+    notes += filter(None, [remark])
     methods = sorted({run.method for run in runs}, key=lambda method: (method != found, method))
     tasks = []
+    unscaled = []
     for env in sorted({run.env for run in runs}):
-        here = [run for run in usable if run.env == env]
-        kept = {id(run) for run in here}
-        excluded = [run for run in runs if run.env == env and id(run) not in kept]
-        tasks.append(_task(env, here, excluded, methods, measure, scores))
-    unscaled = [task.env for task in tasks if task.shared and task.scale is None]
+        task = _task(env, [run for run in usable if run.env == env], methods, measure, scores)
+        tasks.append(task)
+        if task.shared and task.scale is None:
+            unscaled.append(env)
     if unscaled:
         notes.append(NO_SCALE.format(envs=", ".join(unscaled)))
-    names = {run.method: run.full_name for run in runs if run.method != run.full_name}
-    notes += [f"{short}: {full}." for short, full in sorted(names.items())]
+    for short, full in sorted({(run.method, run.full_name) for run in runs}):
+        if short != full:
+            notes.append(f"{short}: {full}.")
     section = Section(algorithm, measure, methods, found, tasks, notes)
     everywhere, scaled = section.everywhere()
-    missing = [method for method in methods if method not in everywhere]
+    missing = sorted(set(methods) - set(everywhere))
     if missing and scaled:
         notes.append(
             f"Not in the figures over all environments, because some environment has no counted run: "
@@ -156,24 +162,18 @@ def _baseline(methods: Sequence[str], named: str | None) -> tuple[str | None, st
     """
     if not methods:
         return None, COUNT_ALL
-    requested = named or UNIFORM
-    others = [method for method in methods if method != requested]
-    if len(methods) == 1 and (not others or not named):
-        return methods[0], f"Only {methods[0]} has counted runs: there is nothing to compare it with."
-    if requested in methods:
-        return requested, ""
+    another = f"--baseline NAME selects another: {'; '.join(methods)}."
+    if named in methods:
+        return named, ""
     if named:
-        return None, (
-            f"No run of {named} counts: nothing is shown relative to it. --baseline NAME selects another: "
-            f"{'; '.join(others)}."
-        )
+        return None, f"No run of {named} counts: nothing is shown relative to it. {another}"
     similar = [method for method in methods if UNIFORM.lower() in method.lower()]
-    found = (similar or methods)[0]
-    others.remove(found)
-    return found, (
-        f"No run of {UNIFORM} counts: methods are compared with {found}. --baseline NAME selects another: "
-        f"{'; '.join(others)}."
-    )
+    found = min(similar, key=len, default=methods[0])
+    if len(methods) == 1:
+        return found, f"Only {found} has counted runs: there is nothing to compare it with."
+    if found == UNIFORM:
+        return found, ""
+    return found, f"No run of {UNIFORM} counts: methods are compared with {found}. {another}"
 
 
 def _default_measure(runs: Sequence[Run]) -> tuple[str, list[str]]:
@@ -190,30 +190,26 @@ def _default_measure(runs: Sequence[Run]) -> tuple[str, list[str]]:
     ]
 
 
-def _task(
-    env: str, usable: Sequence[Run], excluded: Sequence[Run], methods: Sequence[str], measure: str, scores: Scores
-) -> Task:
+def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str, scores: Scores) -> Task:
     counted: dict[str, list[Run]] = {}
     own: dict[str, Curves] = {}
+    few = []
     for method in methods:
         members = [run for run in usable if run.method == method]
-        if members:
+        curves = align(members, measure)
+        if curves is not None:
             counted[method] = members
-            curves = align(members, measure)
-            if curves is not None:
-                own[method] = curves
-    shared, end = together(own) if own else ({}, 0.0)
+            own[method] = curves
+            if len(members) < FEW:
+                few.append(f"{method} ({len(members)})")
+    if not own:
+        return Task(env, {}, {}, {}, None)
+    shared, end = together(own)
     notes = []
-    longer = [f"{method} to {c.steps[-1]:,.0f}" for method, c in own.items() if c.steps[-1] > end]
-    if shared and longer:
-        notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have ({', '.join(longer)}).")
-    if own and not shared:
+    if not shared:
         notes.append("The methods have no steps in common: no tables.")
-    few = [f"{method} ({len(members)})" for method, members in counted.items() if len(members) < FEW]
-    single = [method for method, members in counted.items() if len(members) == 1]
-    if single:
-        notes.append(f"One run only, so no interval: {', '.join(single)}.")
-    elif few:
-        notes.append(f"Intervals from fewer than five runs are too narrow: {', '.join(few)}.")
-    scale = find_scale(env, measure, shared, usable, scores)
-    return Task(env, own, shared, excluded, counted, scale, notes)
+    elif max(curves.steps[-1] for curves in own.values()) > end:
+        notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have.")
+    if few:
+        notes.append(f"Intervals from fewer than five runs are too narrow, and one run has none: {', '.join(few)}.")
+    return Task(env, own, shared, counted, find_scale(env, measure, shared, usable, scores), notes)

@@ -1,19 +1,21 @@
-"""Expand the contents of a study file to runs: all combinations, seed by seed."""
+"""Study files: read them, and expand their contents to runs: all combinations, seed by seed."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+import yaml
 
 from interreplay.errors import RefusedRuns, UsageError, accepted_names, did_you_mean
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.replay_flags import readable, short
-from interreplay.experiments.flags.values import read_written
-from interreplay.experiments.studies.entries import entry, seeds_from
+from interreplay.experiments.flags.values import read_written, written
 from interreplay.experiments.studies.study import PlannedRun
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
@@ -31,6 +33,34 @@ class SettingsResolver(NamedTuple):
     flags: Mapping[str, Flag]
     settings_for: Callable[[dict[str, Any]], SimpleNamespace]
     environment: Callable[[SimpleNamespace], str]
+
+
+def read_study_file(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
+    """Return the contents of a study file: keys of a grid, ``grids``, and the settings of its execution.
+
+    Args:
+        path: The YAML file.
+        execution: Flags of the execution by name, which convert their values.
+
+    Raises:
+        UsageError: The file cannot be read, or a key or value is invalid.
+    """
+    try:
+        contents = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UsageError(f"study file {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        hint = "in a list, entries with braces need quotes: 'NMER{k: 10}'"
+        raise UsageError(f"study file {path} is not valid YAML: {' '.join(str(error).split())}; {hint}") from None
+    if not isinstance(contents, dict) or not contents:
+        raise UsageError(f"study file {path} holds no study; expected keys such as buffers, envs, trainers and seeds")
+    check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *execution))
+    for key in execution.keys() & contents.keys():
+        try:
+            contents[key] = execution[key].type(written(contents[key]))
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{key} {error}") from None
+    return contents
 
 
 def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
@@ -189,3 +219,64 @@ def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]
     for key in mapping:
         if key not in accepted:
             raise UsageError(f"{where}: unknown {key!r}; {accepted_names(str(key), accepted)}")
+
+
+def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of ``NMER``, ``"NMER{k: 10}"`` or ``{NMER: {k: 10}}``.
+
+    Args:
+        value: The entry, from YAML or the command line.
+        kind: What the entry names, for error messages.
+
+    Raises:
+        UsageError: The entry has another form.
+    """
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, options),) = value.items()
+        if isinstance(name, str) and isinstance(options, dict | None):
+            return name, {str(key): item for key, item in (options or {}).items()}
+    if isinstance(value, str) and value.strip():
+        name, brace, rest = value.strip().partition("{")
+        options = _mapping(brace + rest, value) if brace else {}
+        return name.strip(), options
+    raise UsageError(
+        f"{kind} {value!r} is not a valid entry; expected a name, 'NAME{{option: value}}' or {{NAME: {{...}}}}"
+    )
+
+
+def _mapping(text: str, whole: str) -> dict[str, Any]:
+    try:
+        options = yaml.safe_load(text)
+    except yaml.YAMLError:
+        options = None
+    # YAML reads {k=10} as a key without a value.
+    if not isinstance(options, dict) or (None in options.values() and "null" not in text):
+        raise UsageError(f"{whole!r} cannot be read; expected something like 'NMER{{k: 10}}', a space after the colon")
+    return options
+
+
+def seeds_from(value: Any) -> list[int]:
+    """Return a list of seeds: a number n means 0 ... n - 1, a list is returned unchanged.
+
+    Raises:
+        UsageError: The value is neither.
+    """
+    if type(value) is int and value > 0:
+        return list(range(value))
+    if isinstance(value, list | tuple) and value and all(type(seed) is int and seed >= 0 for seed in value):
+        return list(value)
+    raise UsageError(f"seeds {value!r}: expected a number of seeds such as 5, or a list such as [0, 1, 2]")
+
+
+def as_seeds(words: Sequence[str]) -> int | list[int]:
+    """Return seeds from the command line: ``5`` is a number of seeds, ``0,3`` is a list.
+
+    Raises:
+        UsageError: The words are neither.
+    """
+    try:
+        numbers = [int(word) for word in words]
+    except ValueError:
+        message = "expected a number of seeds such as 5, or seeds such as 0,3"
+        raise UsageError(f"--seeds {','.join(words)}: {message}") from None
+    return numbers[0] if len(numbers) == 1 else numbers

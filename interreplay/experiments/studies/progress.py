@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -33,17 +31,15 @@ class StudyReporter:
         self._done = done
         self._steps: dict[str, int] = {}
         self._first: dict[str, int] = {}
-        self._seconds: dict[str, float] = {}
         self._started: dict[str, float] = {}
         self._running: set[str] = set()
-        self._over: set[str] = set()
+        self._ended: set[str] = set()
         self._begun = time.monotonic()
         self._last = self._begun
-        self._left = ""
         self.failed: dict[str, str] = {}
         self._bar = None
         if stream.isatty():
-            self._bar = Bar(lambda n: self._left, sum(totals.values()), stream)
+            self._bar = Bar(lambda n: self._left(), sum(totals.values()), stream)
 
     def note(self, line: str) -> None:
         """Write a line, above the bar if there is one."""
@@ -66,87 +62,61 @@ class StudyReporter:
             name: Name of the run.
             figures: ``env_steps`` and returns, or the ``reason`` of a failure.
         """
+        reason = str(figures.get("reason", ""))
         if event == "start":
             self._running.add(name)
-            self._started[name] = time.monotonic() - self._seconds.get(name, 0.0)
-            return
-        if event == "result":
-            self._steps[name] = int(figures.get("env_steps", 0))
-            self._first.setdefault(name, int(figures.get("begun_at", 0)))
-            self._seconds[name] = time.monotonic() - self._started.get(name, self._begun)
-            self._left = self._estimate()
+            self._started.setdefault(name, time.monotonic())
+        elif event == "result":
+            self._steps[name] = int(figures["env_steps"])
+            self._first.setdefault(name, int(figures["begun_at"]))
             if self._bar is not None:
                 self._bar.initial = sum(self._first.values())  # steps of earlier processes do not count for the rate
                 self._bar.update(sum(self._steps.values()) - self._bar.n)
-            return
-        self._running.discard(name)
-        reason = str(figures.get("reason", ""))
-        if event == "retry":
+        elif event == "retry":
+            self._running.discard(name)
             line = f"{name}: failed, trying again from its last checkpoint: {reason}"
             self.note(colored(line, RED, self._stream))
         elif event == "fail":
+            self._running.discard(name)
+            self._ended.add(name)
             self.failed[name] = reason
             self.note(colored(f"{name}: failed for good: {reason}", RED, self._stream))
         else:
+            self._running.discard(name)
             self._end(name, figures, reason)
 
     def _end(self, name: str, figures: Mapping[str, Any], reason: str) -> None:
         state = figures.get("state", "")
         if state in ("finished", "stopped early"):
             self._done += 1
-            self._over.add(name)
+            self._ended.add(name)
         if state == "finished":
             state = colored(state, GREEN, self._stream)
         if reason:
             state += f" ({reason})"
-        self._left = self._estimate()
-        steps = int(figures.get("env_steps", 0))
         seconds = time.monotonic() - self._started.get(name, self._begun)
-        left = f"; {self._left}" if self._left and self._bar is None else ""
         self.note(
-            f"[{self._done}/{self._all}] {name}: {state} at {steps:,} steps, "
+            f"[{self._done}/{self._all}] {name}: {state} at {int(figures.get('env_steps', 0)):,} steps, "
             f"return {shown(figures.get('return', math.nan))}, "
-            f"evaluation {shown(figures.get('evaluation_return', math.nan))}, {seconds:,.0f} s{left}"
+            f"evaluation {shown(figures.get('evaluation_return', math.nan))}, {seconds:,.0f} s"
         )
 
     def beat(self) -> None:
         """Refresh the bar, or report the progress of the study if the last report is long ago."""
         if self._bar is not None:
             self._bar.refresh()
-            return
-        if time.monotonic() - self._last < self._every:
-            return
-        self._last = time.monotonic()
-        running = ", ".join(f"{n} {self._steps.get(n, 0):,}/{self._totals[n]:,}" for n in sorted(self._running))
-        left = f"; {self._left}" if self._left else ""
-        self.note(f"[{self._done}/{self._all}] running: {running or 'none'}{left}")
+        elif time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            running = ", ".join(f"{n} {self._steps.get(n, 0):,}/{self._totals[n]:,}" for n in sorted(self._running))
+            left = "; ".join(filter(None, [running or "none", self._left()]))
+            self.note(f"[{self._done}/{self._all}] running: {left}")
 
-    def _estimate(self) -> str:
-        """Return the time left at the rates so far, "" if it is unknown.
-
-        Runs that differ in nothing but their seeds take equally long. Other runs are assumed to have the mean rate.
-        """
-        taken: dict[str, int] = defaultdict(int)
-        seconds: dict[str, float] = defaultdict(float)
-        for name, steps in self._steps.items():
-            kind = without_seed(name)
-            taken[kind] += steps - self._first.get(name, 0)
-            seconds[kind] += self._seconds[name]
-        spent = sum(seconds.values())
-        made = sum(taken.values())
-        if made <= 0:
+    def _left(self) -> str:
+        """Return the time left at the mean rate of all runs so far, "" if it is unknown."""
+        made = sum(self._steps.values()) - sum(self._first.values())
+        left = 0
+        for name in self._totals.keys() - self._ended:
+            left += self._totals[name] - self._steps.get(name, 0)
+        if made <= 0 or left <= 0:
             return ""
-        alone = 0.0
-        for name in self._totals.keys() - self._over - self.failed.keys():
-            kind = without_seed(name)
-            per_step = seconds[kind] / taken[kind] if taken[kind] > 0 else spent / made
-            alone += (self._totals[name] - self._steps.get(name, 0)) * per_step
-        if alone <= 0:
-            return ""
-        side_by_side = spent / (time.monotonic() - self._begun)
-        return f"about {duration(alone / side_by_side)} left"
-
-
-def without_seed(name: str) -> str:
-    """Return the name of a run without its seed."""
-    return re.sub(r"_s\d+$", "", name)
+        return f"about {duration(left * (time.monotonic() - self._begun) / made)} left"

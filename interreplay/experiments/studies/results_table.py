@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
-import re
 import shlex
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FINISHED, STATUS, write_whole
+from interreplay.experiments.studies.trial_folder import FINISHED, write_whole
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
 
@@ -26,45 +24,17 @@ RUNS = "runs.csv"
 TABLE = "table.csv"
 WIDTH = 100
 """Maximum number of characters in a line of the closing tables."""
-RUN_COLUMNS = (
-    "number",
-    "name",
-    "trainer",
-    "env",
-    "buffer",
-    "seed",
-    "state",
-    "env_steps",
-    "final_return",
-    "mean_return",
-    "best_return",
-    "seconds",
-    "starts",
-    "failures",
-    "last_failure",
-)
-TABLE_COLUMNS = (
-    "env",
-    "trainer",
-    "buffer",
-    "n",
-    "final_return",
-    "final_low",
-    "final_high",
-    "mean_return",
-    "mean_low",
-    "mean_high",
-)
+GROUP = ["env", "trainer", "buffer"]
 Row = dict[str, Any]
 
 
-def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> list[Row]:
-    """Return a row per run with `RUN_COLUMNS` and its drawn values. The mean return is over the whole curve."""
+def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
+    """Return a row per run, with the values that a search drew. The mean return is over the whole curve."""
     rows = []
     for number, run in enumerate(runs):
         trial = folder.trial(run)
         status = trial.status()
-        returns = [value for _, value in curve(trial.path)] or [math.nan]
+        returns = np.array([value for _, value in curve(trial.path)] or [math.nan])
         row = {
             "number": number,
             "name": run.name,
@@ -72,68 +42,48 @@ def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> list[Row]:
             "env": run.env,
             "buffer": run.label,
             "seed": run.seed,
+            "state": status["state"],
+            "env_steps": status["env_steps"],
             "final_return": returns[-1],
-            "mean_return": float(np.mean(returns)),
-            "best_return": max(returns),
+            "mean_return": returns.mean(),
+            "best_return": returns.max(),
+            "seconds": status["seconds"],
+            "starts": status["starts"],
             "failures": len(status["failures"]),
-            "last_failure": (status["failures"] or [""])[-1],
+            "last_failure": "".join(status["failures"][-1:]),
         }
-        for name in ("state", "env_steps", "seconds", "starts"):
-            row[name] = status[name]
         rows.append(row | run.sampled)
-    return rows
+    return pd.DataFrame(rows)
 
 
-def groups_of(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
-    """Return the rows of each environment, trainer and buffer."""
-    groups = defaultdict(list)
-    for row in rows:
-        groups[row["env"], row["trainer"], row["buffer"]].append(row)
-    return groups
-
-
-def table_of(rows: Iterable[Row]) -> list[Row]:
+def table_of(rows: pd.DataFrame) -> pd.DataFrame:
     """Return final and mean returns of each environment, trainer and buffer over the seeds of finished runs."""
     table = []
-    for (env, trainer, buffer), members in groups_of(rows).items():
-        done = [row for row in members if row["state"] == FINISHED and not math.isnan(row["final_return"])]
-        line: Row = {"env": env, "trainer": trainer, "buffer": buffer, "n": len(done)}
+    for names, members in rows.groupby(GROUP, sort=False):
+        done = members[(members["state"] == FINISHED) & members["final_return"].notna()]
+        line: Row = dict(zip(GROUP, names, strict=True)) | {"n": len(done)}
         for name in ("final", "mean"):
-            values = np.array([row[f"{name}_return"] for row in done])
-            line[f"{name}_return"] = float(values.mean()) if done else math.nan
-            low, high = interval(mean, [values]) if done else (math.nan, math.nan)
-            line[f"{name}_low"] = low
-            line[f"{name}_high"] = high
+            values = done[f"{name}_return"].to_numpy()
+            bounds = interval(mean, [values]) if len(done) else (math.nan, math.nan)
+            line[f"{name}_return"] = done[f"{name}_return"].mean()
+            line[f"{name}_low"], line[f"{name}_high"] = bounds
         table.append(line)
-    return sorted(table, key=lambda line: (line["env"], line["trainer"]))
+    return pd.DataFrame(table).sort_values(["env", "trainer"], kind="stable")
 
 
-def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[list[Row], list[Row]]:
+def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Write ``runs.csv`` and ``table.csv``, and return their rows."""
     rows = rows_of(folder, runs)
     table = table_of(rows)
-    sampled = sorted(set().union(*(run.sampled for run in runs)))
-    write_whole(folder.path / RUNS, as_csv(rows, [*RUN_COLUMNS, *sampled]))
-    write_whole(folder.path / TABLE, as_csv(table, TABLE_COLUMNS))
-    folder.publish(RUNS, TABLE, STATUS)
+    write_whole(folder.path / RUNS, rows.to_csv(index=False))
+    write_whole(folder.path / TABLE, table.to_csv(index=False))
     return rows, table
 
 
-def as_csv(rows: Iterable[Row], columns: Sequence[str]) -> str:
-    """Return rows as the text of a CSV file. NaN becomes an empty field."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="")
-    writer.writeheader()
-    for row in rows:
-        missing = [key for key, value in row.items() if isinstance(value, float) and math.isnan(value)]
-        writer.writerow(row | dict.fromkeys(missing, ""))
-    return text.getvalue()
-
-
-def as_text(table: Sequence[Row]) -> str:
+def as_text(table: pd.DataFrame) -> str:
     """Return the table for a terminal or a log."""
     lines = [("environment", "trainer", "buffer", "n", "final return", "mean return")]
-    for row in table:
+    for row in table.to_dict("records"):
         returns = []
         for name in ("final", "mean"):
             text = shown(row[f"{name}_return"])
@@ -144,37 +94,36 @@ def as_text(table: Sequence[Row]) -> str:
     return aligned(lines, right={3, 4, 5}, width=WIDTH)
 
 
-def ranking(rows: Iterable[Row], sampled: Mapping[str, PlannedRun]) -> list[tuple[str, ...]]:
+def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, ...]]:
     """Return the draws of a search, the best first: environment, trainer, buffer, values, seeds, final return, steps.
 
     Args:
         rows: Result of `rows_of`.
-        sampled: The runs by name.
+        runs: The runs.
     """
+    drawn = {run.name: run.sampled for run in runs if run.sampled}
     lines = []
-    for (env, trainer, buffer), members in groups_of(rows).items():
-        drawn = sampled[members[0]["name"]].sampled
-        if not drawn:
-            continue
-        done = [row["final_return"] for row in members if row["state"] == FINISHED]
-        finite = [value for value in done if not math.isnan(value)]
-        final = float(np.mean(finite)) if finite else math.nan
-        steps = max(row["env_steps"] for row in members)
-        values = []
-        for key, value in drawn.items():
-            values.append(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}")
-        rank = (env, trainer, not finite, -final if finite else -steps)
-        lines.append((rank, (env, trainer, buffer, ", ".join(values), str(len(done)), shown(final), f"{steps:,}")))
+    for (env, trainer, buffer), members in rows[rows["name"].isin(drawn)].groupby(GROUP, sort=False):
+        done = members[members["state"] == FINISHED]
+        final = done["final_return"].mean()
+        steps = members["env_steps"].max()
+        rank = (env, trainer, math.isnan(final), -np.nan_to_num(final), -steps)
+        values = ", ".join(f"{key}={_short(value)}" for key, value in drawn[members["name"].iloc[0]].items())
+        lines.append((rank, (env, trainer, buffer, values, str(len(done)), shown(final), f"{steps:,}")))
     return [line for _, line in sorted(lines)]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def as_command(run: PlannedRun) -> str:
     """Return a command line that trains with the settings of a run."""
     words = ["python", "custom_training.py"]
     for name, value in run.flags.items():
-        if name == "buffer_args":
+        if isinstance(value, Mapping) and name == "buffer_args":
             words += [f"--buffer_arg={key}={item}" for key, item in value.items()]
-        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        elif isinstance(value, list) and isinstance(value[0], Mapping):
             words += [f"--{name}={item}" for item in value]
         elif isinstance(value, list):
             words.append(f"--{name}={','.join(map(str, value))}")
@@ -194,13 +143,8 @@ def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: in
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for number in range(len(lines[0])):
         table.add_column(justify="right" if number in right else "left", overflow="fold")
-    natural = sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) - 2
     for line in lines:
-        words = list(line)
-        for number, word in enumerate(line):
-            if natural > width and number not in right:
-                words[number] = re.sub(r",(?=\S)", ", ", word)  # arguments may then continue on the next line
-        table.add_row(*words)
+        table.add_row(*line)
     text = io.StringIO()
     Console(file=text, width=width, color_system=None, markup=False, emoji=False, highlight=False).print(table)
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+    return "\n".join(map(str.rstrip, text.getvalue().splitlines()))

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from interreplay.errors import UsageError
-from interreplay.experiments.studies.remote_folder import SMALL, Store, is_elsewhere
 from interreplay.experiments.studies.study import STUDY, PlannedRun, Study
 from interreplay.experiments.studies.trial_folder import TrialFolder, write_whole
 from interreplay.runs.run_folder import ensure_writable
@@ -19,52 +18,26 @@ JOBS = "slurm"
 
 
 class StudyFolder:
-    """The folder of a study's results.
+    """The folder of a study's results."""
 
-    Args:
-        path: The folder.
-        store: The remote folder of which it is a copy, or None.
-    """
-
-    def __init__(self, path: Path, store: Store | None = None):
+    def __init__(self, path: Path):
         self.path = path
-        self.store = store
 
     @classmethod
     def at(cls, place: str | Path, flag: str = "--output_dir") -> StudyFolder:
-        """Return the folder at a path or a URI. Small files of a remote folder are downloaded.
+        """Return the folder at a path.
 
         Args:
-            place: The path or URI.
+            place: The path.
             flag: The flag that names it, for the error message.
 
         Raises:
-            UsageError: The path is a file.
+            UsageError: The path is a file or a URI.
         """
-        place = str(place)
-        if not is_elsewhere(place):
-            path = Path(place.removeprefix("file://"))
-            if path.exists() and not path.is_dir():
-                raise UsageError(f"{flag} {place} is a file; expected a folder")
-            return cls(path)
-        store = Store(place)
-        store.pull(only=SMALL)
-        return cls(store.here, store)
-
-    @property
-    def place(self) -> str:
-        """The name of the folder on a command line."""
-        return self.store.uri if self.store else str(self.path)
-
-    def fetch(self) -> None:
-        """Download the state of the runs from a remote folder."""
-        if self.store:
-            self.store.pull(only=SMALL)
-
-    def publish(self, *names: str) -> None:
-        """Upload files of the study with these names to a remote folder."""
-        if self.store:
-            self.store.push(only=names)
+        path = Path(place)
+        if "://" in str(place) or (path.exists() and not path.is_dir()):
+            raise UsageError(f"{flag} {place} is not a folder; expected a folder that all processes can write to")
+        return cls(path)
 
     def trial(self, run: PlannedRun) -> TrialFolder:
         """Return the folder of a run."""
@@ -85,14 +58,13 @@ class StudyFolder:
             if runs != study.runs:
                 raise UsageError(
                     f"--output_dir {self.path} holds another study; choose another folder, or resume that study: "
-                    f"--resume {self.place}"
+                    f"--resume {self.path}"
                 )
             return replace(study, runs=runs)
         for name in sorted(path.name for path in self.path.iterdir()):
             if not name.startswith(".") and name != JOBS:
                 raise UsageError(f"--output_dir {self.path} holds {name!r} and no study; choose a new folder")
         write_whole(self.path / STUDY, _dump(study.to_plain()))
-        self.publish(STUDY)
         return study
 
     def read(self) -> Study:
@@ -105,7 +77,7 @@ class StudyFolder:
             plain = yaml.load((self.path / STUDY).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except OSError:
             raise UsageError(f"{self.path} holds no {STUDY}; give the folder of a study") from None
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UsageError(f"{self.path / STUDY} is damaged: {' '.join(str(error).split())}") from None
         return Study.from_plain(plain)
 

@@ -72,27 +72,23 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
     """Return the settings of an algorithm by the names of the command line."""
     config = algo.config
     arguments = dict(config.replay_buffer_config)
-    kind = arguments.pop("type")
-    capacity = arguments.pop("capacity", None)
     found = {
         "trainer": type(algo).__name__,
         "env": own_name(config.env, config.env_config),
-        "buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),
-        "buffer_args": {name: _plain(value) for name, value in arguments.items()},
+        "buffer": arguments.pop("type"),
+        "buffer_size": arguments.pop("capacity", None),
+        "buffer_args": arguments,
         "seed": config.seed,
         "gamma": config.gamma,
+        "total_env_steps": total_env_steps,
     }
-    if capacity is not None:
-        found["buffer_size"] = capacity
-    if total_env_steps is not None:
-        found["total_env_steps"] = total_env_steps
     for name in config.own_settings():
-        found[name] = _plain(getattr(config, name))
+        found[name] = getattr(config, name)
     # RLlib has other names for these flags.
     if "num_steps_sampled_before_learning_starts" in found:
         found["learning_starts"] = found.pop("num_steps_sampled_before_learning_starts")
     found["train_batch_size"] = config.train_batch_size_per_learner
-    return found
+    return {name: _plain(value) for name, value in found.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
@@ -102,5 +98,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return list(map(_plain, value))
     return getattr(value, "__name__", type(value).__name__)

@@ -13,7 +13,7 @@ import ray
 from ray.air.util.node import _force_on_current_node
 from ray.tune.logger import LoggerCallback
 
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, in_words
 
 
 def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> list[LoggerCallback]:
@@ -44,13 +44,8 @@ def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
     if mode:  # the process that writes may have started before this was set
         settings = settings | {"mode": mode}
     callback = WandbLoggerCallback(project=project, **settings)
-    try:
-        _set_up(callback, f"--wandb {project}", "log in with: wandb login; or set WANDB_MODE=offline")
-    except UsageError as error:
-        if "api key" not in str(error).lower():
-            raise
-        how = "log in with: wandb login; or set WANDB_API_KEY; or keep the run on disk with WANDB_MODE=offline"
-        raise UsageError(f"--wandb {project} needs a key of Weights & Biases, and none is set; {how}") from error
+    how = "log in with: wandb login; or set WANDB_API_KEY; or keep the run on disk with WANDB_MODE=offline"
+    _set_up(callback, f"--wandb {project}", how)
     # Ray would restart its own class of this actor, and warn at every start that this may fail.
     variables = {name: value for name, value in os.environ.items() if name.startswith("WANDB_")}
     actor = ray.remote(num_cpus=0, runtime_env={"env_vars": variables}, **_force_on_current_node())
@@ -83,10 +78,8 @@ def _mlflow(place: str) -> LoggerCallback:
 def _set_up(callback: LoggerCallback, flag: str, hint: str) -> LoggerCallback:
     try:
         callback.setup()
-    except OSError as error:
-        raise UsageError(f"{flag} cannot be written to ({error.strerror or error}); {hint}") from error
     except Exception as error:  # any error of a service's client
-        raise UsageError(f"{flag}: {' '.join(str(error).split())[:300]}; {hint}") from error
+        raise UsageError(f"{flag} is not available ({in_words(error)[:300]}); {hint}") from error
     return callback
 
 

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.experience.store import StoreWriter
 from interreplay.experiments.process.machine import versions
 from interreplay.experiments.process.outcome import first_line
+from interreplay.experiments.training.kept_experience import begin_recording
 from interreplay.experiments.training.result_log import RunLog
 from interreplay.runs.checkpoints.best import Best, found_in
 from interreplay.runs.early_stop import EarlyStop, seconds
@@ -65,6 +67,8 @@ class Training:
         self._saved = saved
         self._saves = 0
         self._unwritten = unwritten
+        self._store: StoreWriter | None = None
+        self._kept_at: list[int] = []
         self._first: tuple[int, ...] = ()
         self.checkpoint: Path | None = None
         self.stop_reason = ""
@@ -102,6 +106,8 @@ class Training:
         self.stop_reason = early_stop.reason
         self.pulse()  # records the counts at the beginning
         self.algo.on_progress = self._round
+        self._kept_at = [step for step in sorted(self.settings.keep_checkpoints_at or ()) if step > self.algo.env_steps]
+        self._store = begin_recording(self.algo, self.settings, self.folder.path, self._notify)
         try:
             while not self.complete and not self._stopping:
                 result = self._iterate()
@@ -122,6 +128,8 @@ class Training:
             pass
         finally:
             log.close()
+            if self._store is not None:
+                self._store.close()
         self.save()
 
     def _begin_log(self) -> RunLog:
@@ -176,6 +184,8 @@ class Training:
     def save(self, more: int = 0) -> Path:
         """Write a checkpoint, and keep ``more`` older ones than usual."""
         self._saving = False
+        if self._store is not None:
+            self._store.commit()  # not behind the checkpoint
         keep = self.settings.keep_checkpoints + more
         self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, self._settings(), keep)
         self._saved()
@@ -203,8 +213,18 @@ class Training:
     def _settings(self) -> dict[str, Any]:
         return with_unwritten(vars(self.settings), self._unwritten)
 
+    def _keep_due(self, steps: int) -> None:
+        """Keep a checkpoint if one of ``keep_checkpoints_at`` is reached; it is never removed."""
+        due = [step for step in self._kept_at if step <= steps]
+        if due:
+            self._kept_at = self._kept_at[len(due) :]
+            self.folder.save_kept(self.algo.env_steps, self.algo.save_to_path, self._settings())
+            self._saved()
+            self._saves += 1
+
     def _round(self, steps: int) -> None:
         self._progress(steps)
+        self._keep_due(steps)
         if time.monotonic() > self._deadline:
             self.timed_out = True
             self._stopping = True

@@ -6,14 +6,15 @@ import ast
 import inspect
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from ray import tune
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, MedianStoppingRule, TrialScheduler
+from ray.tune.search.optuna import OptunaSearch
 from ray.tune.search.sample import Domain
 
 from interreplay.buffer.catalogue import OF_PARTS, resolve
@@ -22,18 +23,14 @@ from interreplay.experiments.studies.grid import SettingsResolver, with_values
 from interreplay.experiments.studies.study import PlannedRun
 
 DISTRIBUTIONS = (
-    "uniform",
-    "quniform",
-    "loguniform",
-    "qloguniform",
-    "randint",
-    "qrandint",
-    "lograndint",
-    "qlograndint",
-    "randn",
-    "qrandn",
-    "choice",
+    *("uniform", "quniform", "loguniform", "qloguniform", "randn", "qrandn", "choice"),
+    *("randint", "qrandint", "lograndint", "qlograndint"),
 )
+FORM = f"expected a distribution of Ray Tune such as randint(3,30); accepted: {', '.join(DISTRIBUTIONS)}"
+Values = Mapping[str, Any]
+"""Values of the searched settings by name."""
+ATTEMPTS = 100
+"""Maximum number of draws for one run; values that do not fit each other are drawn again."""
 
 
 def domains(search: Mapping[str, str]) -> dict[str, Domain]:
@@ -42,7 +39,6 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
     Raises:
         UsageError: A text is not such a call.
     """
-    form = f"expected a distribution of Ray Tune such as randint(3,30); accepted: {', '.join(DISTRIBUTIONS)}"
     found = {}
     for name, text in search.items():
         try:
@@ -52,9 +48,9 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
             found[name] = getattr(tune, call.func.id)(*map(ast.literal_eval, call.args))
             found[name].sample(random_state=np.random.RandomState(0))
         except (SyntaxError, AssertionError):
-            raise UsageError(f"search: {name}={text}: {form}") from None
+            raise UsageError(f"search: {name}={text}: {FORM}") from None
         except Exception as error:  # raised by Tune for arguments that the distribution does not accept
-            raise UsageError(f"search: {name}={text}: {' '.join(str(error).split())}; {form}") from None
+            raise UsageError(f"search: {name}={text}: {' '.join(str(error).split())}; {FORM}") from None
     return found
 
 
@@ -81,22 +77,22 @@ def sampled(
     """
     found = domains(search)
     known = set(resolver.flags)
-    numbered = []
-    for place, run in enumerate(runs):
-        arguments = _arguments(run, resolver, catalogue)
-        known |= arguments
-        accepted = arguments | resolver.flags.keys()
-        taken = {name: domain for name, domain in found.items() if name in accepted}
+    rounds: dict[int, list[PlannedRun]] = {}
+    for run in runs:
+        accepted = resolver.flags.keys() | _arguments(run, resolver, catalogue)
+        known |= accepted
+        taken = accepted & found.keys()
         if not taken:
-            numbered.append((0, place, run))
+            rounds.setdefault(0, []).append(run)
             continue
         for number in range(samples):
-            numbered.append((number, place, _draw(run, taken, number, resolver)))
+            values = {name: _draw(found[name], f"{run.trainer} {run.label} {name} {number}") for name in sorted(taken)}
+            drawn = with_values(replace(run, label=f"{run.label}_{number:03d}"), values, resolver)
+            rounds.setdefault(number, []).append(drawn)
     unused = sorted(found.keys() - known)
     if unused:
         raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], sorted(known))}")
-    numbered.sort(key=lambda entry: entry[:2])
-    return [run for _, _, run in numbered]
+    return sum((rounds[number] for number in sorted(rounds)), [])
 
 
 def _arguments(run: PlannedRun, resolver: SettingsResolver, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:
@@ -106,57 +102,106 @@ def _arguments(run: PlannedRun, resolver: SettingsResolver, catalogue: Mapping[s
     return set(inspect.signature(recipe).parameters) if recipe else set()  # stores of unrolls are not in the catalogue
 
 
-def _draw(run: PlannedRun, taken: Mapping[str, Domain], number: int, resolver: SettingsResolver) -> PlannedRun:
-    values = {}
-    for name, domain in sorted(taken.items()):
-        seed = zlib.crc32(f"{run.trainer} {run.label} {name} {number}".encode())
-        value = domain.sample(random_state=np.random.RandomState(seed))
-        values[name] = value.item() if isinstance(value, np.generic) else value
-    return with_values(replace(run, label=f"{run.label}_{number:03d}"), values, resolver)
+def _draw(domain: Domain, key: str) -> Any:
+    """Return a value as a Python number, equal for equal keys."""
+    value = domain.sample(random_state=np.random.RandomState(zlib.crc32(key.encode())))
+    return value.item() if isinstance(value, np.generic) else value
 
 
-def scheduler(
-    name: str, jobs: Sequence[dict[str, Any]], before: Iterable[Sequence[tuple[int, float]]]
-) -> TrialScheduler:
-    """Return one of Tune's schedulers, with the results of earlier runs of the study.
+class Slot(NamedTuple):
+    """A run that the search is to start.
+
+    Attributes:
+        values: Values that were drawn for the run before it was interrupted; None for a new run.
+        job: Returns the folder and settings of the run for given values. Raises `UsageError` if they do not fit.
+    """
+
+    values: Values | None
+    job: Callable[[Values], tuple[Path, dict[str, Any]]]
+
+
+def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
+    """Return Optuna's distributions for distributions of Ray Tune.
+
+    Raises:
+        UsageError: Optuna has no such distribution.
+    """
+    try:
+        return OptunaSearch.convert_search_space(dict(space))
+    except ValueError as error:
+        raise UsageError(f"search: {' '.join(str(error).split())}; --searcher random draws from it") from error
+
+
+class SequentialSearch(OptunaSearch):
+    """Optuna's tree-structured Parzen estimator, which proposes the settings of each run when it begins.
+
+    In addition to Ray's class, it repeats draws that do not fit each other and resumes interrupted runs.
 
     Args:
-        name: ``fifo``, which stops no run, ``asha`` or ``median``.
-        jobs: Settings of the runs to start.
-        before: Env steps and returns of each finished run.
+        space: Distributions of Ray Tune by setting.
+        slots: The runs to start, in order.
+        before: Values and returns of finished runs.
+
+    Attributes:
+        configured: Further entries of each trial's configuration.
+
+    Raises:
+        UsageError: Optuna does not have one of the distributions.
     """
+
+    def __init__(self, space: Mapping[str, Domain], slots: Sequence[Slot], before: Sequence[tuple[Values, float]]):
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        # Each start has its own seed: the same random numbers would repeat the draws of the previous start.
+        super().__init__(distributions(space), metric="score", mode="max", seed=len(before))
+        self._slots = list(slots)
+        self.configured: dict[str, Any] = {}
+        for values, value in before:
+            if not math.isnan(value):
+                self.add_evaluated_point(dict(values), value)
+
+    def suggest(self, trial_id: str) -> Any:
+        from optuna.trial import TrialState
+
+        if not self._slots:
+            return self.FINISHED
+        slot = self._slots.pop(0)
+        if slot.values is not None:
+            self._ot_study.enqueue_trial(dict(slot.values))
+        for _ in range(ATTEMPTS):
+            values = super().suggest(trial_id)
+            try:
+                folder, settings = slot.job(slot.values or values)
+                return {"job": {"folder": str(folder), "settings": settings, **self.configured}}
+            except UsageError as error:
+                reason = error
+                self._ot_study.tell(self._ot_trials.pop(trial_id), state=TrialState.FAIL)
+        raise UsageError(f"search: none of {ATTEMPTS} draws of Optuna can run; the last one: {reason}")
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Do nothing: only final results count."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SequentialSearch:
+        """Return the searcher itself, which Tune would copy."""
+        return self
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write an empty file, which Tune expects: studies resume from the folders of their runs."""
+        Path(checkpoint_path).touch()
+
+
+def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
+    """Return one of Tune's schedulers: ``fifo``, which stops no run, ``asha`` or ``median``, for settings of runs."""
     if name == "fifo":
         return FIFOScheduler()
     most = max(settings["total_env_steps"] for settings in jobs)
     each = max(settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]) for settings in jobs)
-    grace = max(each, most // 9)
+    common: dict[str, Any] = {"time_attr": "env_steps", "metric": "score", "mode": "max"}
+    common["grace_period"] = max(each, most // 9)
     if name == "median":
-        median = MedianScheduler(
-            time_attr="env_steps",
-            metric="score",
-            mode="max",
-            grace_period=grace,
-            min_time_slice=math.inf,  # never pause a run
-        )
-        for number, curve in enumerate(before):
-            for steps, value in curve:
-                median.on_trial_complete(None, f"before_{number}", {"env_steps": steps, "score": value})
-        return median
-    asha = AsyncHyperBandScheduler(
-        time_attr="env_steps",
-        metric="score",
-        mode="max",
-        max_t=most,
-        grace_period=grace,
-        reduction_factor=3,
-        stop_last_trials=False,
-    )
-    for number, curve in enumerate(before):
-        trial: Any = SimpleNamespace(trial_id=f"before_{number}")
-        asha.on_trial_add(None, trial)
-        for steps, value in curve:
-            asha.on_trial_result(None, trial, {"env_steps": steps, "score": value})
-    return asha
+        return MedianScheduler(**common, min_time_slice=math.inf)  # never pauses a run
+    return AsyncHyperBandScheduler(**common, max_t=most, reduction_factor=3, stop_last_trials=False)
 
 
 class MedianScheduler(MedianStoppingRule):

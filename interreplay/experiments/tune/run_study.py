@@ -22,7 +22,7 @@ from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.tune.callbacks import OnEvent, Progress, StopWhenSaved
-from interreplay.experiments.tune.sequential_search import SequentialSearch
+from interreplay.experiments.tune.hyperparameter_search import SequentialSearch
 from interreplay.experiments.tune.signal_actor import start_signal_actor
 from interreplay.experiments.tune.trainable import Trial
 from interreplay.rllib import ray_session
@@ -74,7 +74,7 @@ def run_trials(
     if execution.gpus_per_trial:
         bundle["GPU"] = execution.gpus_per_trial
     resources = PlacementGroupFactory([bundle] + [{"CPU": 1}] * workers)
-    common = {"hang_timeout": execution.hang_timeout, "uri": folder.store.uri if folder.store else ""}
+    common = {"hang_timeout": execution.hang_timeout}
     space: dict[str, Any] = {}
     if searcher is None:
         space["job"] = tune.grid_search([{"folder": str(path), "settings": how} | common for path, how in jobs])

@@ -14,7 +14,7 @@ from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, d
 from interreplay.rllib import ray_session
 
 
-def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO, uri: str = "") -> int:
+def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO) -> int:
     """Start or resume a run, until its end or a signal. Retry from its last checkpoint if it fails.
 
     Args:
@@ -22,7 +22,6 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
         settings: Result of ``argument_parser.settings_for``.
         how: Supplies ``max_failures`` and ``hang_timeout``.
         stream: Receives the reports.
-        uri: URI of the study's folder, if ``folder`` is part of a local copy.
 
     Returns:
         The exit code: 0 if finished, 1 if failed, 75 after SIGTERM or ``max_time``, 130 after Ctrl-C.
@@ -30,7 +29,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
     ray_session.prepare_host(settings["threads"], settings["num_workers"])
     for attempt in range(how.max_failures + 1):
         try:
-            return _attempt(StudyRun(folder.path, settings, how.hang_timeout, uri), stream)
+            return _attempt(StudyRun(folder.path, settings, how.hang_timeout), stream)
         except PermanentFailure as error:
             _write(stream, colored(f"failed for good: {error}", RED, stream))
             return 1

@@ -20,18 +20,10 @@ from interreplay.errors import (
     UsageError,
 )
 from interreplay.experiments.process.hang_watch import HangWatch
-from interreplay.experiments.studies.remote_folder import Store
-from interreplay.experiments.studies.trial_folder import (
-    CRASHED,
-    FAILED,
-    FINISHED,
-    INTERRUPTED,
-    OVER,
-    RUNNING,
-    STOPPED,
-    TrialFolder,
-)
+from interreplay.experiments.studies import trial_folder as states
+from interreplay.experiments.studies.trial_folder import FINISHED, INTERRUPTED, OVER, RUNNING, TrialFolder
 from interreplay.experiments.training.build import build
+from interreplay.experiments.training.forking import fork
 from interreplay.experiments.training.train_loop import Training
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.folder_lock import held
@@ -49,17 +41,12 @@ class StudyRun:
         folder: Folder of the run, created if necessary.
         settings: Result of ``argument_parser.settings_for``.
         hang_timeout: Seconds without progress after which this process ends.
-        uri: URI of the study's folder, if ``folder`` is part of a local copy.
 
     Attributes:
         over: The final state of the run, ``""`` while it runs.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], hang_timeout: float, uri: str = ""):
-        self._store = Store(uri) if uri else None
-        if self._store:
-            folder = self._store.here / folder.name
-            self._store.pull(folder.name)
+    def __init__(self, folder: Path, settings: dict[str, Any], hang_timeout: float):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = TrialFolder(folder)
         self.settings = SimpleNamespace(**settings)
@@ -73,13 +60,13 @@ class StudyRun:
     def __enter__(self) -> StudyRun:
         with contextlib.ExitStack() as exits:
             exits.enter_context(held(self.folder.path, f"the run {self.folder.path.name}"))
-            state = self.folder.status()["state"]
-            self.over = state if state in OVER else ""
-            if not self.over:
-                self._status = self.folder.note(state=RUNNING, starts=self.folder.status()["starts"] + 1)
-                exits.enter_context(
-                    HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
-                )
+            status = self.folder.status()
+            if status["state"] in OVER:
+                self.over = status["state"]
+            else:
+                self._status = self.folder.note(state=RUNNING, starts=status["starts"] + 1)
+                watch = HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
+                exits.enter_context(watch)
             self._exits = exits.pop_all()
         return self
 
@@ -90,11 +77,9 @@ class StudyRun:
         """Request ``"save"`` or ``"stop"``; safe in signal handlers and other threads."""
         if request == "stop":
             self._requested = request
-        if self.training is None:
-            return
-        if request == "stop":
-            self.training.stop()
-        else:
+            if self.training is not None:
+                self.training.stop()
+        elif self.training is not None:
             self.training.save_soon()
 
     def results(self) -> Generator[dict[str, Any]]:
@@ -118,8 +103,9 @@ class StudyRun:
         except BaseException as error:
             self._failed(error)
         if not self.over:
-            complete = self.training is not None and self.training.complete
-            self.over = FINISHED if complete else INTERRUPTED
+            self.over = INTERRUPTED
+            if self.training is not None and self.training.complete:
+                self.over = FINISHED
             self._note(self.over)
 
     def _prepare(self) -> Training:
@@ -133,6 +119,8 @@ class StudyRun:
                 checkpoint = restore(algo, checkpoints, notes.append)
         if checkpoint is None:
             self.folder.clear()
+            if self.settings.fork_from:
+                fork(algo, self.settings, notes.append)
         else:
             self.folder.set_aside_after(checkpoint)
             self.folder.rewind(algo.env_steps)
@@ -144,38 +132,25 @@ class StudyRun:
 
     def ended_from_outside(self) -> None:
         """Record that Tune ended the run: by a scheduler, or because the whole study stops."""
-        self.over = INTERRUPTED if self._requested == "stop" else STOPPED
+        self.over = INTERRUPTED if self._requested == "stop" else states.STOPPED
         self._note(self.over)
 
     def _note(self, state: str) -> None:
-        steps = self.training.algo.env_steps if self.training is not None else self._status["env_steps"]
-        self.folder.note(
-            state=state,
-            seconds=self._seconds(),
-            env_steps=steps,
-            ended=time.time(),
-            reason=self._reason(),
-        )
-        self._push()
-
-    def _reason(self) -> str:
-        """Return which limit ended the run before its last step, "" if none did."""
-        if self.training is None:
-            return ""
-        if self.training.timed_out and not self.training.complete:
-            return f"--max_time {self.settings.max_time} is over"
-        return self.training.stop_reason
+        """Record the end of the run, and which limit ended it before its last step."""
+        reason = ""
+        steps = self._status["env_steps"]
+        if self.training is not None:
+            steps = self.training.algo.env_steps
+            reason = self.training.stop_reason
+            if self.training.timed_out and not self.training.complete:
+                reason = f"--max_time {self.settings.max_time} is over"
+        self.folder.note(state=state, seconds=self._seconds(), env_steps=steps, ended=time.time(), reason=reason)
 
     def _saved(self) -> None:
         self.folder.note(seconds=self._seconds())  # remains if the process is killed
-        self._push()
 
     def _seconds(self) -> float:
         return round(self._status["seconds"] + time.monotonic() - self._started, 1)
-
-    def _push(self) -> None:
-        if self._store:
-            self._store.push(self.folder.path.name)
 
     def _failed(self, error: BaseException) -> None:
         full_disk = isinstance(error.__cause__, OSError)  # may have room at the next attempt
@@ -186,11 +161,10 @@ class StudyRun:
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
             self.training.rescue()
         with contextlib.suppress(OSError):  # full disk
-            self.folder.note_failure(line, FAILED if permanent else CRASHED)
+            self.folder.note_failure(line, states.FAILED if permanent else states.CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
-            self._push()
         if permanent:
-            self.over = FAILED
+            self.over = states.FAILED
             raise PermanentFailure(line) from error
         raise error
 

@@ -18,11 +18,11 @@ class Trial(tune.Trainable):
     """A `StudyRun` in a process of Ray. An iteration of the run is an iteration of Tune."""
 
     def setup(self, config: dict[str, Any], signals: Any = None) -> None:
-        """Prepare the run: ``config["job"]`` holds ``folder``, ``settings``, ``hang_timeout`` and ``uri``."""
+        """Prepare the run: ``config["job"]`` holds ``folder``, ``settings`` and ``hang_timeout``."""
         job = config["job"]
         ray_session.quiet()
         torch.set_num_threads(job["settings"]["threads"])
-        self._run = StudyRun(Path(job["folder"]), job["settings"], job["hang_timeout"], job["uri"])
+        self._run = StudyRun(Path(job["folder"]), job["settings"], job["hang_timeout"])
         listen(signals, self._run.ask)
         self._results = self._run.results()
         self._entered = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -41,8 +42,6 @@ class ActorCriticUpdate(Update, ABC):
             everything but the encoder again. If the encoder has parameters, which the critics' loss trains, also with
             ``target_encoder``. Without target networks, ``targets`` has no parameters.
         settings: Settings of the algorithm; None for its defaults. A learning rate with a schedule is its first value.
-        grad_clip: Bound of the gradients of the actor and of those of the critics, or None.
-        grad_clip_by: The quantity that `grad_clip` bounds, see `clip_gradients`.
         **changes: Settings by name that replace those in `settings`.
 
     Attributes:
@@ -50,6 +49,7 @@ class ActorCriticUpdate(Update, ABC):
         standard: Default settings.
         loss: The critics' loss of rows that do not bring a loss.
         updates: Number of updates so far.
+        resets_at_steps: Number of env steps in `reset_at` that have passed.
         policy_metrics: Metrics of the last update of the policy.
     """
 
@@ -62,16 +62,17 @@ class ActorCriticUpdate(Update, ABC):
         networks: Any,
         *,
         settings: Any = None,
-        grad_clip: float | None = None,
-        grad_clip_by: str = "global_norm",
         **changes: Any,
     ):
         self.settings: Any = replace(self.standard if settings is None else settings, **changes)
         self.networks = networks
         self.tau = self.settings.tau
         self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha)
-        self.grad_clip = grad_clip
-        self.grad_clip_by = grad_clip_by
+        self.grad_clips = {
+            "actor": self.settings.actor_grad_clip or self.settings.grad_clip,
+            "critic": self.settings.critic_grad_clip or self.settings.grad_clip,
+            "alpha": None,
+        }
         self.encoder = list(networks.encoder.parameters())
         self.actor = list(networks.actor.parameters())
         self.critics = [*networks.critics.parameters(), *self.encoder]
@@ -83,6 +84,7 @@ class ActorCriticUpdate(Update, ABC):
             "critic": self._optimizer(self.critics, self.settings.critic_lr, self.settings.critic_l2),
         }
         self.updates = 0
+        self.resets_at_steps = 0
         self.policy_metrics: Sequence[Tensor] = ()
 
     def _optimizer(self, parameters: Sequence[Any], lr: float, l2: float) -> torch.optim.Optimizer:
@@ -106,8 +108,7 @@ class ActorCriticUpdate(Update, ABC):
         torch.autograd.backward(list(losses.values()))
         for name in losses:
             optimizer: Any = self.optimizers[name]
-            if name != "alpha":
-                clip_gradients(optimizer.param_groups[0]["params"], self.grad_clip, self.grad_clip_by)
+            clip_gradients(optimizer.param_groups[0]["params"], self.grad_clips[name], self.settings.grad_clip_by)
             optimizer.apply()
 
     def critic_loss(self, errors: Tensor, batch: SampleLike, scale: float = 1.0) -> Tensor:
@@ -153,9 +154,9 @@ class ActorCriticUpdate(Update, ABC):
         return obs.detach() if m == 1 else self.networks.encoder(rows.obs)
 
     def lowest_target(self, inputs: Sequence[Tensor], rng: torch.Generator) -> Tensor:
-        """Return the minimum ``(n, out)`` of the target networks' outputs.
+        """Return the minimum ``(n, out)`` of the target networks' outputs, or their mean with `critic_target` "mean".
 
-        With `target_subset`, the minimum is over networks drawn for this update (Chen et al. 2021, arXiv:2101.05982).
+        With `target_subset`, it is over networks drawn for this update (Chen et al. 2021, arXiv:2101.05982).
 
         Args:
             inputs: Blocks of the columns of the inputs, ``(n, columns)`` each.
@@ -168,7 +169,13 @@ class ActorCriticUpdate(Update, ABC):
             drawn = torch.randperm(targets.count, generator=rng, device=rng.device)[:size]
             networks = drawn.tolist() if drawn.device.type == "cpu" else drawn
         dropped = targets.draw_dropped(inputs[0], rng, None if networks is None else size)
-        return targets.outputs(inputs, dropped, networks).amin(dim=0)
+        return self.combined(targets.outputs(inputs, dropped, networks))
+
+    def combined(self, outputs: Tensor) -> Tensor:
+        """Return the minimum ``(...)`` of critics' outputs ``(m, ...)``, or their mean with `critic_target` "mean"."""
+        if self.settings.critic_target == "mean":
+            return outputs.mean(dim=0)
+        return outputs.amin(dim=0)
 
     def values_for_actor(self, inputs: Sequence[Tensor], rng: torch.Generator) -> Tensor:
         """Return the values ``(n, out)`` that the policy maximizes; only the inputs receive gradients.
@@ -178,12 +185,13 @@ class ActorCriticUpdate(Update, ABC):
             rng: Source of dropout.
         """
         critics = self.networks.critics
-        networks = [0] if self.settings.actor_target == "first" else None
+        target = "mean" if self.settings.critic_target == "mean" else self.settings.actor_target
+        networks = [0] if target == "first" else None
         dropped = critics.draw_dropped(inputs[0], rng, None if networks is None else 1)
         outputs = critics.outputs(inputs, dropped, networks, frozen=True)
         if len(outputs) == 1:
             return outputs[0]
-        return outputs.mean(dim=0) if self.settings.actor_target == "mean" else outputs.min(dim=0).values
+        return outputs.mean(dim=0) if target == "mean" else outputs.min(dim=0).values
 
     def move_targets(self) -> None:
         """Move the targets of the critics and of the encoder, if there are any, a share `tau` of the way."""
@@ -196,8 +204,20 @@ class ActorCriticUpdate(Update, ABC):
         The encoder is kept, as in arXiv:2205.07802, and so are learning rates, counts and stored rows.
         """
         interval = self.settings.reset_interval
-        if interval is None or self.updates % interval:
+        if interval is not None and self.updates % interval == 0:
+            self.reset(rng)
+
+    def after_updates(self, env_steps: int, rng: torch.Generator) -> None:
+        """Reset networks and optimizers once each number of env steps in `reset_at` has passed."""
+        if self.settings.reset_at is None:
             return
+        passed = bisect.bisect_right(self.settings.reset_at, env_steps)
+        if passed > self.resets_at_steps:
+            self.resets_at_steps = passed
+            self.reset(rng)
+
+    def reset(self, rng: torch.Generator) -> None:
+        """Draw all networks but the encoder again, and clear the optimizers' state."""
         self.networks.reset(rng)
         for optimizer in self.optimizers.values():
             optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
@@ -254,10 +274,12 @@ class ActorCriticUpdate(Update, ABC):
         return self.scores(names, rows, obs, m, errors, target)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"updates": self.updates, "policy_metrics": torch.stack(list(self.policy_metrics)).cpu().numpy()}
+        metrics = torch.stack(list(self.policy_metrics)).cpu().numpy()
+        return {"updates": self.updates, "resets_at_steps": self.resets_at_steps, "policy_metrics": metrics}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.updates = int(state.get("updates", 0))  # early checkpoints of SAC have no count
+        self.resets_at_steps = int(state.get("resets_at_steps", 0))
         if "policy_metrics" in state:
             kept = torch.as_tensor(state["policy_metrics"], device=self.actor[0].device).clone()
             self.policy_metrics = kept.unbind()

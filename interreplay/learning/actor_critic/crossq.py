@@ -84,7 +84,7 @@ class CrossQNetworks(SACNetworks):
         self.warm_up = renorm_warm_up
         super().__init__(*shape, **options)
 
-    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int], *residual: int) -> Any:
         return CrossQActor(inputs, actions, hiddens, self.warm_up)
 
     def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> RenormedMLP:
@@ -134,7 +134,7 @@ class CrossQUpdate(ActorCriticUpdate):
         inputs = torch.cat(self.critic_inputs(rows, obs, m), dim=1)
         joint = torch.cat([inputs, torch.cat([next_obs, next_actions], dim=1)])
         values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
-        target = self.soft_target(rows, next_values.detach().amin(dim=0), next_log_probs, m)
+        target = self.soft_target(rows, self.combined(next_values.detach()), next_log_probs, m)
         errors = mean_over_views(values, m) - target
         critic_loss = self.critic_loss(errors, batch)
         errors = errors.detach()
@@ -163,7 +163,7 @@ class CrossQUpdate(ActorCriticUpdate):
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         """Return q_t ``(n,)`` under the running statistics, for the scores of rows that are not learned from."""
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
-        values = self.networks.critics.outputs([next_obs, actions]).amin(dim=0).squeeze(-1)
+        values = self.combined(self.networks.critics.outputs([next_obs, actions])).squeeze(-1)
         return self.soft_target(rows, values, log_probs, m)
 
     def soft_target(self, rows: Transitions, values: Tensor, log_probs: Tensor, m: int) -> Tensor:

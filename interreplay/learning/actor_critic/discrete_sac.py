@@ -18,6 +18,7 @@ from interreplay.learning.actor_critic.sac import (
     temperature_loss,
 )
 from interreplay.learning.networks.layers import MLP, BatchedMLP
+from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
@@ -41,13 +42,17 @@ class CategoricalActor(DiscretePolicy):
         inputs: Width of an observation.
         actions: Number of actions A.
         hiddens: Widths of the hidden layers.
+        blocks: Number of residual blocks; 0 for plain layers.
+        width: Width of a network with residual blocks.
     """
 
     stochastic = True
 
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
         super().__init__()
-        self.body = MLP([inputs, *hiddens, actions])
+        self.body: Any = MLP([inputs, *hiddens, actions])
+        if blocks:
+            self.body = ResidualMLP(1, inputs, width, blocks, actions)
         self.size = actions
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -75,11 +80,14 @@ class CategoricalActor(DiscretePolicy):
 class DiscreteSACNetworks(SACNetworks):
     """`SACNetworks` with a categorical actor of `actions` actions and critics with one output per action."""
 
-    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
-        return CategoricalActor(inputs, actions, hiddens)
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int], *residual: int) -> Any:
+        return CategoricalActor(inputs, actions, hiddens, *residual)
 
     def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
-        return BatchedMLP(count, [inputs, *hiddens, actions], *options)
+        layer_norm, dropout, blocks, width = options
+        if blocks:
+            return ResidualMLP(count, inputs, width, blocks, actions)
+        return BatchedMLP(count, [inputs, *hiddens, actions], layer_norm, dropout)
 
     def automatic_entropy(self) -> float:
         return ENTROPY_SHARE * math.log(self.actor.size)

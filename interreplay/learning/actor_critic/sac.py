@@ -14,6 +14,7 @@ from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedG
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
 from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.networks.residual_layers import ResidualCritics, ResidualGaussian
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
@@ -39,14 +40,18 @@ class GaussianActor(ContinuousPolicy):
         inputs: Width of an observation.
         actions: Width of an action.
         hiddens: Widths of the hidden layers.
+        blocks: Number of residual blocks, see `ResidualGaussian`; 0 for plain layers.
+        width: Width of a network with residual blocks.
     """
 
     stochastic = True
     gaussian = True
 
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
         super().__init__()
         self.body: Any = MLP([inputs, *hiddens, 2 * actions])
+        if blocks:
+            self.body = ResidualGaussian(inputs, width, blocks, actions)
         self.size = actions
 
     def forward(self, obs: Tensor, noise: Tensor) -> SquashedGaussianSample:
@@ -87,6 +92,10 @@ class SACNetworks(nn.Module):
         critics: Number of critics m.
         layer_norm: Whether the critics' hidden layers are normalized.
         dropout: Probability with which the critics' hidden units are dropped while learning.
+        critic_blocks: Number of residual blocks of the critics, see `ResidualMLP`; 0 for plain layers.
+        critic_width: Width of critics with residual blocks.
+        actor_blocks: Number of residual blocks of the actor; 0 for plain layers.
+        actor_width: Width of an actor with residual blocks.
     """
 
     def __init__(
@@ -99,25 +108,32 @@ class SACNetworks(nn.Module):
         critics: int = SACSettings.n_critics,
         layer_norm: bool = False,
         dropout: float = 0.0,
+        critic_blocks: int = 0,
+        critic_width: int = 128,
+        actor_blocks: int = 0,
+        actor_width: int = 128,
     ):
         super().__init__()
         self.encoder: nn.Module = Flat()
-        self.actor = self.make_actor(inputs, actions, hiddens)
+        self.actor = self.make_actor(inputs, actions, hiddens, actor_blocks, actor_width)
         if inference_only:
             return
-        shape = (critics, inputs, actions, hiddens, layer_norm, dropout)
+        shape = (critics, inputs, actions, hiddens, layer_norm, dropout, critic_blocks, critic_width)
         self.critics = self.make_critics(*shape)
         self.targets = self.make_targets(*shape)
         self.initial_alpha = initial_alpha
         self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
-    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int]) -> Any:
-        """Make the policy."""
-        return GaussianActor(inputs, actions, hiddens)
+    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int], *residual: int) -> Any:
+        """Make the policy; `residual` are `actor_blocks` and `actor_width`."""
+        return GaussianActor(inputs, actions, hiddens, *residual)
 
     def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
-        """Make `count` critics; `options` are `layer_norm` and `dropout`."""
-        return Critics(count, inputs + actions, hiddens, *options)
+        """Make `count` critics; `options` are `layer_norm`, `dropout`, `critic_blocks` and `critic_width`."""
+        layer_norm, dropout, blocks, width = options
+        if blocks:
+            return ResidualCritics(count, inputs + actions, width, blocks)
+        return Critics(count, inputs + actions, hiddens, layer_norm, dropout)
 
     def make_targets(self, *shape: Any) -> nn.Module:
         """Make the critics' target networks, equal to the critics; arguments as in `make_critics`."""
@@ -151,7 +167,8 @@ class SACUpdate(ActorCriticUpdate):
 
     v are the row weights, 1 by default, and for actor and temperature times the actor's weights. L2 terms are part of
     the gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
-    this update. `actor_target` replaces the actor's minimum by a mean or by one critic. With `policy_delay`, actor and
+    this update. `actor_target` replaces the actor's minimum by a mean or by one critic, `critic_target` "mean" both
+    minima by means. With `policy_delay`, actor and
     temperature are updated every so many updates. With `critic_dropout`, each pass of critics or targets draws its own
     dropped units.
 

@@ -12,6 +12,7 @@ from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
 from interreplay.learning.networks.optimizers import polyak
+from interreplay.learning.networks.residual_layers import ResidualCritics, ResidualMLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import TD3Settings
 from interreplay.learning.update import (
@@ -33,11 +34,15 @@ class DeterministicActor(ContinuousPolicy):
         inputs: Width of an observation.
         actions: Width of an action.
         hiddens: Widths of the hidden layers.
+        blocks: Number of residual blocks, see `ResidualMLP`; 0 for plain layers.
+        width: Width of a network with residual blocks.
     """
 
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int]):
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
         super().__init__()
-        self.body = MLP([inputs, *hiddens, actions])
+        self.body: Any = MLP([inputs, *hiddens, actions])
+        if blocks:
+            self.body = ResidualMLP(1, inputs, width, blocks, actions)
         self.size = actions
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -72,6 +77,10 @@ class DeterministicNetworks(nn.Module):
         inference_only: Build the actor alone.
         layer_norm: Whether the critics' hidden layers are normalized.
         dropout: Probability with which the critics' hidden units are dropped while learning.
+        critic_blocks: Number of residual blocks of the critics, see `ResidualMLP`; 0 for plain layers.
+        critic_width: Width of critics with residual blocks.
+        actor_blocks: Number of residual blocks of the actor; 0 for plain layers.
+        actor_width: Width of an actor with residual blocks.
     """
 
     def __init__(
@@ -84,26 +93,39 @@ class DeterministicNetworks(nn.Module):
         inference_only: bool = False,
         layer_norm: bool = False,
         dropout: float = 0.0,
+        critic_blocks: int = 0,
+        critic_width: int = 128,
+        actor_blocks: int = 0,
+        actor_width: int = 128,
     ):
         super().__init__()
         self.encoder: nn.Module = Flat()
-        self.actor = DeterministicActor(inputs, actions, hiddens)
+        of_actor = (inputs, actions, hiddens, actor_blocks, actor_width)
+        self.actor = DeterministicActor(*of_actor)
         self.last_bound = last_bound
         if inference_only:
             self._bound_last_layers([self.actor.body])
             return
-        shape = (critics, inputs + actions, hiddens, layer_norm, dropout)
-        self.critics = Critics(*shape)
+
+        def make_critics() -> BatchedMLP:
+            if critic_blocks:
+                return ResidualCritics(critics, inputs + actions, critic_width, critic_blocks)
+            return Critics(critics, inputs + actions, hiddens, layer_norm, dropout)
+
+        self.critics = make_critics()
         self._bound_last_layers([self.actor.body, self.critics])
-        self.target_actor = DeterministicActor(inputs, actions, hiddens).requires_grad_(False)
-        self.targets = Critics(*shape).requires_grad_(False)
+        self.target_actor = DeterministicActor(*of_actor).requires_grad_(False)
+        self.targets = make_critics().requires_grad_(False)
         self._copy_to_targets()
 
     def _bound_last_layers(self, networks: Sequence[BatchedMLP], rng: torch.Generator | None = None) -> None:
         if self.last_bound is None:
             return
         for layers in networks:
-            for parameter in (layers.weights[-1], layers.biases[-1]):
+            last = [layers.weights[-1], layers.biases[-1]]
+            if not isinstance(layers, BatchedMLP):
+                last = layers.last_parameters()
+            for parameter in last:
                 nn.init.uniform_(parameter, -self.last_bound, self.last_bound, generator=rng)
 
     def _copy_to_targets(self) -> None:
@@ -131,7 +153,8 @@ class TD3Update(ActorCriticUpdate):
 
     v are the row weights, 1 by default, and for the actor times the actor's weights. L2 terms are part of the
     gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
-    this update. `actor_target` replaces Q_1 by the minimum or the mean of the critics. With `critic_dropout`, each pass
+    this update. `actor_target` replaces Q_1 by the minimum or the mean of the critics, `critic_target` "mean" the
+    minimum of the target and Q_1 by means. With `critic_dropout`, each pass
     of critics or targets draws its own dropped units. With `bc_alpha`, the actor's loss is TD3+BC's, see
     `cloning_loss`.
 
@@ -149,7 +172,7 @@ class TD3Update(ActorCriticUpdate):
     def __init__(self, networks: Any, **options: Any):
         super().__init__(networks, **options)
         self.target_actor: list[Tensor] = list(networks.target_actor.parameters())
-        self.policy_metrics = [torch.zeros_like(self.actor[0].detach()[0, 0, 0])]
+        self.policy_metrics = [self.actor[0].detach().new_zeros(())]
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions

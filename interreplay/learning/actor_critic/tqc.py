@@ -21,6 +21,7 @@ from interreplay.learning.actor_critic.sac import (
 from interreplay.learning.networks.batched_layers import Networks
 from interreplay.learning.networks.between_layers import Dropped
 from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.residual_layers import ResidualCritics
 from interreplay.learning.settings import TQCSettings
 from interreplay.learning.update import (
     CRITIC_LOSS,
@@ -64,7 +65,10 @@ class TQCNetworks(SACNetworks):
         super().__init__(*shape, **options)
 
     def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
-        return QuantileCritics(count, [inputs + actions, *hiddens, self.n_quantiles], *options)
+        layer_norm, dropout, blocks, width = options
+        if blocks:
+            return ResidualCritics(count, inputs + actions, width, blocks, self.n_quantiles)
+        return QuantileCritics(count, [inputs + actions, *hiddens, self.n_quantiles], layer_norm, dropout)
 
 
 class TQCUpdate(ActorCriticUpdate):

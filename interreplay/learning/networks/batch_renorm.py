@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.networks.batched_layers import Networks
+from interreplay.learning.networks.batched_layers import Networks, affine
 from interreplay.learning.networks.between_layers import Dropped
 from interreplay.learning.networks.layers import BatchedMLP
-from interreplay.learning.networks.products import affine
 
 
 class BatchRenorm(nn.Module):

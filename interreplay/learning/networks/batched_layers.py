@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.networks.between_layers import BetweenLayers, Dropped
-from interreplay.learning.networks.products import affine, bias_gradient, input_gradient, weight_gradient
 
 Networks = Sequence[int] | Tensor
 """Numbers of some of the networks; a tensor ``(k,)`` on a GPU, where reading them would wait for the device."""
@@ -193,6 +192,7 @@ class PassSettings(NamedTuple):
         dropped: The dropped hidden units of each network that runs, or None.
         networks: Numbers of the networks that run; None for all.
         frozen: Whether the parameters are constants: only the rows receive gradients.
+        pass_class: How layers follow each other; None for `ForwardPass`, one after the other.
     """
 
     dtype: torch.dtype | None = None
@@ -201,6 +201,11 @@ class PassSettings(NamedTuple):
     dropped: Dropped | None = None
     networks: Networks | None = None
     frozen: bool = False
+    pass_class: type[ForwardPass] | None = None
+
+    def start(self, rows: Tensor, views: LayerViews) -> ForwardPass:
+        """Return a forward pass of rows ``(n, in)``."""
+        return (self.pass_class or ForwardPass)(rows, views, self)
 
 
 class ForwardPass:
@@ -226,7 +231,11 @@ class ForwardPass:
         hidden = views.depth - 1
         self._dtypes = [None, *[settings.dtype] * (hidden - 1), None]
         self._inputs: list[list[Tensor]] = []
-        self._between = between_layers(views, rows, settings.dropped, settings.keep)
+        self._between = self.make_between(settings.dropped, settings.keep)
+
+    def make_between(self, dropped: Dropped | None, keep: float) -> list[list[BetweenLayers]]:
+        """Return dropout and normalization between the layers of each member; [] if there are none."""
+        return between_layers(self.views, self.rows, dropped, keep)
 
     def forward(self, keep_inputs: bool = True) -> Tensor:
         """Return the outputs ``(m, n, out)``, which are not kept: autograd's references to them would be circular.
@@ -234,27 +243,34 @@ class ForwardPass:
         Args:
             keep_inputs: Whether the inputs of every layer are kept for a backward pass.
         """
-        hidden = self.views.depth - 1
-        activate = self._activation.forward
         rows = self.rows
         if self.views.at_once:
             rows = rows.expand(self.views.count, *rows.shape)
         outputs = []
         for number, member in enumerate(self.views.members):
-            values = rows
-            inputs = [rows]
-            for i in range(hidden):
-                values = affine(values, member.weights[i], member.biases[i], self._dtypes[i])
-                if self._between:
-                    values = self._between[number][i].forward(values)
-                values = activate(values)
-                if keep_inputs:
-                    inputs.append(values)
-            outputs.append(affine(values, member.weights[hidden], member.biases[hidden]))
-            self._inputs.append(inputs)
+            inputs: list[Tensor] | None = [] if keep_inputs else None
+            outputs.append(self.run(number, member, rows, inputs))
+            if inputs is not None:
+                self._inputs.append(inputs)
         if self.views.at_once:
             return outputs[0]
         return torch.stack(outputs)
+
+    def run(self, number: int, member: Member, rows: Tensor, inputs: list[Tensor] | None) -> Tensor:
+        """Return the outputs of one member for rows ``(..., n, in)``; `inputs` receives the inputs of its layers."""
+        hidden = self.views.depth - 1
+        activate = self._activation.forward
+        values = rows
+        for i in range(hidden):
+            if inputs is not None:
+                inputs.append(values)
+            values = affine(values, member.weights[i], member.biases[i], self._dtypes[i])
+            if self._between:
+                values = self._between[number][i].forward(values)
+            values = activate(values)
+        if inputs is not None:
+            inputs.append(values)
+        return affine(values, member.weights[hidden], member.biases[hidden])
 
     def backward(
         self, gradients: Tensor, into: LayerViews | None = None, columns: slice | None = None
@@ -301,17 +317,7 @@ class ForwardPass:
                 between = [each.rows(which) for each in between]
             else:
                 which = None
-        for i in reversed(range(len(weights))):
-            if found is not None:
-                weight_gradient(inputs[i], gradient, self._dtypes[i], out=found.weights[i])
-                bias_gradient(gradient, out=found.biases[i])
-            if i == 0:
-                break
-            gradient = input_gradient(gradient, weights[i], self._dtypes[i])
-            gradient = self._activation.backward(gradient, inputs[i])
-            if between:
-                norms = found.norms[i - 1] if found is not None and found.norms else None
-                gradient = between[i - 1].backward(gradient, norms)
+        gradient = self.to_first_layer(gradient, weights, inputs, between, found)
         if of_rows is None:
             return
         values = input_gradient(gradient, weights[0][..., columns, :])
@@ -321,6 +327,36 @@ class ForwardPass:
             of_rows.add_(values.sum(dim=0))
         else:
             of_rows.add_(values)
+
+    def to_first_layer(
+        self,
+        gradient: Tensor,
+        weights: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        between: Sequence[BetweenLayers],
+        into: Member | None,
+    ) -> Tensor:
+        """Return the gradient of the first layer's outputs, given the gradient of the last layer's outputs.
+
+        Args:
+            gradient: Gradient of the outputs ``(..., n, out)``.
+            weights: Weights of all layers.
+            inputs: Inputs of all layers.
+            between: Dropout and normalization behind each hidden layer; empty if there are none.
+            into: Receives the gradients of the parameters; None if these are not required.
+        """
+        for i in reversed(range(len(weights))):
+            if into is not None:
+                weight_gradient(inputs[i], gradient, self._dtypes[i], out=into.weights[i])
+                bias_gradient(gradient, out=into.biases[i])
+            if i == 0:
+                break
+            gradient = input_gradient(gradient, weights[i], self._dtypes[i])
+            gradient = self._activation.backward(gradient, inputs[i])
+            if between:
+                norms = into.norms[i - 1] if into is not None and into.norms else None
+                gradient = between[i - 1].backward(gradient, norms)
+        return gradient
 
 
 class BatchedLayers(torch.autograd.Function):
@@ -343,7 +379,7 @@ class BatchedLayers(torch.autograd.Function):
         ctx.networks = settings.networks
         ctx.widths = [block.shape[1] for block in tensors[:blocks]]
         rows = tensors[0] if blocks == 1 else torch.cat(tensors[:blocks], dim=1)
-        ctx.done = ForwardPass(rows, views, settings)
+        ctx.done = settings.start(rows, views)
         return ctx.done.forward()
 
     @staticmethod
@@ -416,3 +452,83 @@ def joined(dropped: Sequence[Tensor], size: int) -> Tensor:
     if dropped[0].dtype is torch.bool:
         return torch.stack(list(dropped))
     return torch.cat([own + j * size for j, own in enumerate(dropped)])
+
+
+# -- Products ------------------------------------------------------------------------------------
+# Shapes are those of one network; for m networks at once, each has a leading m, and biases are ``(m, 1, out)``. The
+# weight of a layer with one output may be a vector ``(in,)``, which multiplies faster than a column.
+
+
+def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None = None) -> Tensor:
+    """Return a·b ``(n, out)`` in the type of `a`, computed in `dtype` if one is given."""
+    if dtype is None:
+        if a.ndim == 2:
+            return torch.mm(a, b, out=out)
+        return torch.bmm(a, b, out=out)
+    found = torch.matmul(a.to(dtype), b.to(dtype))
+    return found.to(a.dtype) if out is None else out.copy_(found)
+
+
+def affine(inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return inputs·weight + bias.
+
+    Args:
+        inputs: ``(n, in)``.
+        weight: ``(in, out)``, or ``(in,)`` for one output.
+        bias: ``(out,)``.
+        dtype: Type of the product; None for the type of the inputs.
+
+    Returns:
+        ``(n, out)``.
+    """
+    if weight.ndim == 1:
+        return torch.addmv(bias, inputs, weight).unsqueeze(1)
+    if dtype is not None:
+        return product(inputs, weight, dtype).add_(bias)
+    if inputs.ndim == 2:
+        return torch.addmm(bias, inputs, weight)
+    return torch.baddbmm(bias, inputs, weight)
+
+
+def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None, out: Tensor) -> None:
+    """Compute the gradient of a layer's weight.
+
+    Args:
+        inputs: The layer's inputs ``(n, in)``.
+        gradient: Gradient of its outputs ``(n, out)``.
+        dtype: Type of the product; None for the type of the inputs.
+        out: Receives the result, of the shape of the weight.
+    """
+    if out.ndim == 1:
+        torch.mv(inputs.t(), gradient[:, 0], out=out)
+    else:
+        product(inputs.mT, gradient, dtype, out=out)
+
+
+def input_gradient(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return the gradient of a layer's inputs.
+
+    Args:
+        gradient: Gradient of its outputs ``(n, out)``.
+        weight: ``(in, out)``, or ``(in,)`` for one output.
+        dtype: Type of the product; None for the type of the gradient.
+
+    Returns:
+        ``(n, in)``.
+    """
+    if weight.ndim == 1:
+        return gradient * weight
+    if weight.shape[-2] < weight.shape[-1]:
+        # With few inputs, a product with the inputs as its rows is faster than with the inputs as its columns.
+        return product(weight, gradient.mT, dtype).mT
+    return product(gradient, weight.mT, dtype)
+
+
+def bias_gradient(gradient: Tensor, out: Tensor) -> None:
+    """Compute the gradient of a layer's bias.
+
+    Args:
+        gradient: Gradient of its outputs ``(n, out)``.
+        out: Receives the sums over the rows, of the shape of the bias.
+    """
+    torch.sum(gradient, dim=-2, keepdim=out.ndim == 3, out=out)

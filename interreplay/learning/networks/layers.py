@@ -38,27 +38,42 @@ class BatchedMLP(nn.Module):
 
     Attributes:
         matrix_dtype: Type of the products between hidden layers; None for the type of the parameters.
+        pass_class: How the layers follow each other.
         activation: Name of the function between layers, "relu" or "tanh".
     """
 
     matrix_dtype: torch.dtype | None = None
     activation = "relu"
+    pass_class: type[ForwardPass] = ForwardPass
 
     def __init__(self, count: int, sizes: Sequence[int], layer_norm: bool = False, dropout: float = 0.0):
         super().__init__()
+        self._set_parameters(count, list(pairwise(sizes)), sizes[1:-1] if layer_norm else (), dropout)
+
+    def _set_parameters(
+        self, count: int, layers: Sequence[tuple[int, int]], normalized: Sequence[int], dropout: float = 0.0
+    ) -> None:
+        """Create the parameters and draw them.
+
+        Args:
+            count: Number of networks m.
+            layers: Widths of the inputs and outputs of each layer.
+            normalized: Widths of the normalized layers.
+            dropout: Probability with which hidden units are dropped.
+        """
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
-        for fan_in, fan_out in pairwise(sizes):
+        for fan_in, fan_out in layers:
             self.weights.append(torch.empty(count, fan_in, fan_out))
             self.biases.append(torch.empty(count, 1, fan_out))
         self.scales = nn.ParameterList()
         self.shifts = nn.ParameterList()
-        for width in sizes[1:-1] if layer_norm else ():
+        for width in normalized:
             self.scales.append(torch.empty(count, 1, width))
             self.shifts.append(torch.empty(count, 1, width))
         self.count = count
         self.dropout = dropout
-        self._draws = Dropout(dropout, sizes[1:-1])
+        self._draws = Dropout(dropout, [fan_out for _, fan_out in layers[:-1]])
         self.parts = tuple(tuple(part) for part in (self.weights, self.biases, self.scales, self.shifts))
         self._views: LayerViews | None = None
         self.reset()
@@ -111,10 +126,18 @@ class BatchedMLP(nn.Module):
         blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
         exported = torch.compiler.is_compiling()  # programs contain neither our function of autograd nor cached views
         views = LayerViews(*self.parts) if exported else self._current_views()
-        settings = PassSettings(self.matrix_dtype, self.activation, 1.0 - self.dropout, dropped, networks, frozen)
+        settings = PassSettings(
+            dtype=self.matrix_dtype,
+            activation=self.activation,
+            keep=1.0 - self.dropout,
+            dropped=dropped,
+            networks=networks,
+            frozen=frozen,
+            pass_class=self.pass_class,
+        )
         if exported or not torch.is_grad_enabled():
             whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
-            return ForwardPass(whole, views, settings).forward(keep_inputs=False)
+            return settings.start(whole, views).forward(keep_inputs=False)
         if frozen:
             return BatchedLayers.apply(views, settings, len(blocks), *blocks)
         weights, biases, scales, shifts = self.parts

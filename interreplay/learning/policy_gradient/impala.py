@@ -60,7 +60,6 @@ class IMPALAUpdate(Update):
         settings: Settings of the algorithm; None for its defaults.
         gamma: Discount factor.
         lr: Learning rate; None for the one in `settings`.
-        grad_clip_by: The quantity that `settings.grad_clip` bounds, see `clip_gradients`.
     """
 
     metrics = (
@@ -74,12 +73,10 @@ class IMPALAUpdate(Update):
         settings: IMPALASettings | None = None,
         gamma: float = 0.99,
         lr: float | None = None,
-        grad_clip_by: str = "global_norm",
     ):
         self.settings = settings = settings or IMPALASettings()
         self.networks = networks
         self.gamma = float(gamma)
-        self.grad_clip_by = grad_clip_by
         self.family = networks.actor.family
         self.memory = networks.actor.memory
         self.parameters = [*networks.actor.parameters(), *networks.encoder.parameters()]
@@ -116,7 +113,7 @@ class IMPALAUpdate(Update):
 
     def step(self) -> None:
         """Apply the gradients of the parameters, clipped."""
-        clip_gradients(self.parameters, self.settings.grad_clip, self.grad_clip_by)
+        clip_gradients(self.parameters, self.settings.grad_clip, self.settings.grad_clip_by)
         optimizer: Any = self.optimizers["all"]
         optimizer.apply()
 

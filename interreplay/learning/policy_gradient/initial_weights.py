@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,10 +34,19 @@ def make_orthogonal(networks: nn.Module) -> None:
             part.weight.copy_(orthogonal(part.weight.shape, GAIN))
             assert part.bias is not None, "our convolutions have one"
             nn.init.zeros_(part.bias)
-        elif isinstance(part, PolicyValueLayers):
+        elif isinstance(part, nn.Linear):
+            part.weight.copy_(orthogonal(part.weight.shape, GAIN))
+            nn.init.zeros_(part.bias)
+        elif isinstance(part, PolicyValueLayers) and part.widths:
             bodies: list[BatchedMLP] = [*part.bodies]
             for body, outputs in zip(bodies, part.widths, strict=True):
                 _make_layers_orthogonal(body, values=body is bodies[-1], outputs=outputs)
+    for part in networks.modules():
+        if isinstance(part, PolicyValueLayers) and not part.widths:
+            for listed, gain in zip(part.bodies, (POLICY_GAIN, 1.0), strict=True):
+                last: Any = listed.last_linear
+                if last is not None:
+                    last.weight.copy_(orthogonal(last.weight.shape, gain))
 
 
 def _make_layers_orthogonal(body: BatchedMLP, values: bool, outputs: int) -> None:

@@ -29,7 +29,7 @@ class PolicyValueLayers(nn.Module):
 
     def __init__(self, inputs: int, numbers: int, hiddens: Sequence[int], shared: bool = True):
         super().__init__()
-        self.widths = [numbers + 1] if shared else [numbers, 1]
+        self.widths: list[int] = [numbers + 1] if shared else [numbers, 1]
         self.bodies = nn.ModuleList(MLP([inputs, *hiddens, width], in_numpy=True) for width in self.widths)
 
     def outputs(self, rows: Tensor) -> Tensor:

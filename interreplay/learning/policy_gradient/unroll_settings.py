@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from interreplay.learning.setting_fields import (
     Number,
@@ -46,6 +47,7 @@ class IMPALASettings:
     optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01)
     optimizer_decay: float = setting(0.99, Number(0, 1), "decay of RMSprop's squared gradients per update")
     grad_clip: float | None = changed_default(DQNSettings, "grad_clip", 40.0)
+    grad_clip_by: str = changed_default(DQNSettings, "grad_clip_by", "global_norm")
     loss: str = setting(
         "sum", OneOf("sum", "mean"), "sum or mean of the losses over the steps of a batch; publications use sums"
     )
@@ -71,6 +73,7 @@ class IMPALASettings:
         "reference policy of relevance_bound: the policy implied by V-trace, or the behavior policy",
     )
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256,))
+    network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     lstm_cells: int | None = setting(
         None, OrWord(Whole(1), "none", None), "number of LSTM cells before the hidden layers; none: no LSTM"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from interreplay.learning.setting_fields import (
     Number,
@@ -31,10 +32,10 @@ class DQNSettings:
         "optimizer; RMSprop is centered for DQN and TensorFlow's version for IMPALA, as published",
     )
     optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of the optimizer")
-    grad_clip: float | None = setting(
-        10.0, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
-    )
+    grad_clip: float | None = changed_default(ActorCriticSettings, "grad_clip", 10.0)
+    grad_clip_by: str = changed_default(ActorCriticSettings, "grad_clip_by", "global_norm")
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
+    network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     encoder: str = setting(
         "auto",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from interreplay.neighborhood.kmeans import move_centers
-from interreplay.neighborhood.scale import RunningStandardizer
+from interreplay.storage.running_moments import RunningStandardizer
 
 BLOCK = 1024  # rows compared with all centers at a time; their distances stay in the cache
 

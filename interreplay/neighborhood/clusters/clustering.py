@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,15 @@ from torch import Tensor
 
 from interreplay.neighborhood.clusters.centers import ClusterCenters
 from interreplay.neighborhood.clusters.membership import ClusterMembership
-from interreplay.neighborhood.clusters.moments import ClusterMoments, DiscreteMoments
+from interreplay.neighborhood.clusters.moments import ClusterMoments
 from interreplay.neighborhood.clusters.transition_vectors import feature_vectors
-from interreplay.neighborhood.clusters.view_moments import ViewMoments, chunks, vector_view
-from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
 
 BATCH = 4096  # rows per step of mini-batch k-means
 ROWS_PER_ADDED_ROW = 16  # rows that the steps of a refresh use, per added row
 ROWS_PER_CENTER = 64  # and at most per center
 REASSIGNED = 1 << 16  # rows that are reassigned in one refresh
-VIEWS = 8  # read views with moments, at most
+CHUNK = 1 << 14  # rows read at a time
 
 Reader = Callable[[Storage, np.ndarray], np.ndarray]
 """``(storage, slots (n,)) -> (n, D)``: rows as vectors."""
@@ -44,7 +42,7 @@ class Clustering:
         refresh_every: Added rows between refreshes; a quarter of the stored rows while fewer than four times as many
             are stored.
         read: Returns rows as vectors ``(n, D)``.
-        make_sums: Makes the moments of vectors per cluster; None if no moments are needed.
+        moments: Moments of vectors per cluster, still empty; None if no moments are needed.
     """
 
     def __init__(
@@ -54,21 +52,20 @@ class Clustering:
         n_clusters: int,
         refresh_every: int,
         read: Reader,
-        make_sums: Callable[[], ClusterMoments | DiscreteMoments] | None = None,
+        moments: ClusterMoments | None = None,
     ):
         self.capacity = capacity
         self.z = z
         self.n_clusters = n_clusters
         self.refresh_every = refresh_every
         self.read = read
-        self.make_sums = make_sums
+        self.moments = moments
         self.centers = ClusterCenters(z.stop - z.start)
         self.members = ClusterMembership(capacity)
-        self.moments: dict[ReadView, ViewMoments] = {}
         self.gone: list[np.ndarray] = []  # z of rows overwritten since the last refresh
         self.written = 0  # rows seen
         self.refreshed = 0  # rows seen at the last refresh
-        self.turn = 0  # next cluster whose rows are reassigned
+        self.turn = 0  # next cluster to reassign
 
     @property
     def count(self) -> int:
@@ -78,13 +75,13 @@ class Clustering:
 
     def remove(self, storage: Storage, slots: Tensor) -> None:
         """Remove the rows in `slots` ``(n,)``, which are about to be overwritten."""
-        leaving = slots.numpy(force=True)
+        leaving = slots.numpy()
         clusters = self.members.cluster[leaving]
         vectors = self.read(storage, leaving)
         self.members.remove(leaving)
         self.gone.append(vectors[:, self.z])
-        for moments in self.moments.values():
-            moments.remove(storage, leaving, clusters, vectors)
+        if self.moments is not None:
+            self.moments.remove(vectors, clusters)
 
     def add(self, storage: Storage, slots: Tensor) -> None:
         """Add the newest rows of `storage`, in `slots` ``(n,)``.
@@ -92,7 +89,7 @@ class Clustering:
         Raises:
             RuntimeError: If the rows overwrote others that were not removed.
         """
-        added = slots.numpy(force=True)
+        added = slots.numpy()
         if self.members.cluster[added[0]] >= 0:
             raise RuntimeError("rows were overwritten without being evicted; call evict before each add")
         vectors = self.read(storage, added)
@@ -108,32 +105,8 @@ class Clustering:
             self.members.build(len(self.centers))
         else:
             self.members.insert(added, clusters)
-        for moments in self.moments.values():
-            moments.observe(storage, added, self.members.cluster, vectors)
-
-    # -- Moments -----------------------------------------------------------------------------------
-
-    def moments_of(self, storage: Storage, view: ReadView) -> ClusterMoments | DiscreteMoments:
-        """Return the moments of the clusters as `view` reads rows; a new view reads all rows once.
-
-        The moments of recently used views are kept up to date from then on.
-        """
-        view = vector_view(view)
-        if view not in self.moments:
-            recent = list(self.moments.items())[1 - VIEWS :]
-            self.moments = {known: moments for known, moments in recent if moments.used}
-            self.follow(view).begin(storage, self.members.cluster, len(self.centers))
-        found = self.moments.pop(view)
-        self.moments[view] = found  # now the most recent one
-        found.used = True
-        return found.sums
-
-    def follow(self, view: ReadView) -> ViewMoments:
-        """Keep moments of the rows as `view` reads them."""
-        assert self.make_sums is not None
-        view = vector_view(view)
-        self.moments[view] = ViewMoments(view, self.capacity, self.make_sums())
-        return self.moments[view]
+        if self.moments is not None:
+            self.moments.add(vectors, self.members.cluster[added])
 
     # -- Refresh -----------------------------------------------------------------------------------
 
@@ -164,8 +137,8 @@ class Clustering:
             steps=-(-rows_used // size),
         )
         self.refreshed = self.written
-        for moments in self.moments.values():
-            moments.sums.grow(count)
+        if self.moments is not None:
+            self.moments.grow(count)
         self._reassign(storage, split, everything)
 
     def _rescale(self, storage: Storage, everything: bool) -> None:
@@ -194,14 +167,14 @@ class Clustering:
             taken = min(enough, lists)
         self.turn = (self.turn + taken) % lists
         clusters = np.union1d(turn[:taken], split)
-        for moments in self.moments.values():
-            moments.sums.clear(clusters)
+        if self.moments is not None:
+            self.moments.clear(clusters)
         for chunk in chunks(self.members.of(clusters)):
             vectors = self.read(storage, chunk)
             nearest = self.centers.nearest(vectors[:, self.z])
             self.members.cluster[chunk] = nearest
-            for moments in self.moments.values():
-                moments.add(storage, chunk, nearest, vectors)
+            if self.moments is not None:
+                self.moments.add(vectors, nearest)
 
     # -- State -------------------------------------------------------------------------------------
 
@@ -211,24 +184,29 @@ class Clustering:
         Mini-batch k-means has no state beyond this: it starts from the centers and the cluster sizes, and the random
         rows of a refresh follow from `written`.
         """
-        dims = self.z.stop - self.z.start
-        return {
+        state = {
             "written": self.written,
             "refreshed": self.refreshed,
             "turn": self.turn,
             "centers": self.centers.state_dict(),
             "members": self.members.state_dict(),
-            "gone": np.concatenate(self.gone) if self.gone else np.empty((0, dims), np.float32),
-            "moments": [moments.state_dict() for moments in self.moments.values()],
+            "gone": np.concatenate([np.empty((0, self.z.stop - self.z.start), np.float32), *self.gone]),
         }
+        if self.moments is not None:
+            state["moments"] = self.moments.state_dict()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name in ("written", "refreshed", "turn"):
             setattr(self, name, int(state[name]))
         self.centers.load_state_dict(state["centers"])
         self.members.load_state_dict(state["members"])
-        self.gone = [np.array(state["gone"])] if len(state["gone"]) else []
-        for saved in state["moments"]:
-            assert self.make_sums is not None
-            moments = ViewMoments.from_state(saved, self.capacity, self.make_sums())
-            self.moments[moments.view] = moments
+        self.gone = [np.array(state["gone"])]
+        if self.moments is not None:
+            self.moments.load_state_dict(state["moments"])
+
+
+def chunks(slots: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield `slots` ``(n,)`` in chunks."""
+    for start in range(0, len(slots), CHUNK):
+        yield slots[start : start + CHUNK]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
     """Return z = [s; a] of the rows in `slots` ``(n,)``, float32 ``(n, d)``."""
-    return storage.features(torch.from_numpy(slots).to(storage.device)).numpy(force=True)
+    return storage.features(torch.from_numpy(slots)).numpy()
 
 
 def lead(columns: Columns) -> int:
@@ -66,7 +66,7 @@ def as_transitions(vectors: Tensor, columns: Columns) -> Transitions:
         return part.to(dtype).reshape(len(vectors), *shape)
 
     observed = list(observation_columns(columns))
-    never = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
+    never = torch.zeros(len(vectors), dtype=torch.bool)
     return unchecked(  # in the order of the vector
         obs=join_parts({part_of(name): take(name) for name in observed}),
         actions=take("actions"),

@@ -1,4 +1,4 @@
-"""Exact nearest neighbors by brute force on any device: the search on a GPU, and the reference of tests."""
+"""Exact nearest neighbors by brute force: for rows with too few candidates, and the reference of tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def nearest(storage: Storage, slots: Tensor, k: int, discrete: Callable[[Tensor]
 
 def _weights(storage: Storage) -> tuple[Tensor, Tensor]:
     """Return 1 / std and mean ``(d,)``, float32, over all stored rows; weight 0 for constant dimensions."""
-    shift = storage.features(torch.zeros(1, dtype=torch.int64, device=storage.device))[0].double()
+    shift = storage.features(torch.zeros(1, dtype=torch.int64))[0].double()
     total = torch.zeros_like(shift)
     squares = torch.zeros_like(shift)
     for rows in _chunks(storage):
@@ -70,4 +70,4 @@ def _weights(storage: Storage) -> tuple[Tensor, Tensor]:
 
 
 def _chunks(storage: Storage) -> tuple[Tensor, ...]:
-    return torch.arange(len(storage), device=storage.device).split(CHUNK)
+    return torch.arange(len(storage)).split(CHUNK)

@@ -10,7 +10,7 @@ import torch
 from interreplay.neighborhood.knn_index.inverted_file import InvertedFile, cells_for
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
 from interreplay.neighborhood.knn_index.searches import CellSearch, ExactSearch
-from interreplay.neighborhood.scale import RunningStandardizer, drift
+from interreplay.storage.running_moments import RunningStandardizer, drift
 
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage

@@ -170,7 +170,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     @override(LoopConfig)
     def make_update(self, module: Any) -> IMPALAUpdate:
         own = self.settings_class(**{field.name: getattr(self, field.name) for field in fields(self.settings_class)})
-        return self.update_class(module.nets, own, self.gamma, self.rates(0)["all"], self.grad_clip_by)
+        return self.update_class(module.nets, own, self.gamma, self.rates(0)["all"])
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

@@ -112,6 +112,10 @@ class BatchLearner(ExactOptimizerStates):
             for group in self._update_rule.optimizers[name].param_groups:
                 group["lr"] = rate
 
+    def reseed(self, seed: int) -> None:
+        """Replace the random numbers of updates."""
+        self._rng.manual_seed(seed)
+
     def collect_metrics(self) -> dict[str, float]:
         """Return means over the updates since the last call, empty if there were none.
 
@@ -197,6 +201,10 @@ class OffPolicyLearner(BatchLearner):
         super().set_state(state)
         if UPDATE_STATE in state and self.reward_scale is not None:
             self.reward_scale.load_state_dict(state[UPDATE_STATE]["rewards"])
+
+    def after_updates(self, env_steps: int) -> None:
+        """Reset what is due after a number of env steps and all of its updates."""
+        self._update_rule.after_updates(env_steps, self._rng)
 
     @property
     def offers(self) -> frozenset[str]:

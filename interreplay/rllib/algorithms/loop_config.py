@@ -74,6 +74,7 @@ class LoopConfig(AlgorithmConfig):
     env_config: dict[str, Any]
     # Of `LoopSettings`, set in the constructor.
     hiddens: Any
+    network: Any
     activation: str
     anneal_steps: int | None
     matrix_dtype: str
@@ -300,18 +301,17 @@ class LoopConfig(AlgorithmConfig):
         """Return the update of this algorithm, an `update_class`, for a module."""
         raise NotImplementedError
 
-    def update_settings(self) -> dict[str, Any]:
-        """Return the arguments of the update: the algorithm's settings, which are checked, and RLlib's clipping."""
+    def update_settings(self) -> Any:
+        """Return the settings of the update, which are checked."""
         names = [field.name for field in fields(self.settings_class)]
         own = {name: getattr(self, RLLIB_NAMES.get(name, name)) for name in names}
         own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
-        settings = self.settings_class(**own)
-        return {"settings": settings, "grad_clip": self.grad_clip, "grad_clip_by": self.grad_clip_by}
+        return self.settings_class(**own)
 
     @property
     def layers(self) -> str:
         """The networks' layers, which must be equal to those of a checkpoint."""
-        return str(list(self.hiddens))
+        return f"network {self.network}" if self.network else str(list(self.hiddens))
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -332,6 +332,7 @@ class LoopConfig(AlgorithmConfig):
             | own
             | {
                 "hiddens": list(self.hiddens),
+                "network": self.network,
                 "matrix_dtype": self.matrix_dtype,
                 "activation": self.activation,
                 "normalize_observations": self.normalize_observations,

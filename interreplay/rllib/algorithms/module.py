@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from interreplay.acting import stored_policy
 from interreplay.acting.actions import check_action_space
 from interreplay.environments.spaces import flat_actions, named_parts
-from interreplay.learning.architectures import Architecture, assembled, encoder_of
+from interreplay.learning.architectures import Architecture, assembled, encoder_of, resolved
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
 
@@ -62,8 +62,9 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     @override(RLModule)
     def setup(self) -> None:
         check_action_space(self.action_space, self.architecture.acts_in)
+        self._model = resolved(self.architecture, self.observation_space, self.model_config)
         encoder, width = self.make_encoder()
-        self.nets = assembled(self.make_networks(width), encoder, self.model_config)
+        self.nets = assembled(self.make_networks(width), encoder, self._model)
         exploration = copy.deepcopy(self.model_config.get("exploration"))
         if exploration is None:
             exploration = Sampled() if self.policy.stochastic else Gaussian()
@@ -75,11 +76,11 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     def make_encoder(self) -> tuple[nn.Module, int]:
         """Return the encoder of observations, and the width of its output."""
-        return encoder_of(self.observation_space, self.model_config)
+        return encoder_of(self.observation_space, self._model)
 
     def make_networks(self, inputs: int) -> nn.Module:
         """Return networks for encoded observations of a width, only the ``actor`` if `inference_only`."""
-        return self.architecture.make(inputs, flat_actions(self.action_space), self.model_config, self.inference_only)
+        return self.architecture.make(inputs, flat_actions(self.action_space), self._model, self.inference_only)
 
     def described(self, normalized: bool, **about: Any) -> dict[str, Any]:
         """Return a description of the policy, for checkpoints; with the arguments of `stored_policy.describe`."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -14,10 +17,12 @@ from interreplay.buffer.catalogue import Kind
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
+from interreplay.environments.wrapped import NAME as WRAPPED
 from interreplay.environments.wrapped import own_name
 from interreplay.errors import NonFiniteError
 from interreplay.experience import Mix, Replay, RowSource, make_source
 from interreplay.experience.recipes import as_settings
+from interreplay.experience.store import StoreWriter
 from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
 from interreplay.learning.update import SUCCESS_COLUMN, Update
@@ -31,6 +36,8 @@ from interreplay.rllib.env_runner.wire_format import unpack_rows
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 from interreplay.transitions import Transitions
+
+logger = logging.getLogger(__name__)
 
 
 class ReadySource:
@@ -114,7 +121,7 @@ class OffPolicyConfig(LoopConfig):
 
     @override(LoopConfig)
     def make_update(self, module: Any) -> Update:
-        return self.update_class(module.nets, **self.update_settings())
+        return self.update_class(module.nets, settings=self.update_settings())
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:
@@ -126,11 +133,13 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     Attributes:
         experience: The source of batches, which also determines when they are due.
+        on_rows: Called with new rows after they were added, see `record_rows`; None if they are not recorded.
     """
 
     config: OffPolicyConfig
     experience: Replay
     learner: OffPolicyLearner
+    on_rows: Callable[[Transitions], None] | None = None
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
@@ -139,7 +148,8 @@ class OffPolicyAlgorithm(TrainingLoop):
         rows = self.config.on_manifold_rows
         simulator = OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
         self.diagnostics = Diagnostics(on_manifold=simulator)
-        self._recorded = self.replay_buffer.columns_wanted
+        self._wanted = self.replay_buffer.columns_wanted
+        self._recorded = self._wanted
         self.replay_buffer.connect(self._context())
         self.learner.request_scores(self.replay_buffer.scores_wanted)
         scale = self.learner.reward_scale
@@ -154,6 +164,89 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.learner.observe(rows.obs)
         if self.learner.reward_scale is not None:
             self.learner.reward_scale.observe(rows)
+
+    def keep_experience(
+        self,
+        folder: str | Path,
+        most_rows: int = 1_000_000,
+        about: Mapping[str, Any] | None = None,
+        notify: Callable[[str], object] = logger.warning,
+    ) -> StoreWriter:
+        """Keep the transitions from now on in a store on disk; those of an earlier process after this step move aside.
+
+        Args:
+            folder: Folder of the store.
+            most_rows: Maximum number of rows; the oldest are dropped.
+            about: Plain values for the header of the store.
+            notify: Called with one line if the recording ends early, such as on a full disk, or if rows move aside.
+
+        Returns:
+            The writer, to be closed at the end.
+        """
+        config = self.config
+        inner = config.env_config.get("arguments", {}) if config.env == WRAPPED else config.env_config
+        writer = StoreWriter(
+            Path(folder),
+            env=own_name(config.env, config.env_config),
+            env_args=inner,
+            spaces=self.single_spaces,
+            most_rows=most_rows,
+            about=about,
+            notify=notify,
+        )
+        if moved := writer.rewind(self.env_steps):
+            notify(f"{moved:,} rows of experience after step {self.env_steps:,} are kept in {folder}_aside_*")
+
+        def record(added: Transitions) -> None:
+            writer.add(added, self.env_steps - len(added) + 1, self.learner.updates)
+
+        self.record_rows(record)
+        return writer
+
+    def record_rows(self, on_rows: Callable[[Transitions], None] | None) -> None:
+        """Call a function with new rows, which include successes, after they were added; None ends that."""
+        self.on_rows = on_rows
+        self._recorded = self._wanted if on_rows is None else self._wanted | {SUCCESS_COLUMN}
+
+    def recover(self, rows: Iterable[Transitions]) -> int:
+        """Add rows that were collected after the restored checkpoint; they count as env steps, and updates become due.
+
+        The environments begin new episodes, since the recovered rows have continued those of the checkpoint.
+
+        Args:
+            rows: Portions of transitions in chronological order.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            ValueError: The rows lack a column that the replay method requires.
+        """
+        counts: dict[int, int] = {}
+        for portion in rows:
+            self._add_rows(self._for_replay(portion))
+            assert portion.episode is not None
+            ids, numbers = portion.episode.unique(return_counts=True)
+            for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
+                counts[episode] = counts.get(episode, 0) + number
+        self.experience.truncate_episodes(counts)
+        if self.learner.reward_scale is not None:
+            self.learner.reward_scale.forget(list(counts))
+
+        def begin_after(runner: Any) -> None:
+            runner.begin_after(counts)
+
+        self.env_runner_group.foreach_env_runner(begin_after)
+        return sum(counts.values())
+
+    def fill(self, rows: Iterable[Transitions]) -> None:
+        """Add rows that count neither as env steps nor make updates due, in chronological order.
+
+        Raises:
+            ValueError: The rows lack a column that the replay method requires.
+        """
+        for portion in rows:
+            self.replay_buffer.add(self._for_replay(portion))
 
     @property
     def replay_buffer(self) -> RowSource:
@@ -262,6 +355,23 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:
+        self._add_rows(self._for_replay(rows))
+        if self.on_rows is not None:
+            self.on_rows(rows)
+
+    def _for_replay(self, rows: Transitions) -> Transitions:
+        """Return rows without the extra columns that only records contain.
+
+        Raises:
+            ValueError: The rows lack a column that the replay method requires.
+        """
+        if self._wanted == rows.extras.keys():
+            return rows
+        if lacking := sorted(self._wanted - rows.extras.keys()):
+            raise ValueError(f"the rows lack the column {lacking[0]}, which the replay method requires")
+        return rows.replace(extras={name: rows.extras[name] for name in rows.extras if name in self._wanted})
+
+    def _add_rows(self, rows: Transitions) -> None:
         try:
             self.experience.add(rows)
             self._observe(rows)
@@ -269,6 +379,12 @@ class OffPolicyAlgorithm(TrainingLoop):
             env = own_name(self.config.env, self.config.env_config)
             place = f"env step {self.env_steps + error.row + 1} of {env}"
             raise NonFiniteError(error.column, error.row, error.value, at=place) from None
+
+    @override(TrainingLoop)
+    def _learn(self) -> None:
+        super()._learn()
+        if not self.stop_requested:  # otherwise updates may be left, which a resumed run makes first
+            self.learner.after_updates(self.env_steps)
 
     @override(TrainingLoop)
     def _update(self, batch: Any) -> None:

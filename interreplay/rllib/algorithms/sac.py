@@ -62,7 +62,7 @@ class SACConfig(SACTraining, OffPolicyConfig):
         kind = self.update_class
         if module.discrete and kind is SACUpdate:
             kind = DiscreteSACUpdate
-        return kind(module.nets, **self.update_settings())
+        return kind(module.nets, settings=self.update_settings())
 
 
 class SAC(OffPolicyAlgorithm):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,16 @@ from interreplay.acting.batching import CPU, as_column, as_tensors, pick
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
+from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.remote import Collected, Collector
-from interreplay.rllib.env_runner.runner_state import Names, RunnerState, columns_of_infos
+from interreplay.rllib.env_runner.runner_state import (
+    IDS_PER_RUNNER,
+    Names,
+    RunnerState,
+    columns_of_infos,
+    environments,
+)
 from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner
 from interreplay.transitions import Transitions, cat, unchecked
 
@@ -387,6 +394,31 @@ class BatchEnvRunner(SteppingRunner):
         self._increase_sampled_metrics(self._state.steps_since_report, len(finished))
         self._state.steps_since_report = 0
         return self.metrics.reduce()
+
+    def begin_after(self, recovered: Mapping[int, int]) -> None:
+        """Begin new episodes, with ids after those of recovered rows, and count these rows as steps.
+
+        Args:
+            recovered: Number of recovered rows by episode id, of all runners.
+        """
+        first = self._state.index * IDS_PER_RUNNER
+        own = {episode: rows for episode, rows in recovered.items() if first <= episode < first + IDS_PER_RUNNER}
+        self._needs_initial_reset = True
+        self._state.log.next_id = max(self._state.log.next_id, max(own, default=-1) + 1)
+        self._state.steps_since_report += sum(own.values())
+        self.num_env_steps_sampled_lifetime += sum(own.values())
+
+    def reseed(self, seed: int) -> None:
+        """Replace the random numbers of exploration and of environments, which continue their episodes."""
+        sequence = np.random.SeedSequence([seed, self._state.index])
+        torch_seed, env_seed = (int(number) for number in sequence.generate_state(2))
+        self._state.torch_rng.manual_seed(torch_seed)
+        self._state.numpy_rng = np.random.default_rng(sequence)
+        self._state.seed_next_reset(env_seed)
+        for number, env in enumerate(environments(self.env) if self.env is not None else ()):
+            for layer in chain(env):
+                if isinstance(vars(layer).get("_np_random"), np.random.Generator):
+                    layer.np_random = np.random.default_rng([env_seed, number])
 
     def running_episodes(self) -> list[int]:
         """Return the ids of the running episodes."""

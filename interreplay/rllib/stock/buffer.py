@@ -184,7 +184,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
             self.buffer.use_view(view)
         sample = self.buffer.sample(num_items or batch_size_B or self.batch_size_B)
         self._drawn = sample
-        spans = view.spans(self.buffer.storage, sample.slots).cpu().numpy()
+        spans = view.spans(self.buffer.storage, sample.slots.cpu()).numpy()
         self._log_sample(sample, float(spans.mean()))
         return episodes_of(sample, spans, self._spaces, to_numpy)
 

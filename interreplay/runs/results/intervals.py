@@ -17,6 +17,8 @@ from scipy import stats
 Array = NDArray[np.float64]
 CONFIDENCE = 0.95
 RESAMPLES = 2000
+FLOOR = 0.05
+"""Smallest mean in a ratio, as a normalized return: a ratio to a mean near 0 is meaningless."""
 
 
 def mean(*strata: Array, axis: int = -1) -> Any:
@@ -27,9 +29,6 @@ def mean(*strata: Array, axis: int = -1) -> Any:
 def iqm(*strata: Array, axis: int = -1) -> Any:
     """Return the interquartile mean of all runs of all environments: the mean of the middle half."""
     return stats.trim_mean(np.concatenate(strata, axis=axis), 0.25, axis=axis)
-
-
-STATISTICS: dict[str, Callable[..., Any]] = {"mean": mean, "iqm": iqm}
 
 
 def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int = 0) -> tuple[Any, Any]:
@@ -85,11 +84,15 @@ def improvement(pairs: int) -> Callable[..., Any]:
 
 
 def ratio(pairs: int) -> Callable[..., Any]:
-    """Return the ratio of two methods' means, NaN unless the second is positive; arguments as for `improvement`."""
+    """Return the ratio of two methods' means: the geometric mean over environments; arguments as for `improvement`.
+
+    Means are of normalized returns; those below `FLOOR` count as `FLOOR`.
+    """
 
     def statistic(*strata: Array, axis: int = -1) -> Any:
-        below = np.asarray(mean(*strata[pairs:], axis=axis))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(below > 0, np.asarray(mean(*strata[:pairs], axis=axis)) / below, np.nan)[()]
+        logs = []
+        for stratum in strata:
+            logs.append(np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)))
+        return np.exp(np.mean(logs[:pairs], axis=0) - np.mean(logs[pairs:], axis=0))
 
     return statistic

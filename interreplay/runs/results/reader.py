@@ -1,46 +1,28 @@
-"""Read the results of one run from ``result.json`` or ``progress.csv``, also compressed."""
+"""Read the results of one run from ``result.json``, also compressed."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-FILES = ("result.json", "result.json.gz", "progress.csv", "progress.csv.gz")
+FILES = ("result.json", "result.json.gz")
 NAMES = {
-    "env_steps": (
-        "num_env_steps_sampled_lifetime",
-        "env_runners/num_env_steps_sampled_lifetime",
-        "env_steps",
-        "timesteps_total",
-        "num_env_steps_sampled",
-    ),
+    "env_steps": ("num_env_steps_sampled_lifetime", "env_runners/num_env_steps_sampled_lifetime", "timesteps_total"),
     "seconds": ("time_total_s",),
     "updates": ("learners/default_policy/num_updates_lifetime",),
-    "training": (
-        "env_runners/episode_return_mean",
-        "sampler_results/episode_reward_mean",
-        "episode_return_mean",
-        "episode_reward_mean",
-    ),
-    "evaluation": (
-        "evaluation/env_runners/episode_return_mean",
-        "evaluation/sampler_results/episode_reward_mean",
-        "evaluation/episode_reward_mean",
-    ),
+    "training": ("env_runners/episode_return_mean",),
+    "evaluation": ("evaluation/env_runners/episode_return_mean",),
     "success": ("evaluation/env_runners/success_rate",),
     "timestamp": ("timestamp",),
 }
-"""Names of a quantity in RLlib's results, the newest first."""
+"""Names of a quantity in results; the first that has a number counts."""
 LARGEST = 1e100
 """Larger numbers count as damaged. Squares and sums of smaller numbers are finite."""
-MOST_OF_A_LINE = 1 << 24
-"""Maximum number of characters of a result. A small compressed file can hold a line that exceeds memory."""
 
 
 @dataclass(frozen=True)
@@ -57,43 +39,36 @@ class Rows:
 
 
 def read_rows(folder: Path) -> Rows:
-    """Return the results in a run's folder, which may be empty.
+    """Return the results in a run's folder, which may be empty. The last line may be incomplete.
 
     Raises:
         OSError: A file cannot be read.
         ValueError: A file does not contain results.
     """
-    for name in FILES:
-        path = folder / name
-        if path.exists() and path.stat().st_size:
-            with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
-                found = _json_rows(file, path.name) if "json" in name else Rows(list(csv.DictReader(file)))
-            if found.rows or found.note:
-                return found
-    return Rows()
-
-
-def _json_rows(file: TextIO, name: str) -> Rows:
-    """Read one JSON object per line. The last line may be incomplete."""
     found = []
     broken = 0
-    for line in iter(lambda: file.readline(MOST_OF_A_LINE), ""):
-        if len(line) == MOST_OF_A_LINE:
-            raise ValueError(f"{name} holds a line of more than {MOST_OF_A_LINE:,} characters")
+    for line in _lines(folder):
         try:
             row = json.loads(line)
         except ValueError:
             broken += 1
             continue
         if not isinstance(row, dict):
-            raise ValueError(f"{name} holds {type(row).__name__} where a result was expected")
+            raise ValueError(f"{FILES[0]} holds {type(row).__name__} where a result was expected")
         row.pop("config", None)
         found.append(dict(_flat(row)))
     if broken and not found:
-        raise ValueError(f"{name} holds no result that can be read")
-    if not broken:
-        return Rows(found)
-    return Rows(found, f"{broken} unreadable line{'s' * (broken > 1)}")
+        raise ValueError(f"{FILES[0]} holds no result that can be read")
+    return Rows(found, f"{broken} unreadable line{'s' * (broken > 1)}" if broken else "")
+
+
+def _lines(folder: Path) -> Iterator[str]:
+    for name in FILES:
+        path = folder / name
+        if path.exists() and path.stat().st_size:
+            with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+                yield from file
+            return
 
 
 def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -134,43 +109,16 @@ def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept[::-1]
 
 
-def elapsed_seconds(rows: list[dict[str, Any]]) -> list[float]:
-    """Return the non-decreasing wall-clock seconds of a run at each row, NaN if a row has no time.
-
-    Runs of earlier versions restarted their clock when they were resumed. A row belongs to a restarted clock if its
-    time is below that of the previous row, or if its process began after the previous row and both clocks agree.
-
-    Args:
-        rows: Result of `kept_rows`.
-    """
+def values(folder: Path, name: str) -> list[tuple[int, float]]:
+    """Return env steps and the values of a quantity of `NAMES` that a run has reported."""
     found = []
-    before = 0.0
-    last = 0.0
-    last_iteration = 0.0
-    for row in rows:
-        seconds = named(row, "seconds")
-        if math.isnan(seconds):
-            found.append(seconds)
-            continue
-        iteration = number(row.get("iterations_since_restore"))
-        restarted = iteration <= last_iteration and seconds == number(row.get("time_since_restore"))
-        if seconds < last or restarted:
-            before += last
-        last = seconds
-        last_iteration = iteration
-        found.append(before + seconds)
+    for row in kept_rows(read_rows(folder).rows):
+        value = named(row, name)
+        if not math.isnan(value):
+            found.append((int(named(row, "env_steps")), value))
     return found
 
 
 def curve(folder: Path) -> list[tuple[int, float]]:
     """Return env steps and evaluation returns of a run, or returns in training if it was never evaluated."""
-    rows = kept_rows(read_rows(folder).rows)
-    for name in ("evaluation", "training"):
-        found = []
-        for row in rows:
-            value = named(row, name)
-            if not math.isnan(value):
-                found.append((int(named(row, "env_steps")), value))
-        if found:
-            return found
-    return []
+    return values(folder, "evaluation") or values(folder, "training")

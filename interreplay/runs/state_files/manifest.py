@@ -109,20 +109,14 @@ def read(folder: Path) -> dict[str, Entry]:
         )
     if set(manifest) != {"format", "files", "checksum"} or manifest["checksum"] != _own(manifest["files"]):
         raise CheckpointError(f"{path} has a wrong checksum: the checkpoint is damaged")
-    return {_inside(folder, name): _entry(path, value) for name, value in manifest["files"].items()}
-
-
-def _inside(folder: Path, name: str) -> str:
-    parts = PurePosixPath(name).parts
-    if not parts or parts[0] == "/" or ".." in parts or "\0" in name:
-        raise CheckpointError(f"{folder / MANIFEST} lists {name!r}; expected the name of a file in the checkpoint")
-    return name
-
-
-def _entry(path: Path, value: Any) -> Entry:
-    if not isinstance(value, list) or len(value) != 2 or not all(type(part) is int for part in value):
-        raise CheckpointError(f"{path} is damaged: malformed entry {value!r}")
-    return value[0], value[1]
+    found = {}
+    for name, entry in manifest["files"].items():
+        parts = PurePosixPath(name).parts
+        if not parts or parts[0] == "/" or ".." in parts:
+            raise CheckpointError(f"{path} lists {name!r}; expected the name of a file in the checkpoint")
+        size, checksum = entry
+        found[name] = (size, checksum)
+    return found
 
 
 def _write(folder: Path, entries: dict[str, Entry]) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from linear_operator.utils.errors import NanError, NotPSDError
-from linear_operator.utils.warnings import NumericalWarning
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributions import Gamma
 
 from interreplay.argument_checks import check_number
-from interreplay.synthesis.gaussian_process.kernels import Form, Hyperparameters
-from interreplay.synthesis.gaussian_process.model import Model
+from interreplay.synthesis.gaussian_process.processes import LENGTH, Form, Hyperparameters, log_evidence
 
 METHODS = ("adam", "lbfgs")
+NOISE_FLOOR = 1e-3
+"""Smallest σ_n², in units of the scaled targets."""
+FLOORS = {"lengthscale": 0.0, "outputscale": 0.0, "noise": NOISE_FLOOR, "alpha": 0.0}
+"""Bounds of positive hyperparameters, which are optimized as the inverse of `softplus`."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +48,78 @@ class Fit:
 
 
 class FitResult(NamedTuple):
-    """The result of a fit.
-
-    Attributes:
-        hyper: b sets of hyperparameters.
-        failures: Number of sets that became non-finite and were replaced by the best ones before.
-        retried: Number of factorizations that required jitter.
-    """
+    """b sets of hyperparameters, and how many of them failed and were replaced by the best ones before."""
 
     hyper: Hyperparameters
     failures: int
-    retried: int
+
+
+class Model(nn.Module):
+    """Trainable hyperparameters of b neighborhoods.
+
+    Without ARD there is one length scale per block of features. Hyperparameters that the form lacks are constant.
+
+    Args:
+        form: Form of the processes.
+        start: Initial hyperparameters; a single set is copied to all b.
+        x: Features ``(b, m, d)``, float64.
+        y: Targets ``(b, m, T)``, float64.
+        priors: Whether to use Gamma priors, with means of 3√d standard deviations for length scales, 9 for σ_f² and .11
+            for σ_n².
+        spread: Standard deviation of a feature.
+    """
+
+    def __init__(
+        self, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, priors: bool = False, spread: float = 1.0
+    ):
+        super().__init__()
+        self.form = form
+        self.points = (x, y)
+        self.start = start.map(lambda value: value.expand(len(x), *value.shape[1:]))
+        given = self.start.as_dict()
+        if not form.ard:
+            given["lengthscale"] = given["lengthscale"][..., [block.start for block in form.slices]]
+        if form.kernel != "rq":
+            del given["alpha"]
+        if form.mean == "zero":
+            del given["constant"]
+        self.raw = nn.ParameterDict()
+        for name, value in given.items():
+            if name in FLOORS:
+                excess = value.clamp(min=FLOORS[name] * 1.001) - FLOORS[name]
+                value = excess + torch.log(-torch.expm1(-excess))
+            self.raw[name] = nn.Parameter(value.clone())
+        self.priors: dict[str, Gamma] = {}
+        if priors:
+            numbers = {
+                "lengthscale": (3.0, 3.0 / (LENGTH * spread * math.sqrt(form.features))),
+                "outputscale": (2.0, 2.0 / LENGTH**2),
+                "noise": (1.1, 10.0),
+            }
+            self.priors = {name: Gamma(*x.new_tensor(pair)) for name, pair in numbers.items()}
+
+    def values(self) -> dict[str, Tensor]:
+        """Return the trained hyperparameters by name, differentiable."""
+        found = {}
+        for name, value in self.raw.items():
+            if name in FLOORS:
+                value = nn.functional.softplus(value) + FLOORS[name]
+            found[name] = value
+        return found
+
+    def hyper(self, values: dict[str, Tensor]) -> Hyperparameters:
+        """Return all hyperparameters, given the trained ones."""
+        lengths = values["lengthscale"]
+        if not self.form.ard:
+            lengths = lengths.repeat_interleave(torch.tensor(self.form.blocks), dim=-1)
+        return Hyperparameters(**self.start.as_dict() | values | {"lengthscale": lengths})
+
+    def log_posterior(self, values: dict[str, Tensor]) -> Tensor:
+        """Return the log marginal likelihood and the log priors, once per kernel, of each neighborhood ``(b,)``."""
+        total = log_evidence(self.form, self.hyper(values), *self.points)
+        for name, prior in self.priors.items():
+            total = total + prior.log_prob(values[name]).flatten(1).sum(dim=1)
+        return total
 
 
 def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spread: float = 1.0) -> FitResult:
@@ -73,52 +135,30 @@ def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spre
         y: Scaled targets ``(b, m, T)``.
         spread: Standard deviation of a scaled feature, for the priors.
     """
-    with (
-        torch.enable_grad(),
-        torch.random.fork_rng(devices=[]),  # GPyTorch draws initial values, which are overwritten
-        warnings.catch_warnings(record=True) as caught,
-    ):
-        warnings.simplefilter("always", NumericalWarning)
-        model = Model(form, x.double(), y.double(), how.priors, spread)
-        model.write(start.map(Tensor.double))
-        model.train()
-        best, failed = _maximize(how, model)
-    found = model.read()
-    good = found.finite() & (not failed)
-    fallback = best.as_dict()
-    chosen = {}
-    for name, value in found.as_dict().items():
-        finite = good.view(-1, *[1] * (value.dim() - 1))
-        chosen[name] = torch.where(finite, value, fallback[name]).to(x.dtype)
-    return FitResult(Hyperparameters(**chosen), int((~good).sum()), len(caught))
+    model = Model(form, start.map(Tensor.double), x.double(), y.double(), how.priors, spread)
+    best = model.start
+    highest = torch.full((len(x),), -math.inf, dtype=torch.float64)
+    optimizer: Any = torch.optim.Adam(model.parameters(), lr=how.lr)
+    steps = how.epochs
+    if how.method == "lbfgs":
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=how.epochs, line_search_fn="strong_wolfe")
+        steps = 1
 
-
-def _maximize(how: Fit, model: Model) -> tuple[Hyperparameters, bool]:
-    """Take the steps; return the best hyperparameters and whether the fit failed."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    best = model.read()
-    lowest = math.inf
-
+    @torch.enable_grad()
     def loss() -> Tensor:
-        nonlocal best, lowest
+        nonlocal best, highest
         optimizer.zero_grad()
-        value = -model.log_posterior()
-        if value.item() < lowest:
-            best = model.read()
-            lowest = value.item()
-        value.backward()
-        return value
+        values = model.values()
+        found = model.log_posterior(values)
+        better = found.detach() > highest
+        best = model.hyper(values).map(Tensor.detach).where(better, best)
+        highest = torch.where(better, found.detach(), highest)
+        total = -found.sum()
+        total.backward()
+        return total
 
-    optimizer: torch.optim.Optimizer
-    try:
-        if how.method == "lbfgs":
-            optimizer = torch.optim.LBFGS(parameters, max_iter=how.epochs, line_search_fn="strong_wolfe")
-            optimizer.step(loss)
-            return best, False
-        optimizer = torch.optim.Adam(parameters, lr=how.lr)
-        for _ in range(how.epochs):
-            loss()
-            optimizer.step()
-    except (NotPSDError, NanError):
-        return best, True
-    return best, False
+    for _ in range(steps):
+        optimizer.step(loss)
+    last = model.hyper(model.values()).map(Tensor.detach)
+    good = last.finite() & highest.isfinite()
+    return FitResult(last.where(good, best).map(lambda value: value.to(x.dtype)), int((~good).sum()))

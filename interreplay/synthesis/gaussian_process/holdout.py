@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.synthesis.gaussian_process.kernels import Form
+from interreplay.synthesis.gaussian_process.fit import fit
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
-from interreplay.synthesis.gaussian_process.posterior import posterior
+from interreplay.synthesis.gaussian_process.processes import Form, posterior
 from interreplay.synthesis.gaussian_process.schedule import Schedule
 
 
@@ -37,9 +37,10 @@ class Scores:
         found = {}
         for kind, scores in (("rmse", self.rmse), ("nll", self.nll)):
             for method, values in scores.items():
-                for number, value in enumerate(values.tolist()):
-                    target = "reward" if number == 0 else f"ds{number - 1}"
-                    found[f"holdout_{kind}_{method}_{target}"] = value
+                reward, *changes = values.tolist()
+                found[f"holdout_{kind}_{method}_reward"] = reward
+                for number, value in enumerate(changes):
+                    found[f"holdout_{kind}_{method}_ds{number}"] = value
         varying = (self.rmse["blend"] > 0) & (self.rmse["gp"] > 0)
         if varying.any():
             ratio = (self.rmse["gp"][varying] / self.rmse["blend"][varying]).log().mean().exp()
@@ -71,7 +72,10 @@ def evaluate(
     form = form.over(batch.x.shape[2], actions)
     queries = batch.place((z[:, kept:] - z[:, :1]).to(batch.x))
     truth = y[:, kept:].to(batch.x)
-    found = posterior(form, schedule.applied(form, batch), batch.x, batch.y, queries)
+    hyper = schedule.applied(form, batch)
+    if schedule.kind == "local":
+        hyper = fit(schedule.how, form, hyper, batch.x, batch.y, batch.spread).hyper
+    found = posterior(form, hyper, batch.x, batch.y, queries)
     width = batch.targets.width
     good = ~found.failed
     predicted = {
@@ -135,7 +139,7 @@ class HoldOut:
     def __call__(
         self, form: Form, schedule: Schedule, preparation: Preparation, z: Tensor, y: Tensor, actions: int
     ) -> None:
-        """Evaluate a batch if it is due."""
+        """Evaluate a batch if it is due; arguments as in `evaluate`."""
         if self.batches % self.every == 0 and z.shape[1] > 2:
             self.latest = evaluate(form, schedule, preparation, z, y, actions, self.split).numbers()
         self.batches += 1

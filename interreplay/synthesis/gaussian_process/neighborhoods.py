@@ -17,12 +17,7 @@ SPREAD = {"standardize": 1.0, "minmax": 0.3, "none": 1.0}
 
 
 class Scale(NamedTuple):
-    """An affine map per neighborhood and number: x → (x − center) / width.
-
-    Attributes:
-        center: ``(n, 1, d)``.
-        width: ``(n, 1, d)``; 1 for constant numbers.
-    """
+    """An affine map per neighborhood and number: x → (x − center) / width, with tensors ``(n, 1, d)``."""
 
     center: Tensor
     width: Tensor
@@ -37,13 +32,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(x: Tensor, kind: str) -> Scale:
-    """Return the map for points ``(n, m, d)``: mean and standard deviation (dividing by m), or minimum and range.
-
-    Raises:
-        ValueError: If `kind` is unknown.
-    """
-    if kind not in SPREAD:
-        raise ValueError(f"scaling is {kind!r}; expected one of {', '.join(SPREAD)}")
+    """Return the map for points ``(n, m, d)``: mean and standard deviation (dividing by m), or minimum and range."""
     if kind == "none":
         return Scale(torch.zeros_like(x[:, :1]), torch.ones_like(x[:, :1]))
     low, high = x.aminmax(dim=1, keepdim=True)
@@ -90,7 +79,9 @@ class Neighborhoods:
     def place(self, offsets: Tensor) -> Tensor:
         """Return the scaled features ``(n, q, c)`` of points relative to the anchors ``(n, q, d)``."""
         scaled = self.features.apply(offsets)
-        return scaled if self.axes is None else scaled @ self.axes
+        if self.axes is None:
+            return scaled
+        return scaled @ self.axes
 
 
 @dataclass(frozen=True)
@@ -138,17 +129,20 @@ class Preparation:
 def inputs_of(rows: Transitions) -> Tensor:
     """Return z = [s; a] ``(..., d)`` of rows ``(n, ...)`` or ``(n, m, ...)``, without discrete values."""
     lead = rows.rewards.dim()
-    parts = [*flat_parts(rows.obs, lead), *flat_parts(rows.actions, lead)]
-    return torch.cat([part for part in parts if part.is_floating_point()], dim=-1)
+    parts = flat_parts(rows.obs, lead) + flat_parts(rows.actions, lead)
+    return torch.cat(list(filter(torch.is_floating_point, parts)), dim=-1)
 
 
 def targets_of(rows: Transitions) -> Tensor:
     """Return the targets y = [r; Δs] of rows ``(n, ...)`` or ``(n, m, ...)``, without discrete values."""
     lead = rows.rewards.dim()
-    ends = zip(flat_parts(rows.next_obs, lead), flat_parts(rows.obs, lead), strict=True)
-    changes = [end - start for end, start in ends if start.is_floating_point()]
     rewards = rows.rewards.unsqueeze(-1)
-    return torch.cat([rewards.to(changes[0]) if changes else rewards, *changes], dim=-1)
+    starts = list(filter(torch.is_floating_point, flat_parts(rows.obs, lead)))
+    if not starts:
+        return rewards
+    ends = list(filter(torch.is_floating_point, flat_parts(rows.next_obs, lead)))
+    changes = torch.cat(ends, dim=-1) - torch.cat(starts, dim=-1)
+    return torch.cat([rewards.to(changes), changes], dim=-1)
 
 
 def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
@@ -156,9 +150,11 @@ def with_outcome(rows: Transitions, y: Tensor) -> Transitions:
 
     Discrete values of s' do not change.
     """
-    parts = {name: part for name, part in observation_parts(rows.obs).items() if part.is_floating_point()}
-    changes = y[:, 1:].split([part[0].numel() for part in parts.values()], dim=1)
-    moved = dict(observation_parts(rows.next_obs))
-    for (name, part), change in zip(parts.items(), changes, strict=True):
-        moved[name] = part + change.reshape(part.shape).to(part)
+    moved = observation_parts(rows.next_obs)
+    first = 1
+    for name, part in observation_parts(rows.obs).items():
+        if part.is_floating_point():
+            last = first + part[0].numel()
+            moved[name] = part + y[:, first:last].reshape(part.shape).to(part)
+            first = last
     return rows.replace(rewards=y[:, 0].to(rows.rewards), next_obs=join_parts(moved))

@@ -13,10 +13,9 @@ from interreplay.part import standard_normal
 from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
-from interreplay.synthesis.gaussian_process.kernels import Form
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation, inputs_of, targets_of, with_outcome
-from interreplay.synthesis.gaussian_process.posterior import posterior
-from interreplay.synthesis.gaussian_process.schedule import MonteCarlo, Schedule
+from interreplay.synthesis.gaussian_process.processes import Form, posterior
+from interreplay.synthesis.gaussian_process.schedule import Schedule
 from interreplay.synthesis.mixup import Blend, TerminationFn
 from interreplay.transitions import Transitions
 
@@ -65,10 +64,10 @@ class GaussianProcess(Blend):
         interp_decay: float = 0.0,
     ):
         super().__init__(prob_interpolation, termination_fn, interp_decay)
-        self.form = form if form is not None else Form()
-        self.preparation = preparation if preparation is not None else Preparation()
-        self.schedule = schedule if schedule is not None else MonteCarlo()
-        self.coefficient = coefficient if coefficient is not None else Beta()
+        self.form = form or Form()
+        self.preparation = preparation or Preparation()
+        self.schedule = schedule or Schedule()
+        self.coefficient = coefficient or Beta()
         self.sample_posterior = sample_posterior
         self.weighted = weighted
         self.holdout = holdout
@@ -81,52 +80,44 @@ class GaussianProcess(Blend):
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         partners = self.partners(neighbors)
-        mix = torch.from_numpy(self.shares(len(anchors), rng)).to(anchors.rewards)
+        mix = torch.from_numpy(self.coefficient(len(anchors), rng)).to(anchors.rewards)
         mix = self.revert_where_needed(mix, anchors, partners, rng)
         blended = anchors.blend(partners, mix)
         z = torch.cat([inputs_of(anchors).unsqueeze(1), inputs_of(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
-        actions = anchors.actions[0].numel() if anchors.actions.is_floating_point() else 0
+        actions = anchors.actions.is_floating_point() * anchors.actions[0].numel()
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
         mix = torch.where((offset == 0).all(dim=1), 1.0, mix)
-        outcome, variances, failed = self.outcomes(z, y, actions, offset, rng)
+        outcome, variances, failed = self.predict(z, y, actions, offset, rng)
         if self.holdout is not None:
             self.holdout(self.form, self.schedule, self.preparation, z, y, actions)
         rows = anchors.where(mix >= 1, blended.where(failed, with_outcome(blended, outcome)))
+        rows = self.with_termination(rows, anchors, mix)
         variances = variances.masked_fill((mix >= 1).unsqueeze(1), 0.0)  # nothing is predicted for an anchor
-        weights = likelihood_weights(variances).float() if self.weighted else None
-        return Synthesized(self.with_termination(rows, anchors, mix), mix, variances, weights)
-
-    def shares(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Return λ ``(size,)``."""
-        return self.coefficient(size, rng)
-
-    def outcomes(
-        self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the results of `predict` for one query per neighborhood, at `offset` ``(n, d)`` from the anchor."""
-        outcome, variances, failed = self.predict(z, y, actions, offset.unsqueeze(1), rng)
-        return outcome.squeeze(1), variances.squeeze(1), failed
+        weights = None
+        if self.weighted:
+            weights = likelihood_weights(variances).float()
+        return Synthesized(rows, mix, variances, weights)
 
     def predict(
-        self, z: Tensor, y: Tensor, actions: int, offsets: Tensor, rng: np.random.Generator
+        self, z: Tensor, y: Tensor, actions: int, offset: Tensor, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return outcomes and predictive variances ``(n, q, T)``, and which neighborhoods failed ``(n,)``.
+        """Return outcomes and predictive variances ``(n, T)``, and which neighborhoods failed ``(n,)``.
 
         Args:
             z: Features ``(n, m, d)``, the anchor first.
             y: Targets ``(n, m, T)``.
             actions: Number of features that are actions.
-            offsets: Queries relative to the anchors ``(n, q, d)``.
+            offset: Queries relative to the anchors ``(n, d)``.
             rng: Source of all randomness.
         """
         batch = self.preparation(z, y)
         form = self.form.over(batch.x.shape[2], actions)
-        queries = batch.place(offsets.to(batch.x))
+        queries = batch.place(offset.unsqueeze(1).to(batch.x))
         found = posterior(form, self.schedule(form, batch), batch.x, batch.y, queries)
         mean = found.mean
         if self.sample_posterior:
-            mean = mean + found.variance.sqrt() * standard_normal(mean.shape, rng, mean.device).to(mean)
+            mean = mean + found.variance.sqrt() * standard_normal(mean.shape, rng).to(mean)
         outcome = batch.targets.undo(mean)
         neighborhood_variance = batch.targets.width.square()
         variances = (found.variance + found.noise) * neighborhood_variance
@@ -135,13 +126,13 @@ class GaussianProcess(Blend):
         self.counts["rows"] += len(failed)
         self.counts["failed"] += int(failed.sum())
         self.counts["retried"] += found.retried
-        return outcome, variances, failed
+        return outcome.squeeze(1), variances.squeeze(1), failed
 
     def statistics(self) -> dict[str, float]:
         """Return shares of failed neighborhoods, counts of fits and retried factorizations, and hyperparameters."""
         found = {
             "gp_failed_share": self.counts["failed"] / max(1, self.counts["rows"]),
-            "gp_retried": float(self.counts["retried"] + self.schedule.retried),
+            "gp_retried": float(self.counts["retried"]),
             "gp_fits": float(self.schedule.fits),
             "gp_fit_failures": float(self.schedule.failures),
         }

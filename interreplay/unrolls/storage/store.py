@@ -162,7 +162,7 @@ class UnrollStore:
         if self._table is None:
             self._columns = given
             self._frames.begin(columns)
-            self._table = RowTable(self.capacity, self._frames.table_columns(given), CPU)
+            self._table = RowTable(self.capacity, self._frames.table_columns(given))
         elif given != self._columns:
             names = sorted(given.keys() | self._columns.keys())
             wrong = next(name for name in names if given.get(name) != self._columns.get(name))
@@ -290,7 +290,7 @@ class UnrollStore:
         if "rows" in state:
             self._columns = columns_of_state(state)
             self._frames.load_state_dict(state["frames"])
-            self._table = RowTable(self.capacity, self._frames.table_columns(self._columns), CPU)
+            self._table = RowTable(self.capacity, self._frames.table_columns(self._columns))
             self._table.rows[: self._stored] = as_tensor(state["rows"])
             self._newest = {name: as_tensor(value).numpy().copy() for name, value in state["newest"].items()}
 

@@ -80,6 +80,7 @@ def test_stores_wait_until_they_are_filled_to_its_share():
         ("--op_mode=tain", "expected one of train, test, train_w_load"),
         ("--op_mode=test", "needs --load_model_url"),
         ("--op_mode=train_w_load --load_model_url=x --lr=1", "--lr: a resumed run keeps its settings"),
+        ("--op_mode=train_w_load --load_model_url=x --optimizer=adam", "--optimizer: a resumed run keeps"),
         ("--learner_thread_count=2", "there is one learner; expected 1"),
         ("--worker_count=0", "at least 1"),
         ("--use_kl_mask=maybe", "True or False"),
@@ -96,6 +97,7 @@ def test_going_on_and_testing_are_our_commands(monkeypatch):
     called = []
     monkeypatch.setattr(train, "main", called.append)
     monkeypatch.setattr(evaluate, "main", called.append)
+    monkeypatch.setattr(actor_learner, "has_screen", lambda: True)
     actor_learner.act("--op_mode=train_w_load --load_model_url=runs/a --environment_max_steps=9".split())
     actor_learner.act("--op_mode=test --load_model_url runs/a --test_episode_count=3 --render=True".split())
     assert called == [["--resume", "runs/a", "--total_env_steps=9"], ["runs/a", "--episodes", "3", "--render"]]

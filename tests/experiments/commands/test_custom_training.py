@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 import custom_training
-from interreplay.runs.results.rewinding import STEPS
-from interreplay.runs.run_folder import EVALUATION_RETURN
+from interreplay.runs.run_folder import EVALUATION_RETURN, STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = (

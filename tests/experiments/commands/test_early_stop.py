@@ -15,7 +15,7 @@ import custom_training
 from interreplay.experiments.commands import actor_learner, study
 from interreplay.experiments.training import train_loop
 from interreplay.runs.early_stop import EarlyStop, seconds
-from interreplay.runs.results.rewinding import STEPS
+from interreplay.runs.run_folder import STEPS
 
 pytestmark = pytest.mark.usefixtures("cluster")
 

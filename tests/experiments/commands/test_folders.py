@@ -8,10 +8,9 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.results.rewinding import STEPS
 from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of
 from interreplay.runs.run_folder import (
-    EVALUATION_RETURN,
+    STEPS,
     RunFolder,
     ensure_writable,
     find_checkpoints,
@@ -75,9 +74,13 @@ def rows(folder):
 
 @pytest.fixture
 def with_results(folder):
-    lines = [f'{steps},"a, b",{value}' for steps, value in [(1000, ""), (2000, 5.5), (3000, 9.5), (4000, "nan")]]
-    (folder.path / "progress.csv").write_text("\n".join([f"{STEPS},text,{EVALUATION_RETURN}", *lines, "50"]))
-    results = [json.dumps({STEPS: steps}) for steps in (1000, 2000, 3000, 4000)]
+    returns = {1000: None, 2000: 5.5, 3000: 9.5, 4000: None}
+    lines = [f'{steps},"a, b"' for steps in returns]
+    (folder.path / "progress.csv").write_text("\n".join([f"{STEPS},text", *lines, "50"]))
+    results = []
+    for steps, value in returns.items():
+        evaluation = {"env_runners": {"episode_return_mean": value}}
+        results.append(json.dumps({STEPS: steps, "evaluation": evaluation}))
     (folder.path / "result.json").write_text("\n".join([*results, '{"half": ']))
     return folder
 

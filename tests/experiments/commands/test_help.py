@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cluster_deployment import submit
-from interreplay.experiments.commands import check, evaluate, export, smoketest, study
+from interreplay.experiments.commands import check, evaluate, experience, export, fork, smoketest, study
 from interreplay.experiments.commands.main import COMMANDS
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.training_flags import make_parser
@@ -25,6 +25,9 @@ def parsers():
         "export": export.make_parser(),
         "report": analysis.make_parser(),
         "check": check.make_parser(),
+        "experience": experience.list_parser(),
+        "experience export": experience.export_parser(),
+        "fork": fork.make_parser(),
         "smoketest": smoketest.make_parser(),
         "submit": submit.make_parser(),
     }
@@ -35,7 +38,7 @@ def parsers():
 PARSERS = parsers()
 # What may stand for a value that is no choice among words.
 METAVARS = {"N", "X", "DIR", "FILE", "NAME", "ENV", "METHOD", "ALGORITHM", "PROJECT", "JSON", "SETTINGS", "TEXT"}
-METAVARS |= {"MODULE:CLASS", "PATH_OR_ID"}
+METAVARS |= {"MODULE:CLASS", "PATH_OR_ID", "CONDITIONS", "FILE.py:FUNCTION", "N,N,...", "METHOD,...", "RUN"}
 METAVARS |= {"CHECKPOINT", "RESULTS", "STUDY.yaml", "LOW,HIGH", "SIZE", "HH:MM:SS", "[KIND:]N", "N-N,...", "OPTION"}
 METAVARS |= {
     "[URI/]EXPERIMENT",

@@ -74,7 +74,7 @@ def test_removed_flags_name_their_replacement(capsys):
     wrong = []
     for flag, instead in REMOVED.items():
         with pytest.raises(SystemExit) as caught:
-            main(["--trainer", "SAC", f"--{flag}", "1"])
+            main(["--trainer", "SAC", f"--{flag}", "other"])
         error = capsys.readouterr().err
         if caught.value.code != 2 or error.count("\n") != 1 or f"--{flag} of the original work: {instead}" not in error:
             wrong.append(flag)

@@ -12,7 +12,7 @@ import pytest
 from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import run_agent
-from interreplay.experiments.commands.run_agent import HYPER, INSTEAD, SETTINGS, translated
+from interreplay.experiments.commands.run_agent import HARMLESS, HYPER, INSTEAD, SETTINGS, translated
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = "total_env_steps=200 learning_starts=100 buffer_size=1000 hiddens=16,16 evaluation_interval=0".split()
@@ -71,9 +71,28 @@ def test_every_word_names_a_flag_or_says_what_to_do():
     known = {option.lstrip("-") for option in make_parser()._option_string_actions}
     assert flags and all(flag.partition(".")[0] in known for flag in SETTINGS.values())
     assert not SETTINGS.keys() & INSTEAD.keys()
-    for key in INSTEAD:
+    for key in INSTEAD.keys() - {key for key, values in HARMLESS.items() if not values}:
         with pytest.raises(UsageError, match=INSTEAD[key].split("(")[0]):
-            translated(["configs=cartpole/dqn", f"{key}=1"])
+            translated(["configs=cartpole/dqn", f"{key}=neither"])
+
+
+def test_settings_without_effect_are_accepted_with_one_line(capsys):
+    for key, values in HARMLESS.items():
+        assert translated(["configs=cartpole/dqn", f"{key}={(values or ('anything',))[0]}"]) == [
+            "--config=cartpole/dqn"
+        ]
+        assert capsys.readouterr().out == f"{key} has no effect: {INSTEAD[key]}\n"
+
+
+def test_the_ends_of_the_range_are_given_together():
+    ends = [f"configs.model.params.model_cfg.v_{end}" for end in ("min=-300", "max=300")]
+    assert settings(f"configs=lunarlander/rainbow {' '.join(ends)}").value_range == [-300, 300]
+
+
+def test_environments_of_pybullet_are_mujocos(capsys):
+    made = settings("configs=pybullet/sac configs.experiment_info.env.name=HalfCheetahPyBulletEnv-v0")
+    assert (made.trainer, made.env) == ("SAC", "HalfCheetah-v5")
+    assert capsys.readouterr().out.count("MuJoCo") == 2
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from interreplay.experiments.commands.study_checks import without_updates
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
-from interreplay.runs.results.rewinding import STEPS
+from interreplay.runs.run_folder import STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()

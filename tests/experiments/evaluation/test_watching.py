@@ -181,9 +181,9 @@ def test_bad_requests_are_one_line_before_anything_is_played(trained, capsys, mo
     wrong = []
     for words, parts in [
         (["--video", "a.avi"], ["a.avi", ".gif or .mp4"]),
-        (["--video", "none/a.gif"], ["the folder none does not exist"]),
+        (["--video", "none/a.gif"], ["none/a.gif cannot be written; give a file in a folder that exists"]),
         (["--video", "/proc/a.gif"], ["/proc"]),
-        (["--video", str(tmp_path / "a.gif")], ["is a folder"]),
+        (["--video", str(tmp_path / "a.gif")], ["cannot be written; give a file in a folder that exists"]),
         (["--render"], ["--render", "screen", "--video FILE.gif"]),
         (["--render", "--video", "a.gif"], ["--render and --video", "give one"]),
         (["--run", "PPO"], ["made by SAC, not PPO"]),
@@ -213,9 +213,9 @@ def test_an_environment_that_cannot_be_imported_is_one_line(tmp_path, capsys, mo
     checkpoint = saved(config("own_envs:Own-v0"), tmp_path / "checkpoint_000001")
     monkeypatch.delitem(gym.registry, "Own-v0")
     for content, part in [
-        (None, "no module named 'own_envs'"),
-        ("1 / 0", "cannot be imported: division by zero"),
-        ("import nothing_like_it", "no module named 'nothing_like_it'"),
+        (None, "No module named 'own_envs'"),
+        ("1 / 0", "cannot be imported (ZeroDivisionError: division by zero)"),
+        ("import nothing_like_it", "No module named 'nothing_like_it'"),
         ("", "is not registered with Gymnasium"),
     ]:
         sys.modules.pop("own_envs", None)

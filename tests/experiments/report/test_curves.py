@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from interreplay.experiments.report.charts import smoothed
-from interreplay.experiments.report.curves import Curves, align, points, together
+from interreplay.experiments.report.curves import Curves, align, together
 from interreplay.experiments.report.reading.runs import FINISHED, Run
 from interreplay.experiments.report.reading.settings import Description
 
@@ -61,20 +60,3 @@ def test_methods_share_the_steps_that_all_of_them_have():
     long, short = Curves(np.array([1.0, 2, 3, 4]), np.ones((2, 4))), Curves(np.array([2.0, 3]), np.zeros((1, 2)))
     shared, end = together({"long": long, "short": short})
     assert end == 3 and shared["long"].steps.tolist() == [2, 3] and shared["long"].values.shape == (2, 2)
-
-
-def test_smoothing():
-    # .5·(0) + .5·4 = 2 over .5; then .5·2 + .5·0 = 1 over .75; then .5·1 + .5·8 = 4.5 over .875
-    assert smoothed(np.array([4.0, 0.0, 8.0]), 0.5).tolist() == pytest.approx([4.0, 1 / 0.75, 4.5 / 0.875])
-    values = np.array([3.0, -1.0])
-    assert smoothed(values, 0.0) is values
-    assert smoothed(np.full(50, 7.0), 0.9).tolist() == pytest.approx([7.0] * 50)
-
-
-def test_curves_over_updates_and_seconds():
-    results = {"env_steps": [1.0, 2, 3, 4], "evaluation": [5.0, 6, 7, 8], "updates": [np.nan, np.nan, 10, 20]}
-    made = Run(None, Description(), FINISHED, results=pd.DataFrame(results | {"seconds": [1.5, 2.5, 3.5, 9.0]}))
-    assert [column.tolist() for column in points(made, "evaluation", "updates")] == [[0, 10, 20], [6, 7, 8]]
-    assert align([made], "evaluation", "seconds").steps.tolist() == [1.5, 2.5, 3.5, 9.0]
-    never = Run(None, Description(), FINISHED, results=pd.DataFrame(results | {"updates": np.nan}))
-    assert align([never], "evaluation", "updates") is None

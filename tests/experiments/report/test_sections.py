@@ -33,14 +33,12 @@ def one(table, **values):
 
 
 def test_excluded_runs_are_drawn_but_not_averaged(tmp_path):
-    (section,), tables = tables_of(study(tmp_path))
+    _, tables = tables_of(study(tmp_path))
     assert tables["runs"]["state"].value_counts().to_dict() == {
         "finished": 12, "empty": 2, "unfinished": 1, "crashed": 1
     }  # fmt: skip
     counted = tables["runs"][tables["runs"]["counted"]]
     assert len(counted) == 12 and tables["runs"]["final"].notna().sum() == 12
-    hopper = next(task for task in section.tasks if task.env == "Hopper-v5")
-    assert sorted(run.state for run in hopper.excluded) == ["crashed", "unfinished"]
     assert one(tables["efficiency"], env="Hopper-v5", method="NMER")["runs"] == 3
 
 
@@ -66,15 +64,13 @@ def test_efficiency(tmp_path):
     _, tables = tables_of(tmp_path, scores=Scores({"Hopper-v5": {"low": 0.0, "high": 20.0, "threshold": 10.0}}))
     uniform, nmer = (one(tables["efficiency"], method=method) for method in ("Uniform", "NMER"))
     # Trapezoids over two intervals of the same length: (0 + 5) / 2 and (10 + 20) / 2
-    assert (uniform["auc"], nmer["auc"], nmer["auc_ratio"]) == (2.5, 15, 6)
+    assert (uniform["auc"], nmer["auc"], pytest.approx(nmer["auc_ratio"])) == (2.5, 15, 6)
     assert (uniform["final"], nmer["final"]) == (10, 20)
     assert (uniform["steps"], nmer["steps"], nmer["steps_ratio"]) == (3000, 2000, 1.5)
     assert (uniform["reached"], nmer["reached"]) == (2, 2)
     assert one(tables["aggregate"], method="NMER", measure="auc")["iqm"] == 0.75
     assert one(tables["aggregate"], method="NMER", measure="final")["mean"] == 1
     assert one(tables["improvement"], method="NMER", measure="auc")["probability"] == 1
-    profile = pick(tables["profiles"], method="Uniform")
-    assert profile["share"].tolist() == [1.0 if tau < 0.5 else 0.0 for tau in profile["tau"]]
 
 
 def test_the_scale_extends_from_random_actions_to_the_best_method(tmp_path):
@@ -125,7 +121,7 @@ def test_one_seed_has_no_interval(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
     assert np.isnan(tables["curves"]["mean_low"]).all() and np.isnan(one(tables["efficiency"])["auc_low"])
-    assert any("no interval" in note for note in section.tasks[0].notes)
+    assert any("one run has none" in note for note in section.tasks[0].notes)
     assert any("Only NMER has counted runs: there is nothing to compare it with" in note for note in section.notes)
 
 
@@ -143,7 +139,7 @@ def test_diagnostics_and_time_are_averaged(tmp_path):
         ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 20.0])
     _, tables = tables_of(tmp_path)
     assert pick(tables["diagnostics"], name="td_error_mean")["mean"].tolist() == [1, 0.5]
-    assert tables["time"]["mean"].tolist() == [10, 20]
+    assert pick(tables["diagnostics"], name="seconds")["mean"].tolist() == [10, 20]
 
 
 def test_an_unknown_baseline_is_rejected(tmp_path):

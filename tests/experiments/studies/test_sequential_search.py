@@ -8,8 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,8 +16,7 @@ from ray.tune.search import Searcher
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
 from interreplay.experiments.commands import study_search
-from interreplay.experiments.tune.hyperparameter_search import domains, scheduler
-from interreplay.experiments.tune.sequential_search import SequentialSearch, Slot
+from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains, scheduler
 
 ROOT = Path(__file__).resolve().parents[3]
 SPACE = domains({"x": "uniform(0, 1)", "k": "randint(1, 4)"})
@@ -65,34 +62,28 @@ def test_interrupted_runs_keep_their_values_and_invalid_draws_are_repeated():
     began = {"x": 0.123, "k": 3}
     refuse = lambda values: values["k"] != 2
     search = SequentialSearch(SPACE, [slot(began), slot(refuse=refuse), slot()], [({"x": 0.5, "k": 1}, float("nan"))])
-    search.configured = {"uri": "u"}
-    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began, "uri": "u"}}
+    search.configured = {"hang_timeout": 9}
+    assert search.suggest("trial_0") == {"job": {"folder": "somewhere", "settings": began, "hang_timeout": 9}}
     assert suggested(search, 1)["k"] == 2
     assert suggested(search, 2) != began
     search.on_trial_complete("trial_0", {"score": 1.0})
     search.on_trial_complete("trial_1", error=True)
-    assert [str(trial.state.name) for trial in search._study.trials if trial.value == 1.0] == ["COMPLETE"]
+    assert [str(trial.state.name) for trial in search._ot_study.trials if trial.value == 1.0] == ["COMPLETE"]
     hopeless = SequentialSearch(SPACE, [slot(refuse=lambda values: True)], [])
     with pytest.raises(UsageError, match="none of 100 draws of Optuna can run; the last one: these do not fit"):
         hopeless.suggest("trial_0")
 
 
 def test_the_median_scheduler_stops_runs_that_fall_behind():
-    before = [[(100, 1.0 + i), (200, 2.0 + i), (300, 3.0 + i)] for i in range(3)]
     jobs = [{"total_env_steps": 900, "steps_per_iteration": 100, "evaluation_interval": 1}]
-
-    def decision(rule, name, **result):
-        return rule.on_trial_result(None, name, result)
-
-    median = scheduler("median", jobs, before)
-    assert decision(median, "good", env_steps=100, score=9.0) == "CONTINUE"
-    assert decision(median, "new", env_steps=100) == "CONTINUE"  # no evaluation yet
+    median = scheduler("median", jobs)
+    for i in range(3):
+        for steps in (100, 200):
+            median.on_trial_complete(None, f"before_{i}", {"env_steps": steps, "score": steps / 100 + i})
+    assert median.on_trial_result(None, "good", {"env_steps": 100, "score": 9.0}) == "CONTINUE"
+    assert median.on_trial_result(None, "new", {"env_steps": 100}) == "CONTINUE"  # no evaluation yet
     median.on_trial_complete(None, "new", {"env_steps": 200})
-    assert decision(median, "bad", env_steps=100, score=-5.0) == "STOP"
-    assert decision(median, "other", env_steps=200, score=2.4) == "STOP"  # the median of running means is 2.5
-    without = scheduler("median", jobs, [])
-    controller = SimpleNamespace(get_live_trials=list)
-    assert without.on_trial_result(controller, Mock(), {"env_steps": 200, "score": -1.0}) == "CONTINUE"
+    assert median.on_trial_result(None, "bad", {"env_steps": 100, "score": -5.0}) == "STOP"
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-import shutil
 import signal
-import uuid
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from gymnasium.envs.classic_control import PendulumEnv
 import custom_training
 from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
-from interreplay.experiments.studies.remote_folder import Store
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
 from interreplay.experiments.tune.single_run import run_single
@@ -265,22 +262,3 @@ def test_invalid_settings_are_a_permanent_failure(tmp_path):
     with StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(PermanentFailure):
         list(run.results())
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
-
-
-@pytest.mark.slow
-def test_a_run_resumes_from_a_remote_folder(whole, tmp_path):
-    store = Store(f"memory://{uuid.uuid4().hex}/study")
-    with StudyRun(store.here / "run", settings(), 60, store.uri) as run:
-        training = run._prepare()
-        training._progress = lambda steps: run.ask("stop") if steps == 59 else None
-        run._prepare = lambda: training
-        list(run.results())
-    shutil.rmtree(store.here)  # as on another machine
-    with StudyRun(store.here / "run", settings(), 60, store.uri) as run:
-        list(run.results())
-    assert run.folder.status()["begun_at"] == 59
-    shutil.rmtree(store.here)
-    store.pull("run")
-    assert rows(store.here / "run") == rows(whole)
-    assert weights_and_buffer(store.here / "run") == weights_and_buffer(whole)
-    shutil.rmtree(store.here)

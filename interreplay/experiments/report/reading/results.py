@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from interreplay.runs.results.reader import FILES, NAMES, elapsed_seconds, kept_rows, named, number, read_rows
-
-__all__ = ["FILES", "REPLAY", "Results", "read_results"]
+from interreplay.runs.results.reader import NAMES, kept_rows, named, number, read_rows
 
 REPLAY = "replay_buffer/"
 LEARNED = "learners/default_policy/"
@@ -40,15 +38,18 @@ def read_results(folder: Path) -> Results:
         ValueError: A file has another format.
     """
     found = read_rows(folder)
-    done = bool(found.rows) and found.rows[-1].get("done") in (True, "True", 1, "1")
-    rows = kept_rows(found.rows)
-    columns = {name: [named(row, name) for row in rows] for name in NAMES}
-    columns["seconds"] = elapsed_seconds(rows)
-    reported = {str(name) for row in rows for name in row}
-    for name in sorted(reported):
-        if name.startswith(REPLAY):
-            columns[name] = [number(row.get(name)) for row in rows]
-    for name in UNROLL_METRICS:
-        if LEARNED + name in reported:
-            columns[REPLAY + name] = [number(row.get(LEARNED + name)) for row in rows]
-    return Results(pd.DataFrame(columns, dtype=float), done, found.note)
+    rows = []
+    for reported in kept_rows(found.rows):
+        row = {name: named(reported, name) for name in NAMES}
+        for name, value in reported.items():
+            if name.startswith(REPLAY):
+                row[name] = number(value)
+            elif name.removeprefix(LEARNED) in UNROLL_METRICS:
+                row[REPLAY + name.removeprefix(LEARNED)] = number(value)
+        rows.append(row)
+    table = pd.DataFrame(rows, dtype=float)
+    if len(table):  # runs of earlier versions restarted their clock when they were resumed
+        seconds = table["seconds"]
+        table["seconds"] += seconds.shift().where(seconds.diff() < 0, 0.0).cumsum()
+    done = bool(found.rows) and bool(found.rows[-1].get("done"))
+    return Results(table, done, found.note)

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pandas as pd
 
 from interreplay.errors import UsageError
-from interreplay.experiments.report.reading.planned_runs import NAME as STUDY
-from interreplay.experiments.report.reading.planned_runs import damage, forget, planned
-from interreplay.experiments.report.reading.results import FILES, Results, read_results
-from interreplay.experiments.report.reading.settings import Description, describe, method_names, printable
+from interreplay.experiments.report.reading.results import Results, read_results
+from interreplay.experiments.report.reading.settings import Description, describe, method_names
+from interreplay.experiments.studies.study import STUDY
+from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.trial_folder import FAILED, STATUS, STOPPED, TrialFolder
+from interreplay.runs.results.reader import FILES
 
 FINISHED = "finished"
 UNFINISHED = "unfinished"
 CRASHED = "crashed"
 EMPTY = "empty"
 UNREADABLE = "unreadable"
-ERRORS = ("error.txt", "error.pkl")
-STATUS = "status.json"
-"""State of a run, written by cluster_run.py."""
+ERROR = "error.txt"
 LONGEST_NOTE = 200
-RUN_FILES = {*FILES, *ERRORS, STATUS, "params.json"}
+RUN_FILES = {*FILES, ERROR, STATUS, "params.json"}
 
 
 @dataclass(frozen=True)
@@ -79,40 +78,54 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     Raises:
         UsageError: A folder does not exist, or none contains a run.
     """
+    planned.cache_clear()
     listed = list(folders)
+    paths: set[Path] = set()
     for folder in listed:
         if not folder.is_dir():
             reason = "is not a folder" if folder.exists() else "does not exist"
             raise UsageError(
                 f"{folder} {reason}; expected a folder with results, such as custom_training.py's --output_dir"
             )
-    forget()
-    paths = sorted({path.resolve() for folder in listed for path in _run_folders(folder)})
-    runs = [_read(path) for path in paths]
-    if not any(
-        run.state != EMPTY or run.description.settings or run.path.name in planned(run.path.parent) for run in runs
-    ):
+        paths.update(map(Path.resolve, _run_folders(folder)))
+    runs = [_read(path) for path in sorted(paths)]
+    if not any(run.state != EMPTY or run.description != Description() for run in runs):
         shown = ", ".join(map(str, listed))
-        raise UsageError(f"no runs in {shown}; the folder of a run contains result.json, progress.csv or params.json")
-    names = method_names(run.description for run in runs)
-    named = []
+        raise UsageError(f"no runs in {shown}; the folder of a run contains result.json and params.json")
+    names = method_names([run.description for run in runs])
+    found = []
     for run, (short, full) in zip(runs, names, strict=True):
-        named.append(replace(run, method=printable(short), full_name=printable(full)))
-    return _mark_repeats(named)
+        found.append(replace(run, method=short, full_name=full))
+    return _mark_repeats(found)
+
+
+@functools.lru_cache(maxsize=64)
+def planned(folder: Path) -> dict[str, Description]:
+    """Return the runs of a study by folder name, including runs without a folder; none for other folders.
+
+    Raises:
+        UsageError: The study cannot be read.
+    """
+    if not (folder / STUDY).is_file():
+        return {}
+    found = {}
+    for run in StudyFolder(folder).read().runs:
+        found[run.name] = Description(str(run.trainer), str(run.env), str(run.label), run.seed)
+    return found
 
 
 def _run_folders(top: Path) -> Iterator[Path]:
-    """Yield folders with the files of a run, empty folders, and the planned runs of studies.
+    """Yield folders with the files of a run, empty folders, the planned runs of studies, and unreadable studies.
 
     Symbolic links are followed. Each folder is entered once, so that circular links end.
     """
     entered = {os.path.realpath(top)}
     for folder, below, files in os.walk(top, followlinks=True):
         if STUDY in files:
-            place = Path(folder).resolve()
-            yield from (place / name for name in planned(place))
-            if damage(place):
-                yield place
+            try:
+                yield from map(Path(folder).resolve().joinpath, planned(Path(folder).resolve()))
+            except UsageError:
+                yield Path(folder)
         if RUN_FILES & set(files) or not (files or below):
             below.clear()
             yield Path(folder)
@@ -126,35 +139,26 @@ def _run_folders(top: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Run:
-    """Return the run in a folder, with names and a note that can be written to UTF-8 files."""
+    """Return the run in a folder."""
     description = Description()
-    results = Results(pd.DataFrame())
-    state = UNREADABLE
-    note = damage(path)
-    if not note:
-        try:
-            description = _description(path)
-            found = read_results(path)
-            state, note = _state(path, description, found)
-            note = "; ".join(filter(None, [note, found.note]))
-            results = found
-        except Exception as error:  # damaged files
-            note = " ".join(str(error).replace(f"{path}{os.sep}", "").split())[:LONGEST_NOTE]
-            if not isinstance(error, OSError | ValueError):
-                note = f"damaged files ({type(error).__name__}: {note})"
-    description = replace(
-        description,
-        algorithm=printable(description.algorithm),
-        env=printable(description.env),
-        buffer=printable(description.buffer),
-    )
-    return Run(path, description, state, printable(note), results.table)
+    try:
+        planned(path)  # raises an error for the folder of an unreadable study
+        description = _description(path)
+        found = read_results(path)
+        state, note = _state(path, description, found)
+        return Run(path, description, state, "; ".join(filter(None, [note, found.note])), found.table)
+    except Exception as error:  # damaged files
+        note = " ".join(str(error).replace(f"{path}{os.sep}", "").split())[:LONGEST_NOTE]
+        return Run(path, description, UNREADABLE, note or f"damaged files ({type(error).__name__})")
 
 
 def _description(path: Path) -> Description:
     """Return the settings of a run; a study gives its method another name."""
     found = describe(path)
-    plan = planned(path.parent).get(path.name)
+    try:
+        plan = planned(path.parent).get(path.name)
+    except UsageError:  # reported for the study's folder
+        plan = None
     if plan is None:
         return found
     return replace(plan, total=found.total, settings=found.settings, arguments=found.arguments)
@@ -162,59 +166,44 @@ def _description(path: Path) -> Description:
 
 def _state(path: Path, description: Description, results: Results) -> tuple[str, str]:
     """Return the state of a run and a note about it."""
-    error = next((path / name for name in ERRORS if (path / name).is_file()), None)
+    error = path / ERROR
     if not len(results.table):
-        if error:
+        if error.is_file():
             return CRASHED, f"before its first result: {_last_line(error)}"
         return EMPTY, "no result yet" if path.is_dir() else "not started"
     steps = int(results.table["env_steps"].iloc[-1])
-    last = results.table["timestamp"].iloc[-1]
+    progress = f"{steps:,} steps"
+    if description.total is not None:
+        progress = f"{steps:,} of {description.total:,} steps"
     if results.done or (description.total is not None and steps >= description.total):
-        return FINISHED, "resumed after an error" if error else ""
-    progress = f"{steps:,} of {description.total:,} steps" if description.total else f"{steps:,} steps"
-    file = path / STATUS
-    status = json.loads(file.read_text()) if file.is_file() else {}
-    status = status if isinstance(status, dict) else {}
-    if status.get("state") == "failed":
-        failures = status.get("failures")
-        failure = str(failures[-1]) if failures and isinstance(failures, list) else "no more attempts"
-        return CRASHED, f"after {progress}: {failure[:LONGEST_NOTE]}"
-    if status.get("state") == "stopped early":
+        return FINISHED, "resumed after an error" if error.is_file() else ""
+    status = TrialFolder(path).status()
+    if status["state"] == FAILED:
+        return CRASHED, f"after {progress}: {status['failures'][-1][:LONGEST_NOTE]}"
+    if status["state"] == STOPPED:
         return UNFINISHED, f"{progress}, stopped early by the study's scheduler"
-    resumed = error is not None and pd.notna(last) and last > error.stat().st_mtime
-    if error and not resumed:
+    if error.is_file() and not results.table["timestamp"].iloc[-1] > error.stat().st_mtime:
         return CRASHED, f"after {progress}: {_last_line(error)}"
-    try:
-        time = f", last result {datetime.fromtimestamp(last, timezone.utc):%Y-%m-%d %H:%M} UTC"
-    except (ValueError, OverflowError, OSError):  # not a time
-        time = ""
-    return UNFINISHED, f"{progress}, running or stopped{time}"
+    return UNFINISHED, f"{progress}, running or stopped"
 
 
 def _last_line(error: Path) -> str:
     """Return the last line of a traceback."""
-    text = error.with_name("error.txt")
-    lines = text.read_text(errors="replace").strip().splitlines() if text.is_file() else []
-    return lines[-1].strip()[:LONGEST_NOTE] if lines else f"see {error.name}"
+    lines = error.read_text(errors="replace").split("\n")
+    return next(filter(None, map(str.strip, reversed(lines))), "unknown error")[:LONGEST_NOTE]
 
 
 def _mark_repeats(runs: list[Run]) -> list[Run]:
     """Mark all but one of the runs with the same settings and seed; the one with the most steps counts."""
-
-    def key(run: Run) -> tuple[str, str, str, int | None]:
-        return run.algorithm, run.env, run.method, run.description.seed
-
-    best: dict[tuple[str, str, str, int | None], Run] = {}
-    for run in runs:
-        if run.description.seed is None or not len(run.results):
-            continue
-        other = best.setdefault(key(run), run)
-        if (run.state == FINISHED, run.steps) > (other.state == FINISHED, other.steps):
-            best[key(run)] = run
-    marked = []
-    for run in runs:
-        if len(run.results) and best.get(key(run), run) is not run:
-            note = "; ".join(filter(None, [run.note, "same settings and seed as another run"]))
-            run = replace(run, repeats=True, note=note)
-        marked.append(run)
+    groups: dict[object, list[int]] = {}
+    for i, run in enumerate(runs):
+        if run.description.seed is not None and len(run.results):
+            groups.setdefault((run.algorithm, run.env, run.method, run.description.seed), []).append(i)
+    marked = list(runs)
+    for members in groups.values():
+        best = max(members, key=lambda i: (runs[i].state == FINISHED, runs[i].steps))
+        for i in members:
+            if i != best:
+                note = "; ".join(filter(None, [runs[i].note, "same settings and seed as another run"]))
+                marked[i] = replace(runs[i], repeats=True, note=note)
     return marked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,17 @@ from interreplay.experiments.flags.run_flags import by_name, with_scope
 
 # Entries of params.json that do not distinguish methods, or have a field of `Description`.
 NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {"versions", "buffer", "buffer_args", "prioritized"}
-# Settings of RLlib configurations (which have hundreds) that distinguish methods, with their names here.
-RLLIB_SETTINGS = {
-    **{name: name for name in ("gamma", "n_step", "tau", "lr", "actor_lr", "critic_lr", "alpha_lr", "hiddens")},
-    **{name: name for name in ("training_intensity", "target_entropy", "initial_alpha")},
-    "_train_batch_size_per_learner": "train_batch_size",
-    "updates_per_step": "updates_per_step",
-    "num_steps_sampled_before_learning_starts": "learning_starts",
-}
+# Settings of RLlib configurations (which have hundreds) that distinguish methods.
+RLLIB_SETTINGS = (
+    *("gamma", "n_step", "tau", "lr", "actor_lr", "critic_lr", "alpha_lr", "hiddens", "updates_per_step"),
+    *("training_intensity", "target_entropy", "initial_alpha", "_train_batch_size_per_learner"),
+    "num_steps_sampled_before_learning_starts",
+)
 # Only configurations of this package have these; RLlib's algorithms of the same name train differently.
 OWN_SETTINGS = {"updates_per_step", "steps_per_iteration"}
 STOCK_BUFFERS = {"EpisodeReplayBuffer": "uniform", "PrioritizedEpisodeReplayBuffer": "prioritized"}
 NAME_LENGTH = 26
-"""Longer names are replaced by a letter in figures."""
-DEEPEST = 100
-"""Levels of nesting in params.json; RLlib's have about ten."""
+"""Longer names are replaced by a number in figures."""
 
 
 @dataclass(frozen=True)
@@ -64,33 +60,12 @@ def describe(folder: Path) -> Description:
     """
     path = folder / "params.json"
     if not path.exists() or not path.stat().st_size:
-        # SAC_Hopper-v5_NMER_s0_20260101-120000, or Tune's SAC_Hopper-v5_1a2b3_00000_...
-        if match := re.match(r"([^_]+)_([^_]+)_([^_]+)_s(\d+)(_|$)", folder.name):
-            return Description(match[1], match[2], match[3], int(match[4]))
-        match = re.match(r"([^_]+)_([^_]+)_[0-9a-f]{5,8}_\d+(_|$)", folder.name)
-        return Description(match[1], match[2]) if match else Description()
+        match = re.match(r"([^_]+)_([^_]+)_([^_]+)_s(\d+)(_|$)", folder.name)
+        return Description(match[1], match[2], match[3], int(match[4])) if match else Description()
     params = json.loads(path.read_text())
     if not isinstance(params, dict):
         raise ValueError("params.json holds no settings")
-    if _is_deeper_than(DEEPEST, params):
-        raise ValueError(f"params.json is nested more than {DEEPEST} levels deep")
     return _from_own_params(by_name(params)) if "trainer" in params else _from_rllib_params(params, folder.name)
-
-
-def _is_deeper_than(levels: int, value: Any) -> bool:
-    """Return whether mappings and lists are nested in more than `levels` levels."""
-    level = [value]
-    for _ in range(levels):
-        inner: list[Any] = []
-        for part in level:
-            if isinstance(part, dict):
-                inner.extend(part.values())
-            elif isinstance(part, list):
-                inner.extend(part)
-        if not inner:
-            return False
-        level = inner
-    return True
 
 
 def _whole_number(params: Mapping[str, Any], name: str) -> int | None:
@@ -100,11 +75,9 @@ def _whole_number(params: Mapping[str, Any], name: str) -> int | None:
         ValueError: It is not a whole number.
     """
     value = params.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63 or value != int(value):
+    if value is not None and (not isinstance(value, int) or abs(value) >= 2**63):
         raise ValueError(f"params.json: {name} is {str(value)[:50]}; expected a whole number")
-    return int(value)
+    return value
 
 
 def _from_own_params(params: Mapping[str, Any]) -> Description:
@@ -123,23 +96,21 @@ def _from_own_params(params: Mapping[str, Any]) -> Description:
 
 
 def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
-    replay = params.get("replay_buffer_config")
-    replay = dict(replay) if isinstance(replay, dict) else {}
+    """Return the settings in RLlib's configuration; Tune's folders begin with the algorithm and an underscore."""
+    replay = dict(params.get("replay_buffer_config") or {})
+    replay.pop("capacity", None)
     kind = _class_name(replay.pop("type", None))
-    if kind == "ReplayBuffer" and "buffer" in replay:
-        kind = _class_name(replay.pop("buffer"))
+    if kind == "ReplayBuffer":
+        kind = _class_name(replay.pop("buffer", kind))
     kind = STOCK_BUFFERS.get(kind, kind)
-    settings = {}
-    for key, name in RLLIB_SETTINGS.items():
-        if not isinstance(params.get(key, {}), dict):
-            settings[name] = params[key]
+    algorithm, underscore, _ = folder.partition("_")
     return Description(
-        algorithm=folder.split("_")[0] if "_" in folder else "unknown",
+        algorithm=algorithm if underscore else "unknown",
         env=str(params.get("env", "unknown")),
         buffer=kind if OWN_SETTINGS & params.keys() else f"RLlib {kind}",
         seed=_whole_number(params, "seed"),
-        settings=settings,
-        arguments={key: readable(value) for key, value in replay.items() if key != "capacity"},
+        settings={name: params[name] for name in RLLIB_SETTINGS if name in params},
+        arguments={key: readable(value) for key, value in replay.items()},
     )
 
 
@@ -150,12 +121,7 @@ def _class_name(kind: Any) -> str:
     return re.sub(r"[^\w.]", "", short(str(kind)).removeprefix("<class")).split(".")[-1]
 
 
-def printable(text: str) -> str:
-    """Replace characters that UTF-8 lacks; damaged files and folder names can contain them."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def method_names(runs: Iterable[Description]) -> list[tuple[str, str]]:
+def method_names(runs: Sequence[Description]) -> list[tuple[str, str]]:
     """Return a name per run: the replay method, and the settings in which otherwise equal runs differ.
 
     If runs of one method in one environment differ in a setting, the names of this method contain the setting in
@@ -164,28 +130,33 @@ def method_names(runs: Iterable[Description]) -> list[tuple[str, str]]:
     Returns:
         Short names, and full names; both are equal if the full name is short.
     """
-    listed = list(runs)
     groups: dict[tuple[str, str, str], list[Description]] = defaultdict(list)
-    for run in listed:
-        groups[run.algorithm, run.env, run.buffer].append(run)
+    for run in runs:
+        if run.settings:
+            groups[run.algorithm, run.env, run.buffer].append(run)
     varied: dict[tuple[str, str], set[str]] = defaultdict(set)
     for (algorithm, _, buffer), members in groups.items():
-        varied[algorithm, buffer] |= _differences([run for run in members if run.settings])
-    names = [_full_name(run, sorted(varied[run.algorithm, run.buffer])) for run in listed]
-    long = sorted({name for name in names if len(name) > NAME_LENGTH})
-    pairs = []
-    for name, run in zip(names, listed, strict=True):
-        shown = name
-        if name in long and name != run.buffer:
-            same_buffer = [other for other in long if other.startswith(f"{run.buffer}, ")]
-            shown = f"{run.buffer}, settings {_letters(same_buffer.index(name))}"
-        pairs.append((shown, name))
-    return pairs
+        varied[algorithm, buffer] |= _differences(members)
+    long: dict[str, list[str]] = defaultdict(list)
+    names = []
+    for run in runs:
+        full = run.buffer
+        for name in sorted(varied[run.algorithm, run.buffer]):
+            value = _value(run, name)
+            if run.settings and value is not None:
+                full += f", {name}={_text(value)}"
+        shown = full
+        if len(full) > NAME_LENGTH and full != run.buffer:
+            if full not in long[run.buffer]:
+                long[run.buffer].append(full)
+            shown = f"{run.buffer}, settings {long[run.buffer].index(full) + 1}"
+        names.append((shown, full))
+    return names
 
 
-def _differences(runs: list[Description]) -> set[str]:
+def _differences(runs: Sequence[Description]) -> set[str]:
     """Return the settings in which runs differ: those known of all of them, and arguments of the replay method."""
-    known = set.intersection(*(set(run.settings) for run in runs)) if runs else set()
+    known = set.intersection(*(set(run.settings) for run in runs))
     for run in runs:
         known |= run.arguments.keys()
     return {name for name in known if len({_text(_value(run, name)) for run in runs}) > 1}
@@ -193,19 +164,6 @@ def _differences(runs: list[Description]) -> set[str]:
 
 def _value(run: Description, name: str) -> Any:
     return run.arguments.get(name, run.settings.get(name))
-
-
-def _full_name(run: Description, varied: list[str]) -> str:
-    parts = [run.buffer]
-    for name in varied if run.settings else ():
-        if _value(run, name) is not None:
-            parts.append(f"{name}={_text(_value(run, name))}")
-    return ", ".join(parts)
-
-
-def _letters(number: int) -> str:
-    """Return A, B, ..., Z, AA, AB, ... for 0, 1, ..."""
-    return (_letters(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,215 @@
+"""Another reward: a user's function of arrays, for rows that were recorded and for the steps of an environment."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from interreplay.environments.own_modules import described, import_own
+from interreplay.environments.spaces import named_parts
+from interreplay.errors import UsageError, accepted_names, did_you_mean
+
+WRAPPER = "interreplay.environments.relabeled:Relabeled"
+"""Name of the wrapper of a running environment, as `--wrapper` has it."""
+EXAMPLE = "rewards.py:reward"
+
+RewardFunction = Callable[..., Any]
+"""``reward(obs, action, next_obs, **columns)``, see `Relabel`."""
+
+
+def module_name(asked: str) -> str:
+    """Return a function's name as ``module:function``, from this or from ``file.py:function``.
+
+    A file must be in the current folder, from which it is imported like other modules of a user.
+
+    Raises:
+        UsageError: The name has another form, or the file is elsewhere or does not exist.
+    """
+    place, colon, name = asked.rpartition(":")
+    if not colon or not name.isidentifier():
+        raise UsageError(f"--relabel {asked!r}: expected FILE.py:FUNCTION, such as {EXAMPLE}, or module:function")
+    if not place.endswith(".py"):
+        return asked
+    path = Path(place).expanduser().resolve()
+    if not path.is_file():
+        raise UsageError(f"--relabel {asked!r}: there is no file {place}")
+    here = Path.cwd().resolve()
+    if not path.is_relative_to(here):
+        raise UsageError(
+            f"--relabel {asked!r}: the file is not in the current folder, {here}; expected a file there, or "
+            "module:function of a module that PYTHONPATH finds"
+        )
+    return f"{'.'.join(path.relative_to(here).with_suffix('').parts)}:{name}"
+
+
+class Relabel:
+    """Recomputes rewards, and terminations if the function returns these as well.
+
+    The function is called as ``reward(obs, action, next_obs, **columns)`` with arrays of n rows: observations and
+    actions in the environment's units (float64 as float32; a dict of arrays by part if the observation has parts), and
+    the columns ``reward``, ``terminated``, ``truncated`` ``(n,)`` as recorded. It returns rewards ``(n,)``, or rewards
+    and terminations ``(n,)``.
+
+    Args:
+        function: The function, or its name: ``module:function`` or ``file.py:function``.
+
+    Attributes:
+        name: Name of the function in messages.
+        digest: Hash of its source, which differs if the file was changed.
+
+    Raises:
+        UsageError: There is no such function.
+    """
+
+    def __init__(self, function: str | RewardFunction):
+        if isinstance(function, str):
+            self.name = module_name(function)
+            self._function = _imported(self.name)
+        else:
+            self.name = getattr(function, "__qualname__", repr(function))
+            self._function = function
+        self.digest = _digest(self._function)
+
+    def __call__(
+        self, obs: Any, action: np.ndarray, next_obs: Any, columns: Mapping[str, np.ndarray], place: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return rewards float32 ``(n,)`` and terminations bool ``(n,)``.
+
+        Args:
+            obs: Observations ``(n, ...)``.
+            action: Actions ``(n, ...)`` in the environment's units.
+            next_obs: Observations after the steps.
+            columns: ``reward``, ``terminated`` and ``truncated`` ``(n,)``.
+            place: What the rows are, for messages.
+
+        Raises:
+            UsageError: The function raised an error, or returned values of another shape or that are not finite.
+        """
+        try:
+            found = self._function(obs, action, next_obs, **columns)
+        except Exception as error:
+            raise UsageError(f"relabel {self.name} failed on {place}: {described(error)}") from error
+        pair = found if isinstance(found, tuple) else (found, columns["terminated"])
+        if len(pair) != 2:
+            raise UsageError(
+                f"relabel {self.name} returned {len(pair)} values; expected rewards, or rewards and terminations"
+            )
+        count = len(columns["reward"])
+        rewards = self._checked("rewards", pair[0], count)
+        terminated = self._checked("terminations", pair[1], count)
+        bad = np.flatnonzero(~np.isfinite(rewards))
+        if len(bad):
+            raise UsageError(
+                f"relabel {self.name} returned {rewards[bad[0]]} for row {bad[0]:,} of {place}; expected finite rewards"
+            )
+        return rewards.astype(np.float32), terminated.astype(bool)
+
+    def _checked(self, what: str, values: Any, count: int) -> np.ndarray:
+        try:
+            array = np.asarray(values)
+            numbers = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise UsageError(f"relabel {self.name} returned {what} that are not numbers: {str(values)[:60]}") from None
+        if array.shape != (count,):
+            raise UsageError(f"relabel {self.name} returned {what} of shape {array.shape}; expected ({count},)")
+        return numbers
+
+
+class Relabeled(gym.Wrapper):
+    """An environment whose rewards, and terminations, are those of a function; see `Relabel`.
+
+    Args:
+        env: The environment.
+        function: The function or its name.
+        source: The `Relabel.digest` of the function when the run began; None accepts any.
+
+    Raises:
+        UsageError: The function does not exist, or its source has changed since the run began.
+    """
+
+    def __init__(self, env: gym.Env, function: str | RewardFunction, source: str | None = None):
+        super().__init__(env)
+        self._relabel = Relabel(function)
+        if source is not None and source != self._relabel.digest:
+            raise UsageError(
+                f"relabel {self._relabel.name} has changed since the run began: its source has the hash "
+                f"{self._relabel.digest}, the run's {source}; expected the same rewards, or a new run"
+            )
+        self._obs: Any = None
+
+    def reset(self, **options: Any) -> Any:
+        obs, info = self.env.reset(**options)
+        self._obs = copy.deepcopy(obs)
+        return obs, info
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        columns = {
+            "reward": np.array([reward], np.float32),
+            "terminated": np.array([terminated], bool),
+            "truncated": np.array([truncated], bool),
+        }
+        rewards, ends = self._relabel(_row(self._obs), _row(action), _row(obs), columns, "a step")
+        self._obs = copy.deepcopy(obs)
+        return obs, float(rewards[0]), bool(ends[0]), truncated, info
+
+    def save_state(self) -> dict[str, Any]:
+        """Return the current observation, parts by name."""
+        return {"obs": self._obs}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Restore a saved observation."""
+        self._obs = state["obs"]
+
+
+def wrapper_of(function: str) -> dict[str, Any]:
+    """Return the wrapper of an environment as a setting, with the hash of the function's source.
+
+    Raises:
+        UsageError: There is no such function.
+    """
+    relabel = Relabel(function)
+    return {"type": WRAPPER, "function": relabel.name, "source": relabel.digest}
+
+
+def narrowed(column: np.ndarray) -> np.ndarray:
+    """Return a column as it is stored: float64 as float32."""
+    return column.astype(np.float32) if column.dtype == np.float64 else column
+
+
+def _row(value: Any) -> Any:
+    """Return one observation or action as arrays of one row, parts by name."""
+    parts = named_parts(value)
+    if isinstance(parts, dict):
+        return {name: narrowed(np.asarray(part)[None]) for name, part in parts.items()}
+    return narrowed(np.asarray(parts)[None])
+
+
+def _imported(name: str) -> RewardFunction:
+    module, _, function = name.rpartition(":")
+    loaded = import_own(module, f"--relabel {name!r}", EXAMPLE)
+    own = [key for key, value in vars(loaded).items() if inspect.isfunction(value) and value.__module__ == module]
+    found = vars(loaded).get(function)
+    if function not in own:
+        reason = f"{module} has no function {function!r}" if found is None else f"{function} is not defined in {module}"
+        hint = did_you_mean(function, own) or accepted_names(function, own)
+        raise UsageError(f"--relabel {name!r}: {reason}; {hint}")
+    return vars(loaded)[function]
+
+
+def _digest(function: RewardFunction) -> str:
+    """Return a hash of the source of a function's file; of its name and address if there is no source."""
+    try:
+        text = Path(inspect.getsourcefile(function) or "").read_text()
+        text += getattr(function, "__qualname__", "")
+    except (OSError, TypeError):
+        text = f"{function!r} {os.getpid()}"
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,260 @@
+"""Rows of one dataset or several: converted, filtered, and with recomputed rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from interreplay.acting.actions import actions_of
+from interreplay.environments.relabeled import Relabel
+from interreplay.errors import UsageError
+from interreplay.experience.offline_data.conversion import Conversion, Spaces
+from interreplay.experience.offline_data.dataset import Dataset
+from interreplay.experience.offline_data.find import expanded, find_dataset
+from interreplay.experience.offline_data.where import Where
+from interreplay.learning.update import SUCCESS_COLUMN
+from interreplay.transitions import Transitions, map_observation
+
+
+@dataclass
+class Facts:
+    """What filters use of each row of a dataset.
+
+    Attributes:
+        rewards: Rewards that are learned from ``(n,)``.
+        terminated: Terminations ``(n,)``.
+        episodes: Numbers of the episodes from 0 on ``(n,)``. A termination ends an episode, also a recomputed one.
+        keep: Rows that fulfill the conditions ``(n,)``.
+        times: Times of the rows ``(n,)``, Unix seconds.
+    """
+
+    rewards: np.ndarray
+    terminated: np.ndarray
+    episodes: np.ndarray
+    keep: np.ndarray
+    times: np.ndarray
+
+
+class Collection:
+    """The rows of recorded experience.
+
+    Args:
+        data: Paths, patterns such as ``results/*`` and ids. A dataset that is named twice is read once, and so are
+            copies of a store.
+        spaces: Spaces of the environment that the rows must fit; None for those of the data.
+        where: Conditions that the rows must fulfill.
+        relabel: Recomputes their rewards and terminations; None keeps them.
+
+    Attributes:
+        name: Name in messages.
+        files: All files; if one changes, the rows may differ.
+        rows: Number of rows if it is known before they are read.
+
+    Raises:
+        UsageError: There is no such data, it cannot be read, or it is of another environment.
+    """
+
+    def __init__(
+        self,
+        data: str | Sequence[str],
+        spaces: Spaces | None,
+        where: Where | None = None,
+        relabel: Relabel | None = None,
+    ):
+        self.name = name_of(data)
+        self._where = where or Where()
+        self._relabel = relabel
+        self._datasets = self._chosen(_unique(data))
+        self._conversions = [self._converting(dataset, spaces) for dataset in self._datasets]
+        self._spaces = spaces
+        self._simple = len(self._datasets) == 1 and self._where == Where() and relabel is None
+        self.files = [path for dataset in self._datasets for path in dataset.files]
+        self.rows = self._datasets[0].rows if self._simple else None
+
+    def _chosen(self, datasets: list[Dataset]) -> list[Dataset]:
+        """Return the datasets of the environment of the conditions."""
+        if not self._where.env:
+            return datasets
+        chosen = [dataset for dataset in datasets if dataset.env == self._where.env]
+        if not chosen:
+            known = sorted({dataset.env or "unknown" for dataset in datasets})
+            raise UsageError(f"offline data {self.name} has no rows of {self._where.env}; it has {', '.join(known)}")
+        return chosen
+
+    def _converting(self, dataset: Dataset, spaces: Spaces | None) -> Conversion:
+        try:
+            return Conversion(dataset, spaces)
+        except UsageError as error:
+            others = {other.env for other in self._datasets if other.env}
+            if len(others) > 1:
+                listed = ", ".join(sorted(others))
+                raise UsageError(f"{error}; the condition env=ID leaves others out, of {listed}") from None
+            raise
+
+    @property
+    def described(self) -> str:
+        """What changes the rows apart from the files, for their key in the cache."""
+        parts = [conversion.described for conversion in self._conversions]
+        if self._simple:
+            return parts[0]
+        return repr([parts, str(self._where), self._relabel and self._relabel.digest])
+
+    def portions(self) -> Iterator[Transitions]:
+        """Yield the rows as those of the environment, with actions as a replay buffer stores them.
+
+        Raises:
+            UsageError: Rows are damaged or do not fit, the function of the rewards failed, or no row is left.
+        """
+        pairs = list(zip(self._datasets, self._conversions, strict=True))
+        if self._simple:
+            yield from self._conversions[0].portions(self._datasets[0])
+            return
+        facts = [self._facts(dataset, conversion) for dataset, conversion in pairs]
+        self._keep_newest(facts)
+        if not any(found.keep.any() for found in facts):
+            raise UsageError(f"offline data {self.name} has no rows with {self._where}")
+        shared = set.intersection(*(_extras(dataset) for dataset in self._datasets))
+        first_episode = 0
+        for (dataset, conversion), found in zip(pairs, facts, strict=True):
+            start = 0
+            for rows in conversion.portions(dataset):
+                part = slice(start, start + len(rows))
+                start += len(rows)
+                changed = rows.replace(
+                    rewards=torch.from_numpy(found.rewards[part]),
+                    terminated=torch.from_numpy(found.terminated[part]),
+                    episode=torch.from_numpy(first_episode + found.episodes[part]),
+                    extras={name: column for name, column in rows.extras.items() if name in shared},
+                )
+                yield changed[torch.from_numpy(found.keep[part])]
+            first_episode += int(found.episodes.max(initial=-1)) + 1
+
+    def _facts(self, dataset: Dataset, conversion: Conversion) -> Facts:
+        """Read a dataset once, and return what filters use of it."""
+        parts: dict[str, list[np.ndarray]] = {}
+        count = 0
+        for rows in conversion.portions(dataset):
+            rewards = rows.rewards.numpy()
+            terminated = rows.terminated.numpy()
+            if self._relabel is not None:
+                place = f"{dataset.name}, counted from {count:,}" if count else dataset.name
+                rewards, terminated = relabeled(self._relabel, rows, self._action_space(dataset), place)
+            assert rows.episode is not None
+            row = {"rewards": rewards, "terminated": terminated, "truncated": rows.truncated.numpy()}
+            row["episode"] = rows.episode.numpy()
+            if SUCCESS_COLUMN in rows.extras:
+                row["success"] = rows.extras[SUCCESS_COLUMN].numpy().astype(bool)
+            for name, column in row.items():
+                parts.setdefault(name, []).append(column)
+            count += len(rows)
+        found = {name: np.concatenate(columns) for name, columns in parts.items()}
+        if not count:
+            empty = np.empty(0)
+            return Facts(empty.astype(np.float32), empty > 0, empty.astype(np.int64), empty > 0, empty)
+        episodes = numbered_episodes(found["episode"], found["terminated"] | found["truncated"])
+        known = dataset.facts()
+        times = known.get("time")
+        if times is None:
+            times = np.full(count, max(path.stat().st_mtime for path in dataset.files))
+        keep = self._kept(dataset, episodes, found, known)
+        return Facts(found["rewards"], found["terminated"], episodes, keep, times)
+
+    def _action_space(self, dataset: Dataset) -> Any:
+        space = self._spaces[1] if self._spaces else dataset.action_space
+        if space is None:
+            raise UsageError(f"offline data {dataset.name} does not define its actions; pass spaces= to relabel it")
+        return space
+
+    def _kept(
+        self, dataset: Dataset, episodes: np.ndarray, found: dict[str, np.ndarray], known: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        """Return which rows fulfill the conditions, except for the number of the newest rows."""
+        where = self._where
+        keep = np.ones(len(episodes), bool)
+        if where.min_return is not None:
+            keep &= (np.bincount(episodes, found["rewards"]) >= where.min_return)[episodes]
+        if where.success:
+            if "success" not in found:
+                raise UsageError(f"offline data {dataset.name} does not record successes, which the condition requires")
+            keep &= (np.bincount(episodes, found["success"]) > 0)[episodes]
+        if where.min_version is not None:
+            if "version" not in known:
+                raise UsageError(
+                    f"offline data {dataset.name} does not record versions of the policy; expected experience stores"
+                )
+            keep &= known["version"] >= where.min_version
+        return keep
+
+    def _keep_newest(self, facts: list[Facts]) -> None:
+        """Keep the newest rows of all datasets; of rows of the same time, the later ones."""
+        newest = self._where.newest
+        total = sum(int(found.keep.sum()) for found in facts)
+        if newest is None or total <= newest:
+            return
+        places = [np.flatnonzero(found.keep) for found in facts]
+        times = np.concatenate([found.times[place] for found, place in zip(facts, places, strict=True)])
+        dropped = np.zeros(total, bool)
+        dropped[np.argsort(times, kind="stable")[: total - newest]] = True
+        start = 0
+        for found, place in zip(facts, places, strict=True):
+            found.keep[place[dropped[start : start + len(place)]]] = False
+            start += len(place)
+
+
+def relabeled(relabel: Relabel, rows: Transitions, action_space: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the recomputed rewards and terminations ``(n,)`` of stored rows."""
+    columns = {
+        "reward": rows.rewards.numpy(),
+        "terminated": rows.terminated.numpy(),
+        "truncated": rows.truncated.numpy(),
+    }
+    obs = map_observation(lambda column: column.numpy(), rows.obs)
+    next_obs = map_observation(lambda column: column.numpy(), rows.next_obs)
+    action = actions_of(action_space).to_env(rows.actions.numpy())
+    return relabel(obs, action, next_obs, columns, place)
+
+
+def numbered_episodes(episode: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return numbers of episodes from 0 on ``(n,)``, given ids and the rows that end an episode ``(n,)``.
+
+    Rows of an episode are in order, and episodes may interleave. Rows after an end belong to another episode.
+    """
+    order = np.argsort(episode, kind="stable")
+    begins = np.ones(len(order), bool)
+    begins[1:] = (episode[order[1:]] != episode[order[:-1]]) | ends[order[:-1]]
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(begins) - 1
+    return numbers
+
+
+def name_of(data: str | Sequence[str]) -> str:
+    """Return data as messages name it."""
+    if isinstance(data, str):
+        return data
+    return data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
+
+
+def _unique(data: str | Sequence[str]) -> list[Dataset]:
+    """Return the datasets, each once; of copies of a store, the one with the most rows."""
+    names = [data] if isinstance(data, str) else list(data)
+    if not names:
+        raise UsageError("offline data: the list is empty; expected at least one path or id")
+    found: dict[str, Dataset] = {}
+    for name in names:
+        for path in expanded(str(name)):
+            dataset = find_dataset(path)
+            key = dataset.id or str(Path(dataset.files[0]).resolve())
+            before = found.get(key)
+            if before is None or (dataset.rows or 0) > (before.rows or 0):
+                found[key] = dataset
+    return list(found.values())
+
+
+def _extras(dataset: Dataset) -> set[str]:
+    """Return the names of the extra columns of a dataset."""
+    return set(next(dataset.portions()).extras)

@@ -1,0 +1,135 @@
+"""The header of a store: environment, spaces and columns, in one JSON file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from interreplay.acting.space_records import record_of, space_of
+from interreplay.errors import UsageError
+from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.arrays import DTYPES, NAMES
+
+HEADER = "store.json"
+EXPERIENCE = "experience"
+"""Name of the store in the folder of a run."""
+FORMAT = 1
+META = {"step": np.dtype("<i8"), "time": np.dtype("<f8"), "version": np.dtype("<i8")}
+"""Columns of a store that are not part of transitions: env step of the run, wall-clock time (Unix seconds), and version
+of the policy (number of updates)."""
+REQUIRED = ("actions", "rewards", "terminated", "truncated", "episode", *META)
+PER_ROW = ("rewards", "terminated", "truncated", "episode", *META)
+WIDEST = 1 << 30
+"""Maximum number of bytes of one row; larger rows count as damaged."""
+_COLUMN = re.compile(
+    r"(obs|next_obs|extras)(\.[^\x00]{1,200})?|actions|rewards|terminated|truncated|episode|step|time|version"
+)
+
+Columns = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+"""``{name: (shape of one row, dtype)}``."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the rows of a store are.
+
+    Attributes:
+        id: Identifies the store; copies of its folder have the same id.
+        env: Id of the environment.
+        env_args: Arguments of the environment.
+        observation_space: Space of one observation.
+        action_space: Space of one action.
+        columns: Shape per row and dtype of each column.
+        about: Further plain values, such as algorithm, replay method and seed of the run.
+    """
+
+    id: str
+    env: str
+    env_args: dict[str, Any]
+    observation_space: gym.Space
+    action_space: gym.Space
+    columns: Columns
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return sum(width(shape, dtype) for shape, dtype in self.columns.values())
+
+    def write(self, folder: Path) -> None:
+        """Write the header; it appears completely or not at all.
+
+        Raises:
+            OSError: The file cannot be written.
+            ValueError: A space or a value cannot be stored.
+        """
+        plain = {
+            "format": FORMAT,
+            "id": self.id,
+            "env": self.env,
+            "env_args": self.env_args,
+            "observation_space": record_of(self.observation_space),
+            "action_space": record_of(self.action_space),
+            "columns": {name: [list(shape), NAMES[dtype]] for name, (shape, dtype) in self.columns.items()},
+            "about": self.about,
+        }
+        work = folder / f".{HEADER}"
+        work.write_text(json.dumps(plain, indent=1, default=str) + "\n")
+        manifest.sync(work)
+        os.replace(work, folder / HEADER)
+        manifest.sync(folder)
+
+
+def width(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return the bytes of a column in one row."""
+    return math.prod(shape) * dtype.itemsize
+
+
+def read_header(folder: Path) -> Header:
+    """Return the header of the store in a folder.
+
+    Raises:
+        UsageError: The header cannot be read, or is damaged.
+    """
+    try:
+        plain = json.loads((folder / HEADER).read_text())
+        if plain["format"] != FORMAT:
+            raise ValueError(f"it has the format {plain['format']}; expected {FORMAT}")
+        columns = {name: _column(name, *entry) for name, entry in plain["columns"].items()}
+        header = Header(
+            id=str(plain["id"]),
+            env=str(plain["env"]),
+            env_args=dict(plain["env_args"]),
+            observation_space=space_of(plain["observation_space"]),
+            action_space=space_of(plain["action_space"]),
+            columns=columns,
+            about=dict(plain["about"]),
+        )
+    except OSError as error:
+        raise UsageError(f"experience store {folder} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
+        raise UsageError(f"experience store {folder} has a damaged {HEADER}: {' '.join(str(error).split())}") from None
+    missing = [name for name in REQUIRED if name not in columns]
+    if missing or not 0 < header.row_bytes <= WIDEST:
+        wrong = f"lacks the column {missing[0]}" if missing else f"has rows of {header.row_bytes:,} bytes"
+        raise UsageError(f"experience store {folder} has a damaged {HEADER}: it {wrong}")
+    return header
+
+
+def _column(name: str, shape: Any, kind: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    if not _COLUMN.fullmatch(name):
+        raise ValueError(f"unknown column {name!r}")
+    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size <= WIDEST for size in shape):
+        raise ValueError(f"the column {name} has the shape {shape!r}")
+    if kind not in DTYPES or (name in META and DTYPES[kind] != META[name]) or (name in PER_ROW and shape):
+        raise ValueError(f"the column {name} has the type {kind!r} and the shape {shape}")
+    return tuple(shape), DTYPES[kind]

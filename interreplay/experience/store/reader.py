@@ -1,0 +1,160 @@
+"""Reads a store: its columns, rows and episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interreplay.errors import UsageError
+from interreplay.experience.store.header import EXPERIENCE, HEADER, META, read_header
+from interreplay.experience.store.segments import Segment, segment_folders
+from interreplay.transitions import Transitions
+
+PORTION = 10_000
+SUCCESS = "extras.success"
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The episodes of a store in the order of their first rows.
+
+    Attributes:
+        ids: Ids ``(m,)``.
+        lengths: Numbers of rows ``(m,)``.
+        returns: Sums of the rewards of the stored rows ``(m,)``.
+        ends: Env steps of the last rows ``(m,)``.
+        ended: Whether the last row terminated or was truncated ``(m,)``; otherwise the episode was interrupted.
+        success: Whether a row was a success ``(m,)``, None if no row of the store was.
+    """
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    returns: np.ndarray
+    ends: np.ndarray
+    ended: np.ndarray
+    success: np.ndarray | None
+
+
+class ExperienceStore:
+    """The complete rows of a store, which another process may be writing.
+
+    Args:
+        folder: Folder of the store.
+
+    Attributes:
+        header: Environment, spaces and columns.
+        segments: The segments with rows.
+        rows: Number of rows.
+
+    Raises:
+        UsageError: The store is damaged.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.header = read_header(folder)
+        found = [Segment(path, self.header.columns) for path in segment_folders(folder)]
+        self.segments = [segment for segment in found if segment.rows]
+        self.rows = sum(segment.rows for segment in self.segments)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows."""
+        return self.rows * self.header.row_bytes
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that change when rows are added."""
+        return [self.folder / HEADER, *(segment.path / "journal" for segment in self.segments)]
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a column ``(rows, ...)``; mapped if there is one segment."""
+        parts = [segment.column(name) for segment in self.segments]
+        if len(parts) == 1:
+            return parts[0]
+        shape, dtype = self.header.columns[name]
+        return np.concatenate(parts) if parts else np.empty((0, *shape), dtype)
+
+    def check(self) -> None:
+        """Compare all rows with their checksums.
+
+        Raises:
+            UsageError: A row was changed after it had been written.
+        """
+        before = 0
+        for segment in self.segments:
+            sound = segment.sound_rows()
+            if sound < segment.rows:
+                raise UsageError(
+                    f"experience store {self.folder} is damaged at row {before + sound:,} of {self.rows:,}: its values "
+                    "do not have the checksum in the journal"
+                )
+            before += segment.rows
+
+    def portions(self, start: int = 0) -> Iterator[Transitions]:
+        """Yield the rows from `start` on, as they were added, in portions."""
+        first = 0
+        for segment in self.segments:
+            begin = max(0, start - first)
+            for low in range(begin, segment.rows, PORTION):
+                high = min(low + PORTION, segment.rows)
+                yield _transitions({name: segment.column(name)[low:high] for name in self.header.columns})
+            first += segment.rows
+
+    def episodes(self) -> Episodes:
+        """Return a summary of the episodes."""
+        ids = self.column("episode")
+        rewards = self.column("rewards")
+        steps = self.column("step")
+        unique, first, group = np.unique(ids, return_index=True, return_inverse=True)
+        count = len(unique)
+        last = np.zeros(count, np.int64)
+        last[group] = np.arange(len(ids))  # the last assignment counts
+        over = self.column("terminated")[last] | self.column("truncated")[last]
+        order = np.argsort(first)
+        success = None
+        if SUCCESS in self.header.columns:
+            reached = np.bincount(group, self.column(SUCCESS), count) > 0
+            success = reached[order] if reached.any() else None
+        return Episodes(
+            ids=unique[order],
+            lengths=np.bincount(group, minlength=count)[order],
+            returns=np.bincount(group, rewards, count)[order],
+            ends=steps[last][order],
+            ended=over[order],
+            success=success,
+        )
+
+
+def store_in(path: Path) -> Path | None:
+    """Return the folder of the store that a path means: its own, or that of a run; None if there are no rows."""
+    for folder in (path, path / EXPERIENCE):
+        if (folder / HEADER).is_file() and ExperienceStore(folder).rows:
+            return folder
+    return None
+
+
+def stores_below(path: Path) -> list[Path]:
+    """Return the folders of all stores in a folder, those of interrupted branches included."""
+    if (path / HEADER).is_file():
+        return [path]
+    return sorted(file.parent for file in path.rglob(HEADER) if file.parent.name.startswith(EXPERIENCE))
+
+
+def _transitions(columns: dict[str, np.ndarray]) -> Transitions:
+    nested: dict[str, dict[str, np.ndarray]] = {}
+    plain: dict[str, Any] = {}
+    for name, array in columns.items():
+        if name in META:
+            continue
+        field, dot, part = name.partition(".")
+        copied = np.array(array)
+        if dot:
+            nested.setdefault(field, {})[part] = copied
+        else:
+            plain[name] = copied
+    return Transitions(**plain, **nested)

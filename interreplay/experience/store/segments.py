@@ -1,0 +1,138 @@
+"""Segments: folders with one file of raw values per column, and a journal of the rows that are complete."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from interreplay.errors import UsageError
+from interreplay.experience.store.header import Columns, width
+
+JOURNAL = "journal"
+_NAMED = re.compile(r"rows_(\d{12})")
+_BODY = struct.Struct("<QId")
+_SUM = struct.Struct("<I")
+RECORD_BYTES = _BODY.size + _SUM.size
+
+
+def segment_name(first: int) -> str:
+    """Return the name of the segment that begins with a row."""
+    return f"rows_{first:012d}"
+
+
+def segment_folders(store: Path) -> list[Path]:
+    """Return the segments of a store in the order of their rows."""
+    return sorted(path for path in store.glob("rows_*") if _NAMED.fullmatch(path.name))
+
+
+def first_row(segment: Path) -> int:
+    """Return the number of the first row of a segment, counted from the beginning of the run."""
+    found = _NAMED.fullmatch(segment.name)
+    assert found is not None
+    return int(found[1])
+
+
+def column_file(segment: Path, column: str) -> Path:
+    """Return the file of a column. Names are quoted, so that a file is always inside the segment."""
+    return segment / f"{quote(column, safe='')}.bin"
+
+
+def commit_record(rows: int, checksum: int, time: float) -> bytes:
+    """Return the journal's record of a commit.
+
+    Args:
+        rows: Complete rows of the segment after the commit.
+        checksum: CRC-32 of the committed values, column by column.
+        time: Unix seconds.
+    """
+    body = _BODY.pack(rows, checksum, time)
+    return body + _SUM.pack(zlib.crc32(body))
+
+
+def commits(segment: Path) -> list[tuple[int, int]]:
+    """Return the number of complete rows and the checksum of each commit; a record that was cut off is omitted."""
+    try:
+        data = (segment / JOURNAL).read_bytes()
+    except FileNotFoundError:  # the segment was being created or removed
+        return []
+    found = []
+    for start in range(0, len(data) - RECORD_BYTES + 1, RECORD_BYTES):
+        body = data[start : start + _BODY.size]
+        if _SUM.unpack_from(data, start + _BODY.size)[0] != zlib.crc32(body):
+            break
+        rows, checksum, _ = _BODY.unpack(body)
+        found.append((rows, checksum))
+    return found
+
+
+class Segment:
+    """The complete rows of a segment, mapped into memory.
+
+    Args:
+        path: The folder.
+        columns: Columns of the store.
+
+    Raises:
+        UsageError: A file is missing, too short, or a link.
+    """
+
+    def __init__(self, path: Path, columns: Columns):
+        self.path = path
+        self.columns = columns
+        self.commits = commits(path)
+        self.rows = self.commits[-1][0] if self.commits else 0
+        for name, (shape, dtype) in columns.items() if self.rows else ():
+            file = column_file(path, name)
+            if path.is_symlink() or file.is_symlink():
+                raise UsageError(f"experience store {path.parent} contains links, at {file}; expected files")
+            size = file.stat().st_size if file.is_file() else 0
+            if size < self.rows * width(shape, dtype):
+                need = self.rows * width(shape, dtype)
+                raise UsageError(f"experience store {path.parent} is truncated: {file} has {size} bytes of {need}")
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a column ``(n, ...)``, read-only and mapped."""
+        shape, dtype = self.columns[name]
+        if not self.rows or not width(shape, dtype):
+            return np.empty((self.rows, *shape), dtype)
+        return np.memmap(column_file(self.path, name), dtype, mode="r", shape=(self.rows, *shape))
+
+    def sound_rows(self) -> int:
+        """Return the number of rows before the first damaged commit, all rows if none is damaged."""
+        arrays = [self.column(name) for name in self.columns]
+        start = 0
+        for rows, checksum in self.commits:
+            if rows < start or checksum_of(array[start:rows] for array in arrays) != checksum:
+                return start
+            start = rows
+        return start
+
+
+def checksum_of(arrays: Iterator[np.ndarray] | Sequence[np.ndarray]) -> int:
+    """Return the CRC-32 of the bytes of arrays."""
+    value = 0
+    for array in arrays:
+        if array.size:
+            value = zlib.crc32(bytes_of(np.ascontiguousarray(array)), value)
+    return value
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """Return the bytes of a contiguous array without copying."""
+    view: Any = array.reshape(-1).view(np.uint8)
+    return memoryview(view)
+
+
+def rewritten_journal(segment: Segment, rows: int, time: float) -> None:
+    """Replace the journal by one commit of the first `rows` rows."""
+    arrays = [segment.column(name)[:rows] for name in segment.columns]
+    work: Any = segment.path / f".{JOURNAL}"
+    work.write_bytes(commit_record(rows, checksum_of(arrays), time))
+    work.replace(segment.path / JOURNAL)

@@ -1,0 +1,372 @@
+"""Writes transitions into a store while a run collects them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import gymnasium as gym
+import numpy as np
+from filelock import FileLock, Timeout
+
+from interreplay.errors import UsageError
+from interreplay.experience.store.header import HEADER, META, Header, read_header, width
+from interreplay.experience.store.reader import ExperienceStore
+from interreplay.experience.store.segments import (
+    JOURNAL,
+    Segment,
+    bytes_of,
+    checksum_of,
+    column_file,
+    commit_record,
+    first_row,
+    rewritten_journal,
+    segment_name,
+)
+from interreplay.transitions import Transitions, cat
+
+SECONDS = 1.0
+"""Seconds after which rows are written although their episode continues."""
+SECONDS_BETWEEN_SYNCS = 30.0
+"""Seconds between requests to the operating system to move written rows to the disk, against power failures."""
+ROWS_PER_SEGMENT = 65_536
+SEGMENTS = 8
+"""Minimum number of segments of a full store: the oldest rows are dropped by segments."""
+ROWS_PER_COMMIT = 4_096
+ASIDE = "_aside_"
+
+
+class StoreWriter:
+    """Appends rows to a store. Rows survive a killed process once their episode ends, and after `SECONDS` at most.
+
+    An error of the disk ends the recording with one line; training continues. The rows that were complete remain.
+
+    Args:
+        folder: Folder of the store, created with the first rows. Rows of an existing store are kept.
+        env: Id of the environment.
+        env_args: Arguments of the environment.
+        spaces: Observation and action space of one environment.
+        most_rows: Maximum number of rows; the oldest segments are dropped.
+        about: Further plain values for the header.
+        notify: Called with one line when the recording ends early, in the thread that adds rows.
+        seconds: Replaces `SECONDS`.
+
+    Attributes:
+        rows: Number of complete rows.
+        recording: Whether rows are still recorded.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        env: str,
+        env_args: Mapping[str, Any],
+        spaces: tuple[gym.Space, gym.Space],
+        most_rows: int = 1_000_000,
+        about: Mapping[str, Any] | None = None,
+        notify: Callable[[str], object] = str,
+        seconds: float = SECONDS,
+    ):
+        self.folder = folder
+        self.rows = 0
+        self.recording = True
+        self._env = env
+        self._env_args = dict(env_args)
+        self._spaces = spaces
+        self._most = most_rows
+        self._per_segment = max(1, min(ROWS_PER_SEGMENT, most_rows // SEGMENTS))
+        self._about = dict(about or {})
+        self._notify = notify
+        self._seconds = seconds
+        self._header: Header | None = None
+        self._segments: list[tuple[Path, int]] = []
+        self._files: dict[str, BinaryIO] = {}
+        self._pending: list[tuple[Transitions, int, int, int, float]] = []
+        self._pending_rows = 0
+        self._problem = ""
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._synced = time.monotonic()
+        self._claim = FileLock(folder / ".lock", timeout=0, fallback_to_soft=False)
+        self._guarded(self._open)
+
+    def _open(self) -> None:
+        """Lock the folder, and continue an existing store after its last complete row."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._claim.acquire()
+        except Timeout:
+            raise UsageError("another process records into it") from None
+        if not (self.folder / HEADER).exists():
+            return
+        store = ExperienceStore(self.folder)
+        self._header = store.header
+        self._segments = [(segment.path, segment.rows) for segment in store.segments]
+        self.rows = store.rows
+
+    # -- adding -----------------------------------------------------------------------------------
+
+    def add(self, rows: Transitions, step: int, version: int) -> None:
+        """Append rows.
+
+        Args:
+            rows: n transitions with episode ids. They must not change afterwards.
+            step: Env step of the first row, counted over the run.
+            version: Number of updates that the policy had when it acted.
+        """
+        if not self.recording:
+            return self._report()
+        count = len(rows)
+        if not count:
+            return
+        if count == 1:  # in a tenth of the time
+            ended = rows.terminated.item() or rows.truncated.item()
+        else:
+            ended = bool((rows.terminated | rows.truncated).any())
+        with self._lock:
+            self._pending.append((rows, count, step, version, time.time()))
+            self._pending_rows += count
+            if ended or self._pending_rows >= ROWS_PER_COMMIT:
+                self._guarded(self._commit)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._commit_regularly, name="experience store", daemon=True)
+            self._thread.start()
+        self._report()
+
+    def commit(self) -> None:
+        """Write the rows that were added, so that they survive a killed process."""
+        with self._lock:
+            if self.recording:
+                self._guarded(self._commit)
+        self._report()
+
+    def _commit_regularly(self) -> None:
+        """Write rows of long episodes and slow environments from another thread."""
+        while self.recording and not self._closed.wait(self._seconds):
+            with self._lock:
+                if self.recording and self._pending:
+                    self._guarded(self._commit)
+            if time.monotonic() - self._synced > SECONDS_BETWEEN_SYNCS:
+                self._synced = time.monotonic()
+                self._guarded(self._sync)
+
+    def _commit(self) -> None:
+        if not self._pending:
+            return
+        columns = self._columns()
+        if self._header is None:
+            self._begin(columns)
+        assert self._header is not None
+        found = {name: (array.shape[1:], array.dtype) for name, array in columns.items()}
+        if found != dict(self._header.columns):
+            names = sorted(found.items() ^ dict(self._header.columns).items())
+            raise UsageError(f"it has other rows than this run: {names[0][0]}")
+        if not self._files or self._segments[-1][1] >= self._per_segment:
+            self._begin_segment()
+        self._drop_oldest()
+        arrays = [columns[name] for name in self._header.columns]
+        for name, array in zip(self._header.columns, arrays, strict=True):
+            _write_all(self._files[name], array)
+        path, before = self._segments[-1]
+        after = before + self._pending_rows
+        _write_all(
+            self._files[JOURNAL], np.frombuffer(commit_record(after, checksum_of(arrays), time.time()), np.uint8)
+        )
+        self._segments[-1] = (path, after)
+        self.rows += self._pending_rows
+        self._pending = []
+        self._pending_rows = 0
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        """Return the added rows as contiguous arrays by column."""
+        found = {}
+        for name, column in cat([rows for rows, *_ in self._pending]).columns().items():
+            if name != "discounts":
+                array = column.numpy(force=True)
+                found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        _, *lists = zip(*self._pending, strict=True)
+        counts, steps, versions, times = map(np.array, lists)
+        inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        found["step"] = (np.repeat(steps, counts) + inside).astype(META["step"])
+        found["time"] = np.repeat(times, counts).astype(META["time"])
+        found["version"] = np.repeat(versions, counts).astype(META["version"])
+        return found
+
+    def _begin(self, columns: Mapping[str, np.ndarray]) -> None:
+        header = Header(
+            id=uuid.uuid4().hex,
+            env=self._env,
+            env_args=self._env_args,
+            observation_space=self._spaces[0],
+            action_space=self._spaces[1],
+            columns={name: (array.shape[1:], array.dtype) for name, array in columns.items()},
+            about=self._about,
+        )
+        header.write(self.folder)
+        self._header = header
+
+    def _begin_segment(self) -> None:
+        """Open the files of the next segment, or of the last one if it has room; cut off incomplete rows."""
+        assert self._header is not None
+        self._close_files()
+        if not self._segments or self._segments[-1][1] >= self._per_segment:
+            first = first_row(self._segments[-1][0]) + self._segments[-1][1] if self._segments else 0
+            self._segments.append((self.folder / segment_name(first), 0))
+        path, rows = self._segments[-1]
+        path.mkdir(exist_ok=True)
+        for name, (shape, dtype) in self._header.columns.items():
+            self._files[name] = _opened(column_file(path, name), rows * width(shape, dtype))
+        journal = path / JOURNAL
+        if rows:
+            rewritten_journal(Segment(path, self._header.columns), rows, time.time())
+        self._files[JOURNAL] = _opened(journal, journal.stat().st_size if rows else 0)
+
+    def _drop_oldest(self) -> None:
+        while len(self._segments) > 1 and self.rows + self._pending_rows > self._most:
+            path, rows = self._segments.pop(0)
+            self.rows -= rows
+            with contextlib.suppress(FileNotFoundError):
+                (path / JOURNAL).unlink()
+            shutil.rmtree(path, ignore_errors=True)
+
+    # -- resuming ---------------------------------------------------------------------------------
+
+    def rewind(self, step: int) -> int:
+        """Move the rows after an env step into a store of their own, ``<name>_aside_<step>`` next to this one.
+
+        Args:
+            step: The last env step to keep.
+
+        Returns:
+            The number of moved rows.
+        """
+        moved = 0
+
+        def move() -> None:
+            nonlocal moved
+            if self._header is None:
+                return
+            store = ExperienceStore(self.folder)
+            later = np.flatnonzero(store.column("step") > step)
+            if not len(later):
+                return
+            keep = int(later[0])
+            moved = store.rows - keep
+            _copy_rows(store, keep, _free_name(self.folder, step))
+            self._truncate(store, keep)
+
+        with self._lock:
+            self._guarded(move)
+        self._report()
+        return moved
+
+    def _truncate(self, store: ExperienceStore, keep: int) -> None:
+        """Keep the first `keep` rows."""
+        self._close_files()
+        self._segments = []
+        self.rows = 0
+        for segment in store.segments:
+            rows = min(segment.rows, keep - self.rows)
+            if rows > 0:
+                if rows < segment.rows:
+                    rewritten_journal(segment, rows, time.time())
+                self._segments.append((segment.path, rows))
+                self.rows += rows
+            else:
+                (segment.path / JOURNAL).unlink(missing_ok=True)
+                shutil.rmtree(segment.path, ignore_errors=True)
+
+    # -- end --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write the remaining rows, and end the recording."""
+        with self._lock:
+            if self.recording:
+                self._guarded(self._commit)
+                self._guarded(self._sync)
+            self.recording = False
+            self._close_files()
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10.0)
+        self._claim.release()
+        self._report()
+
+    def _sync(self) -> None:
+        for file in list(self._files.values()):
+            with contextlib.suppress(ValueError):  # the file was closed meanwhile
+                os.fsync(file.fileno())
+
+    def _close_files(self) -> None:
+        for file in self._files.values():
+            with contextlib.suppress(OSError):
+                file.close()
+        self._files = {}
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Do something; after an error, stop recording and keep the line for `_report`."""
+        try:
+            work()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+            self._problem = f"experience is no longer recorded in {self.folder}: {reason}"
+            self.recording = False
+            self._pending = []
+            self._close_files()
+            self._claim.release()
+
+    def _report(self) -> None:
+        """Pass on the reason for which the recording ended, once."""
+        problem = self._problem
+        if problem:
+            self._problem = ""
+            self._notify(problem)
+
+
+def _opened(path: Path, size: int) -> BinaryIO:
+    """Return a file to append to, cut to `size` bytes."""
+    file = path.open("ab", buffering=0)
+    file.truncate(size)
+    return file
+
+
+def _write_all(file: BinaryIO, array: np.ndarray) -> None:
+    """Write an array; a nearly full disk accepts only a part of it, and reports the error at the next call."""
+    if not array.size:
+        return
+    view = bytes_of(array)
+    written = 0
+    while written < len(view):
+        written += file.write(view[written:])
+
+
+def _free_name(folder: Path, step: int) -> Path:
+    name = f"{folder.name}{ASIDE}{step:08d}"
+    number = 1
+    target = folder.with_name(name)
+    while target.exists():
+        number += 1
+        target = folder.with_name(f"{name}_{number}")
+    return target
+
+
+def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
+    """Write the rows from `start` on into a new store with one segment."""
+    segment = target / segment_name(0)
+    segment.mkdir(parents=True)
+    arrays = {name: np.ascontiguousarray(store.column(name)[start:]) for name in store.header.columns}
+    for name, array in arrays.items():
+        with _opened(column_file(segment, name), 0) as file:
+            _write_all(file, array)
+    record = commit_record(store.rows - start, checksum_of(list(arrays.values())), time.time())
+    (segment / JOURNAL).write_bytes(record)
+    header = read_header(store.folder)
+    Header(**(vars(header) | {"id": uuid.uuid4().hex})).write(target)

@@ -1,0 +1,160 @@
+"""List the transitions that runs have kept, draw their returns, or export them. ``--help`` lists the flags."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interreplay.errors import UsageError
+from interreplay.experiments.flags.reading import OneLineParser
+
+EXPORT = "export"
+COLUMNS = ("run", "environment", "rows", "episodes", "return min", "median", "max", "success", "size")
+WIDTH = 160
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """List or export experience.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: 0, or 2 after an error that the user can fix.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == [EXPORT]:
+        return export_parser().run(export, words[1:], stopped="stopped")
+    return list_parser().run(listed, words, stopped="stopped")
+
+
+def list_parser() -> OneLineParser:
+    """Return the parser of the list."""
+    parser = OneLineParser(
+        description="List the transitions that runs have kept. `interreplay experience export RUN NAME` writes Minari "
+        "datasets.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="folders of runs, of experience, or above them")
+    add("--plot", type=Path, metavar="FILE", help="draw the returns of episodes over env steps: a .png, .svg or .pdf")
+    return parser
+
+
+def export_parser() -> OneLineParser:
+    """Return the parser of exports."""
+    parser = OneLineParser(description="Write kept transitions as a Minari dataset.", allow_abbrev=False)
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN", help="folder of a run or of its experience")
+    add("name", metavar="NAME", help="name of the dataset, such as pendulum/mine-v0")
+    add("--episodes", type=int, metavar="N", help="export only the newest N episodes")
+    return parser
+
+
+def listed(given: argparse.Namespace) -> int:
+    """Print the list, and draw the returns; return the exit code."""
+    from interreplay.experience.store import ExperienceStore
+    from interreplay.experiments.studies.results_table import aligned
+
+    lines = []
+    drawn = {}
+    problems = []
+    for folder in found_stores(given.results):
+        try:
+            store = ExperienceStore(folder)
+            episodes = store.episodes()
+        except UsageError as error:
+            problems.append(str(error))
+            continue
+        name = str(folder.parent if folder.name == "experience" else folder)
+        lines.append(line_of(name, store, episodes))
+        drawn[name] = episodes
+    if lines:
+        print(aligned([COLUMNS, *lines], right=set(range(2, len(COLUMNS))), width=WIDTH))
+    for problem in problems:
+        print(problem)
+    if not lines:
+        raise UsageError("no experience can be read" if problems else "there is no experience with rows")
+    if given.plot:
+        plot(drawn, given.plot)
+        print(f"returns in {given.plot}")
+    return 0
+
+
+def found_stores(results: Sequence[Path]) -> list[Path]:
+    """Return the stores in folders.
+
+    Raises:
+        UsageError: A folder does not exist, or there is no store.
+    """
+    from interreplay.experience.store.reader import stores_below
+
+    found: dict[Path, None] = {}
+    for path in results:
+        if not path.is_dir():
+            raise UsageError(f"{path} is not a folder; expected the folder of a run, or one above several")
+        found |= dict.fromkeys(stores_below(path))
+    if not found:
+        raise UsageError(
+            f"{', '.join(map(str, results))} contains no experience; runs of custom_training.py keep it, and runs of "
+            "studies with --keep_experience N"
+        )
+    return list(found)
+
+
+def line_of(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
+    """Return the words of a store's line in the list."""
+    returns = ("", "", "")
+    if len(episodes.returns):
+        low, middle, high = np.quantile(episodes.returns, [0.0, 0.5, 1.0])
+        returns = (f"{low:,.1f}", f"{middle:,.1f}", f"{high:,.1f}")
+    success = "" if episodes.success is None else f"{np.mean(episodes.success):.0%}"
+    size = f"{store.nbytes / 1e6:,.1f} MB"
+    return (name, store.header.env, f"{store.rows:,}", f"{len(episodes.ids):,}", *returns, success, size)
+
+
+def plot(drawn: dict[str, Any], file: Path) -> None:
+    """Draw the return of each episode over the env step of its end.
+
+    Raises:
+        UsageError: Matplotlib is not installed, or the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("--plot needs matplotlib: pip install 'interreplay[analysis]'") from None
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    panel = figure.subplots()
+    for name, episodes in drawn.items():
+        panel.plot(episodes.ends, episodes.returns, ".", markersize=3, label=Path(name).name)
+    panel.set(xlabel="env steps", ylabel="return of the episode", title="Returns of the kept episodes")
+    panel.legend(frameon=False, fontsize="small")
+    try:
+        figure.savefig(file, dpi=150)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--plot {file} cannot be written: {' '.join(str(error).split())}") from None
+
+
+def export(given: argparse.Namespace) -> int:
+    """Write a Minari dataset; return the exit code."""
+    from interreplay.experience.offline_data.minari_episodes import check_new
+    from interreplay.experience.store.minari_export import write_minari
+    from interreplay.experience.store.reader import ExperienceStore, store_in
+
+    check_new(given.name, "export to")
+    if given.episodes is not None and given.episodes < 1:
+        raise UsageError(f"--episodes {given.episodes}: expected a whole number of at least 1")
+    folder = store_in(given.run)
+    if folder is None:
+        raise UsageError(f"{given.run} contains no experience; expected the folder of a run that has kept it")
+    print(write_minari(ExperienceStore(folder), given.name, given.episodes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Continue a checkpoint of a run under several replay methods or settings, and compare them. ``--help`` lists flags."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from interreplay.environments.relabeled import WRAPPER
+from interreplay.errors import UsageError
+from interreplay.experiments.commands.study import LANGUAGE, run_all
+from interreplay.experiments.commands.study_checks import check, check_processors
+from interreplay.experiments.flags import presets
+from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.flags.run_flags import FLAGS, METHOD
+from interreplay.experiments.flags.training_flags import default_settings, settings_for
+from interreplay.experiments.flags.values import split, whole
+from interreplay.experiments.process.signals import before_anything_is_to_save
+from interreplay.experiments.studies import paired
+from interreplay.experiments.studies.entries import as_seeds
+from interreplay.experiments.studies.grid import expand
+from interreplay.experiments.studies.results_table import as_csv
+from interreplay.experiments.studies.study import Execution, Study
+from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.trial_folder import write_whole
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.runs.checkpoints import best
+from interreplay.runs.folder_lock import held
+from interreplay.runs.results.reader import curve
+from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings, steps_of
+
+FORK = "fork.json"
+PAIRED = "paired.csv"
+FIGURE = "paired.png"
+OF_PARENT = {
+    *("seed", "preset", "total_env_steps", "max_time", "stop_at_return", "stop_without_improvement", "output_dir"),
+    *("fork_from", "keep_checkpoints_at", "keep_experience", "wandb", "mlflow", "video_to_tensorboard", "quiet"),
+}
+"""Settings of the parent that its arms do not have."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Fork a run.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code: as for a study.
+    """
+    return make_parser().run(act, argv)
+
+
+def make_parser() -> OneLineParser:
+    """Return the parser of the command line."""
+    parser = OneLineParser(
+        description="Continue one checkpoint under several replay methods, as a study with differences paired by seed.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")
+    text = "env step of the fork: the newest checkpoint at or before it is used (default: the newest checkpoint)"
+    add("--at", type=whole(0), metavar="N", help=text)
+    text = "replay methods, such as Uniform,NMER{k: 10} or 'NMER{label: fast, settings: {updates_per_step: 2}}'; the "
+    add("--arms", type=split, required=True, metavar="METHOD,...", help=text + "first is compared with the others")
+    add("--seeds", type=split, default=["5"], metavar="N", help="number of seeds, or a list such as 0,3 (default: 5)")
+    add("--steps", type=whole(1), required=True, metavar="N", help="env steps after the fork")
+    add("--output_dir", type=Path, required=True, metavar="DIR", help="folder of the study")
+    add("--max_concurrent", type=whole(1), metavar="N", help="parallel runs (default: as many as the CPUs allow)")
+    add("--cpus_per_trial", type=whole(1), default=1, metavar="N", help="CPUs and threads of a run (default: 1)")
+    return parser
+
+
+def act(given: argparse.Namespace) -> int:
+    """Run the study and write the report; return the exit code."""
+    checkpoint = checkpoint_at(given.run, given.at)
+    parent = read_settings(checkpoint)
+    step = steps_of(checkpoint)
+    study = planned(given, checkpoint, parent, step)
+    folder = StudyFolder.at(str(given.output_dir))
+    numbers = range(len(study.runs))
+    check(study, numbers, here=True, files=True)
+    check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], alone=False)
+    study = folder.begin(study)
+    fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
+    write_whole(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
+    print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
+    with held(folder.path, "the study"):
+        code = run_all(study, folder, "local")
+    report(study, folder, checkpoint.parent, step)
+    return code
+
+
+def checkpoint_at(run: Path, at: int | None) -> Path:
+    """Return the newest checkpoint of a run at or before an env step.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if (run / SETTINGS).exists():
+        found = [run.absolute()]
+    elif run.is_dir():
+        found = [*RunFolder(run).checkpoints(), *run.glob("kept_checkpoint_*"), *best.inside(run)]
+        found = [path.absolute() for path in found if (path / SETTINGS).exists()]
+    else:
+        raise UsageError(f"{run} is not a folder; expected the folder of a run or of one of its checkpoints")
+    if not found:
+        raise UsageError(f"{run} has no checkpoint to fork from")
+    before = [path for path in found if at is None or steps_of(path) <= at]
+    if not before:
+        steps = ", ".join(f"{step:,}" for step in sorted({steps_of(path) for path in found}))
+        raise UsageError(
+            f"--at {at}: {run} has no checkpoint at or before this step, only at {steps}; --keep_checkpoints_at of a "
+            "run keeps checkpoints to fork from"
+        )
+    return max(before, key=steps_of)
+
+
+def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, Any], step: int) -> Study:
+    """Return the study of the arms.
+
+    Raises:
+        UsageError: An arm is invalid, or the parent learns from unrolls.
+    """
+    trainer = str(parent["trainer"])
+    if ALGORITHMS[trainer].unrolls:
+        raise UsageError(f"{checkpoint} is of {trainer}, which learns from unrolls; expected replayed transitions")
+    settings = settings_of_parent(parent) | {
+        "preset": presets.NONE,
+        "total_env_steps": step + given.steps,
+        "fork_from": str(checkpoint),
+    }
+    contents = {
+        "buffers": given.arms,
+        "envs": [parent["env"]],
+        "trainers": [trainer],
+        "seeds": as_seeds(given.seeds),
+        "settings": settings,
+    }
+    execution = Execution(cpus_per_trial=given.cpus_per_trial, max_concurrent=given.max_concurrent or 0)
+    return Study(expand(contents, LANGUAGE), execution)
+
+
+def settings_of_parent(parent: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run that differ from the defaults, without its replay method."""
+    usual = default_settings(str(parent["trainer"]))
+    found = {}
+    for name, flag in FLAGS.items():
+        if flag.in_study is not None or name in OF_PARENT | METHOD or name not in parent or name not in usual:
+            continue
+        value = parent[name]
+        if name == "wrapper":
+            value = [wrapper for wrapper in value if wrapper["type"] != WRAPPER]  # --relabel adds it
+        default = list(usual[name]) if isinstance(usual[name], tuple) else usual[name]
+        if value != default:
+            found[name] = value
+    return found
+
+
+def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
+    """Print the paired differences, and write them with a figure."""
+    folders = {(run.label, run.seed): folder.trial(run).path for run in study.runs}
+    arms = paired.arms_of(folders, step)
+    if not arms:
+        print("no arm has results after the fork")
+        return
+    print(f"\n{paired.as_text(paired.table_of(arms))}")
+    print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
+    print("fork several runs before generalizing.")
+    write_whole(folder.path / PAIRED, as_csv(paired.rows_of(arms), paired.COLUMNS))
+    written = [PAIRED]
+    if draw(arms, curve(parent), step, folder.path / FIGURE):
+        written.append(FIGURE)
+    print(f"also in {', '.join(str(folder.path / name) for name in written)}")
+
+
+def draw(arms: Mapping[str, Mapping[int, paired.Curve]], parent: paired.Curve, step: int, file: Path) -> bool:
+    """Draw the parent's curve up to the fork in gray, and the arms after it; return whether Matplotlib is installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    panel = figure.subplots()
+    past = [point for point in parent if point[0] <= step]
+    if past:
+        panel.plot(*zip(*past, strict=True), color="0.6", label="parent")
+    for number, (arm, curves) in enumerate(arms.items()):
+        for place, points in enumerate(curves.values()):
+            label = arm if place == 0 else None
+            panel.plot(*zip(*points, strict=True), color=f"C{number}", linewidth=0.9, alpha=0.8, label=label)
+    panel.axvline(step, color="0.8", linewidth=0.8)
+    panel.set(xlabel="env steps", ylabel="return", title=f"Arms after the fork at step {step:,}: one line per seed")
+    panel.legend(frameon=False)
+    figure.savefig(file, dpi=150)
+    return True
+
+
+if __name__ == "__main__":
+    before_anything_is_to_save()
+    sys.exit(main())

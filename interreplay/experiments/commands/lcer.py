@@ -1,0 +1,251 @@
+"""The command lines of LCER, ``train.py`` and ``enjoy.py`` of github.com/szahlner/lcer, translated to ours.
+
+``train.py --lcercc --env-name Hopper-v2`` is ``custom_training.py --buffer LCER --env Hopper-v2 ...`` with LCER's
+defaults. Flags that LCER does not have are passed to `interreplay.experiments.commands.train`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from interreplay.environments.lookup import find_environment
+from interreplay.environments.rendering import has_screen
+from interreplay.errors import UsageError
+from interreplay.experiments.commands import evaluate, train
+from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.process import outcome
+
+CLUSTERS = 1_000
+"""Clusters for LCER's default -1, as many as its epochs have steps."""
+EPISODE_STEPS = 50
+"""Steps of an episode of an environment without a time limit."""
+SWITCHES = (
+    *("no-eval", "no-automatic-entropy-tuning", "cuda", "save-agent", "model-based", "deterministic-model"),
+    *("nmer", "per", "her", "her-normalize", "lcercc", "lcerrm"),
+)
+VALUES: dict[str, Any] = {
+    "algo": "sac",
+    "env-name": "Hopper-v2",
+    "lr": 3e-4,
+    "num-steps": 125_001,
+    "updates-per-step": 1,
+    "policy": "Gaussian",
+    "gamma": 0.99,
+    "tau": 0.005,
+    "alpha": 0.2,
+    "seed": 123_456,
+    "batch-size": 256,
+    "hidden-size": 256,
+    "start-steps": 5_000,
+    "target-update-interval": 1,
+    "replay-size": 1_000_000,
+    "target-entropy": -1.0,
+    "eval-episodes": 10,
+    "eval-timesteps": 1_000,
+    "keep-best-agents": 10,
+    "v-ratio": 0.95,
+    "update-env-model": 250,
+    "n-training-samples": 100_000,
+    "n-rollout-samples": 100_000,
+    "model-retain-epochs": 1,
+    "epoch-length": 1_000,
+    "rollout-min-epoch": 20,
+    "rollout-max-epoch": 150,
+    "rollout-min-length": 1,
+    "rollout-max-length": 15,
+    "k-neighbors": 10,
+    "her-replay-strategy": "future",
+    "her-replay-k": 4,
+    "n-update-batches": 0,
+    "n-clusters": -1,
+}
+"""LCER's flags with a value, and its defaults."""
+CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
+SAME = {
+    "env_name": "env",
+    "num_steps": "total_env_steps",
+    "gamma": "gamma",
+    "tau": "tau",
+    "seed": "seed",
+    "alpha": "initial_alpha",
+    "batch_size": "train_batch_size",
+    "start_steps": "learning_starts",
+    "replay_size": "buffer_size",
+    "target_entropy": "target_entropy",
+    "eval_episodes": "evaluation_num_episodes",
+    "eval_timesteps": "steps_per_iteration",
+}
+"""LCER's settings and the equivalent flags."""
+
+
+def make_parser() -> OneLineParser:
+    """Return the parser of LCER's flags."""
+    parser = OneLineParser(
+        description="Train as LCER does. Other flags of custom_training.py are accepted, such as --output_dir.",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    for name in SWITCHES:
+        parser.add_argument(f"--{name.replace('-', '_')}", action="store_true", help="docs/migration.md")
+    for name, default in VALUES.items():
+        option = f"--{name.replace('-', '_')}"
+        parser.add_argument(
+            option, type=type(default), default=default, choices=CHOICES.get(name), help="docs/migration.md"
+        )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train with LCER's flags.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code of `interreplay.experiments.commands.train.main`; 2 for an invalid value.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    prog = sys.argv[0].rsplit("/", 1)[-1]
+    return outcome.run(prog, lambda: train.main(translated(words)))
+
+
+def translated(words: Sequence[str]) -> list[str]:
+    """Translate LCER's flags to those of `interreplay.experiments.commands.train`; leave all others unchanged.
+
+    Raises:
+        UsageError: Flags contradict each other.
+    """
+    dashed = [word.replace("-", "_").replace("__", "--", 1) if word.startswith("--") else word for word in words]
+    given, others = make_parser().parse_known_args(dashed)
+    if "--resume" in others:
+        return list(words)
+    if bool(given.updates_per_step) == bool(given.n_update_batches):
+        raise UsageError("expected one of --updates-per-step and --n-update-batches to be 0, and the other above 0")
+    if given.target_update_interval != 1:
+        raise UsageError(
+            f"--target-update-interval {given.target_update_interval}: targets follow every update at --tau; expected 1"
+        )
+    flags: dict[str, Any] = {flag: getattr(given, name) for name, flag in SAME.items()}
+    flags |= {"trainer": "SAC", "preset": "none", "actor_lr": given.lr, "critic_lr": given.lr}
+    flags["alpha_lr"] = given.lr if given.no_automatic_entropy_tuning else 0.0  # LCER's flag enables the tuning
+    flags["hiddens"] = ",".join([str(given.hidden_size)] * (3 if given.algo == "her" else 2))
+    flags["updates_per_step"] = given.updates_per_step
+    if given.n_update_batches:
+        spec = gym.spec(find_environment(given.env_name).name)
+        flags["updates_per_step"] = f"{spec.max_episode_steps or EPISODE_STEPS},{given.n_update_batches}"
+    if given.no_eval:
+        flags["evaluation_interval"] = 0
+    if given.cuda:
+        flags["device"] = "cuda"
+    flags["checkpoint_freq"] = int(given.save_agent)
+    if given.save_agent:
+        flags["keep_checkpoints"] = given.keep_best_agents
+    if given.her_normalize:
+        flags["normalize_observations"] = True
+    found = [f"--{name}={value}" for name, value in flags.items()]
+    return [*found, *_method(given), *others]
+
+
+def _method(given: argparse.Namespace) -> list[str]:
+    """Return the flags of the replay method."""
+    chosen = [name for name in ("lcercc", "lcerrm", "nmer", "her") if getattr(given, name)]
+    if given.algo == "her" and "her" not in chosen:
+        chosen.append("her")
+    if len(chosen) > 1:
+        raise UsageError(
+            f"--{chosen[0]} with --{chosen[1]}: expected one of them; in Python, HER takes neighbors, such as "
+            "HER(neighborhood=ClusterMember())"
+        )
+    clusters = CLUSTERS if given.n_clusters == -1 else given.n_clusters
+    methods: dict[str, tuple[str, dict[str, Any]]] = {
+        "lcercc": ("LCER", {"variant": "center", "n_clusters": clusters}),
+        "lcerrm": ("LCER", {"variant": "member", "n_clusters": clusters}),
+        "nmer": ("NMER", {"k": given.k_neighbors}),
+        "her": ("HER", {"strategy": given.her_replay_strategy, "k": given.her_replay_k}),
+    }
+    name, arguments = methods[chosen[0]] if chosen else ("PER" if given.per else "Uniform", {})
+    if given.model_based:
+        if given.per:
+            raise UsageError("--model-based with --per: expected one of them, real rows are drawn without priorities")
+        name, arguments = "ModelBased", {"real": {"type": name, **arguments}, **_model(given)}
+    words = [f"--buffer={name}"]
+    if given.per and name != "PER":
+        words.append("--prioritized_replay")
+    for argument, value in arguments.items():
+        words += ["--buffer_arg", f"{argument}={value if isinstance(value, str) else json.dumps(value)}"]
+    return words
+
+
+def _model(given: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `ModelBased`; LCER counts rollouts per fit and lengths by epochs."""
+    found = {
+        "real_share": round(1.0 - given.v_ratio, 6),
+        "fit_every": given.update_env_model,
+        "fit_rows": given.n_training_samples,
+        "rollouts": max(1, given.n_rollout_samples // given.update_env_model),
+        "keep_fits": max(1, given.model_retain_epochs * given.epoch_length // given.update_env_model),
+        "rollout_length": [
+            given.rollout_min_length,
+            given.rollout_max_length,
+            given.rollout_min_epoch * given.epoch_length,
+            given.rollout_max_epoch * given.epoch_length,
+        ],
+    }
+    return found | ({"model": "deterministic"} if given.deterministic_model else {})
+
+
+def enjoy(argv: Sequence[str] | None = None) -> int:
+    """Evaluate a policy with the flags of LCER's ``enjoy.py``, or with our own.
+
+    Args:
+        argv: The command line without the program's name; by default this process's own.
+
+    Returns:
+        The exit code of `interreplay.experiments.commands.evaluate.main`; 2 for an invalid value.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not any(word.partition("=")[0] == "--checkpoint" for word in words):
+        return evaluate.main(words)
+    prog = sys.argv[0].rsplit("/", 1)[-1]
+    return outcome.run(prog, lambda: evaluate.main(enjoyed(words)))
+
+
+def enjoyed(words: Sequence[str]) -> list[str]:
+    """Translate the flags of LCER's ``enjoy.py`` to those of `interreplay.experiments.commands.evaluate`.
+
+    Raises:
+        UsageError: ``--random-actions`` has no equivalent.
+    """
+    parser = OneLineParser(allow_abbrev=False)
+    for name in ("random-actions", "make-gif", "add-episodes"):
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--n-enjoy-episodes", default="10")
+    unused = ("config", "take-every-n-frames", "gif-image-width", "gif-image-height")
+    for name in unused:
+        parser.add_argument(f"--{name}")
+    given, others = parser.parse_known_args(words)
+    if given.random_actions:
+        raise UsageError("--random-actions: expected a trained policy; smoketest.py runs random actions")
+    for name in (*unused, "add-episodes"):
+        if getattr(given, name.replace("-", "_")):
+            print(f"--{name} has no effect: the checkpoint contains its settings, videos have the environment's size")
+    found = [str(given.checkpoint), "--episodes", given.n_enjoy_episodes]
+    if given.make_gif:
+        video = given.checkpoint.resolve().parent / f"{given.checkpoint.name}.gif"
+        return [*found, "--video", str(video), "--video_episodes", given.n_enjoy_episodes, *others]
+    if has_screen():
+        return [*found, "--render", *others]
+    print("no screen: the episodes are played without a window; --make-gif writes a video")
+    return [*found, *others]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Differences between the arms of a fork, paired by seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from interreplay.experiments.studies.results_table import aligned
+from interreplay.runs.results.intervals import CONFIDENCE
+from interreplay.runs.results.reader import curve
+
+MEASURES = {"mean": "mean return after the fork", "final": "final return"}
+COLUMNS = ("arm", "seed", "step", *MEASURES)
+Curve = list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference between the means of two arms, with the 95 % interval of Student's t distribution.
+
+    Attributes:
+        value: Mean difference.
+        low: Lower bound, NaN with fewer than two seeds.
+        high: Upper bound.
+        seeds: Number of seeds.
+    """
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        interval = "" if math.isnan(self.low) else f" [{self.low:+,.1f}, {self.high:+,.1f}]"
+        return f"{self.value:+,.1f}{interval}"
+
+
+def after(points: Curve, step: int) -> Curve:
+    """Return the part of a curve after an env step."""
+    return [point for point in points if point[0] > step]
+
+
+def measures_of(points: Curve) -> dict[str, float]:
+    """Return the mean and the final return of a curve, NaN without points."""
+    values = [value for _, value in points] or [math.nan]
+    return {"mean": float(np.mean(values)), "final": values[-1]}
+
+
+def arms_of(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dict[int, Curve]]:
+    """Return the curves after the fork by arm and seed; runs without results are left out.
+
+    Args:
+        folders: Folders of the runs by arm and seed.
+        step: Env step of the fork.
+    """
+    found: dict[str, dict[int, Curve]] = {}
+    for (arm, seed), folder in folders.items():
+        points = after(curve(folder), step)
+        if points:
+            found.setdefault(arm, {})[seed] = points
+    return found
+
+
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference:
+    """Return the mean of the differences of equal seeds.
+
+    Args:
+        ours: Value of each seed of an arm.
+        theirs: Value of each seed of the arm to compare with.
+    """
+    seeds = sorted(ours.keys() & theirs.keys())
+    differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
+    if len(seeds) < 2:
+        return Difference(float(differences.mean()) if len(seeds) else math.nan, math.nan, math.nan, len(seeds))
+    found = stats.ttest_1samp(differences, 0.0).confidence_interval(CONFIDENCE)
+    return Difference(float(differences.mean()), float(found.low), float(found.high), len(seeds))
+
+
+def independent(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
+    """Return the difference between the means of independent runs, with Welch's interval."""
+    value = float(np.mean(ours) - np.mean(theirs))
+    seeds = min(len(ours), len(theirs))
+    if seeds < 2:
+        return Difference(value, math.nan, math.nan, seeds)
+    found = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(CONFIDENCE)
+    return Difference(value, float(found.low), float(found.high), seeds)
+
+
+def table_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
+    """Return the lines of a table: each arm with its means, and its differences from the first arm."""
+    measured: dict[str, dict[str, dict[int, float]]] = {}
+    for arm, curves in arms.items():
+        found = {seed: measures_of(points) for seed, points in curves.items()}
+        measured[arm] = {name: {seed: values[name] for seed, values in found.items()} for name in MEASURES}
+    first = next(iter(measured), "")
+    lines: list[tuple[str, ...]] = [("arm", "seeds", *MEASURES.values(), *(f"{n} - {first}" for n in MEASURES))]
+    for arm, values in measured.items():
+        means = [f"{np.mean(list(values[name].values())):,.1f}" for name in MEASURES]
+        differences = [""] * len(MEASURES)
+        if arm != first:
+            differences = [str(paired(values[name], measured[first][name])) for name in MEASURES]
+        lines.append((arm, str(len(values["mean"])), *means, *differences))
+    return lines
+
+
+def as_text(lines: Sequence[Sequence[str]]) -> str:
+    """Return the table for a terminal."""
+    return aligned(lines, right={1, 2, 3, 4, 5}, width=140)
+
+
+def rows_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
+    """Return a row per run with `COLUMNS`."""
+    rows = []
+    for arm, curves in arms.items():
+        for seed, points in sorted(curves.items()):
+            rows.append({"arm": arm, "seed": seed, "step": points[-1][0], **measures_of(points)})
+    return rows

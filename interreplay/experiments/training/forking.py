@@ -1,0 +1,106 @@
+"""Fork a run: begin another one with the networks, transitions and environments of its checkpoint."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from interreplay.buffer import ReplayBuffer
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.experience import Mix, Offline
+from interreplay.experience.offline_data.saved_rows import open_saved
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
+from interreplay.rllib.checkpoints.algorithm import ALGORITHM, BUFFER
+from interreplay.runs import state_files
+from interreplay.runs.checkpoints.search import read_description
+from interreplay.runs.run_folder import find_checkpoints, read_settings
+
+MAY_DIFFER = ("replay buffer", "capacity")
+"""Properties in which a fork may differ from its parent."""
+OF_METHOD = ("buffer", "buffer_args", "prioritized", "credit_both", "buffer_size", "n_step", "offline_data")
+"""Settings that must be equal for a fork to keep the state of the replay method."""
+STREAM = 0xF04C
+"""Part of the key of a fork's random streams."""
+
+
+def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], reseeded: bool = True) -> None:
+    """Continue from the checkpoint ``settings.fork_from`` with new random numbers.
+
+    A replay method with the settings of the parent keeps its state, such as priorities. Any other one is filled with
+    the parent's transitions in the order in which they were written.
+
+    Args:
+        algo: A new algorithm.
+        settings: Its settings; the seed defines the random numbers.
+        notify: Called with one line about the fork.
+        reseeded: Whether to use new random numbers; otherwise, an equal method continues exactly as the parent.
+
+    Raises:
+        UsageError: The algorithm learns from unrolls, or the replay method needs columns that the rows lack.
+        CheckpointError: The checkpoint is damaged, or is of another environment or algorithm.
+    """
+    if ALGORITHMS[settings.trainer].unrolls:
+        raise UsageError(f"--fork_from is about replayed transitions; {settings.trainer} learns from unrolls")
+    assert isinstance(algo, OffPolicyAlgorithm)
+    folder = state_files.resolve(find_checkpoints(Path(settings.fork_from))[0])
+    _check(algo, folder)
+    parent = read_settings(folder)
+    same = all(parent.get(name) == getattr(settings, name, None) for name in OF_METHOD)
+    diagnostics = algo.diagnostics.state_dict()
+    algo.set_state(state_files.load(folder, ALGORITHM))
+    if same:
+        algo.replay_buffer.load_state_dict(state_files.load(folder, BUFFER))
+        state = "with the parent's state"
+    else:
+        algo.diagnostics.load_state_dict(diagnostics)
+        try:
+            algo.fill(open_saved(str(folder), folder).portions())
+        except ValueError as error:
+            raise UsageError(f"--fork_from {folder}: {error}") from error
+        state = "rebuilt from the parent's transitions"
+    if reseeded:
+        reseed(algo, settings.seed)
+    rows = len(algo.replay_buffer)
+    notify(f"forked from {folder} at step {algo.env_steps:,}: {rows:,} transitions, {settings.buffer} {state}")
+
+
+def _check(algo: Any, folder: Path) -> None:
+    saved = read_description(folder)["fits"]
+    for name, mine in algo._identity().items():
+        if name not in MAY_DIFFER and saved.get(name) != mine:
+            raise CheckpointError(f"the checkpoint {folder} has the {name} {saved.get(name)!r}; this run has {mine!r}")
+
+
+def reseed(algo: OffPolicyAlgorithm, seed: int) -> None:
+    """Replace all random generators of a run; equal seeds and env steps give equal generators."""
+    sequence = np.random.SeedSequence([seed, algo.env_steps, STREAM])
+    learner, runners, everywhere, *_ = (int(number) for number in sequence.generate_state(3))
+    algo.learner.reseed(learner)
+
+    def reseed_runner(runner: Any) -> None:
+        runner.reseed(runners)
+
+    algo.env_runner_group.foreach_env_runner(reseed_runner)
+    random.seed(everywhere)
+    np.random.seed(everywhere)  # noqa: NPY002
+    torch.manual_seed(everywhere)
+    for number, buffer in enumerate(_buffers(algo.replay_buffer)):
+        buffer.rng = np.random.default_rng([seed, algo.env_steps, STREAM, number])
+
+
+def _buffers(source: Any) -> Iterator[ReplayBuffer]:
+    """Yield the replay buffers of a source."""
+    if isinstance(source, Mix):
+        for part in source.sources.values():
+            yield from _buffers(part)
+    elif isinstance(source, Offline):
+        yield source.buffer
+    elif isinstance(source, ReplayBuffer):
+        yield source

@@ -1,0 +1,98 @@
+"""Keep the transitions of a run in its folder, and recover those after a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from interreplay.diagnostics.memory_estimate import columns_of_spaces
+from interreplay.errors import UsageError
+from interreplay.experience.store import ExperienceStore, StoreWriter
+from interreplay.experience.store.header import EXPERIENCE, width
+from interreplay.experience.store.reader import store_in
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.storage.columns import is_observation
+
+AUTO = "auto"
+MOST_ROWS = 1_000_000
+MOST_BYTES = 2 << 30
+"""Limits of ``--keep_experience auto``."""
+
+
+def begin_recording(
+    algo: Any, settings: SimpleNamespace, folder: Path, notify: Callable[[str], object]
+) -> StoreWriter | None:
+    """Record the rows of a run from now on; rows after its current step are set aside.
+
+    Args:
+        algo: The algorithm, new or restored.
+        settings: The settings of the run.
+        folder: Folder of the run.
+        notify: Called with one line if the recording ends early, or rows are set aside.
+
+    Returns:
+        The writer, to be closed at the end of the run; None if the run keeps no rows.
+    """
+    rows = rows_to_keep(settings, algo)
+    if not rows:
+        return None
+    about = {
+        name: getattr(settings, name) for name in ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel")
+    }
+    return algo.keep_experience(folder / EXPERIENCE, rows, about, notify)
+
+
+def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
+    """Return the maximum number of rows that a run keeps, 0 for none."""
+    if ALGORITHMS[settings.trainer].unrolls or settings.updates is not None:
+        return 0
+    if settings.keep_experience != AUTO:
+        return settings.keep_experience
+    size = 0
+    for name, (shape, dtype) in columns_of_spaces(*algo.single_spaces).items():
+        size += width(shape, _numpy(dtype)) * (2 if is_observation(name) else 1)
+    return max(1, min(MOST_ROWS, MOST_BYTES // size))
+
+
+def _numpy(dtype: Any) -> Any:
+    import torch
+
+    return torch.empty(0, dtype=dtype).numpy().dtype
+
+
+def recover(algo: Any, folder: Path, notify: Callable[[str], object]) -> int:
+    """Add the recorded rows after the restored checkpoint to the replay buffer of a run.
+
+    Args:
+        algo: The restored algorithm.
+        folder: Folder of the run.
+        notify: Called with one line about the rows.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        UsageError: The run has no experience, or it is damaged or of other rows.
+    """
+    place = store_in(folder)
+    if place is None:
+        raise UsageError(f"--recover: {folder} has no recorded experience; runs with --keep_experience N have")
+    store = ExperienceStore(place)
+    store.check()
+    begun_at = algo.env_steps
+    later = store.column("step") > begun_at
+    if not later.any():
+        notify(f"no rows of experience after step {begun_at:,} to recover")
+        return 0
+    start = int(later.argmax())
+    try:
+        rows = algo.recover(store.portions(start))
+    except ValueError as error:
+        raise UsageError(f"--recover: {error}") from error
+    notify(
+        f"recovered {rows:,} rows after step {begun_at:,}; the run continues at step {algo.env_steps:,} with new "
+        "episodes, so it differs from an uninterrupted run"
+    )
+    return rows

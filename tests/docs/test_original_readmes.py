@@ -1,0 +1,130 @@
+"""Every command in the READMEs of the original systems runs word by word; what follows a command makes it short."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+import custom_training
+import enjoy
+import main as platform
+import run_agent
+import train
+from interreplay.errors import UsageError
+from interreplay.experiments.commands.actor_learner import act
+from interreplay.experiments.rllib_command import main as rllib
+
+SHORT = (
+    "--total_env_steps 120 --learning_starts 60 --buffer_size 1000 --evaluation_interval 0 --checkpoint_freq 0 --quiet"
+)
+BATCH = "--train_batch_size 16 --hiddens 8,8"
+NMER = [
+    "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline",
+    "--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False",
+    "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay",
+    "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
+    " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams",
+]
+RLCYCLE = [
+    "configs=atari/rainbow_dqn",
+    "configs=atari/rainbow_dqn configs.experiment_info.env.name=AlienNoFrameskip-v4",
+    "configs=atari/rainbow_dqn configs.hyper_params.batch_size=64",
+    "configs=pybullet/sac configs.hyper_params.batch_size=64",
+]
+EXPERIMENTS = [
+    "atari/ddqn",
+    *(f"lunarlander/{name}" for name in ("ddqn", "c51", "qrdqn", "a2c", "a3c", "ddpg", "sac")),
+    *("pybullet/ddpg", "pybullet/sac"),
+]
+"""RLcycle's experiments that its README does not print; `RLCYCLE` has the others."""
+QUEUES = (
+    '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
+    ' {"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'
+)
+ELITE = (
+    '[{"type": "custom", "capacity": 1000, "sample_ratio": 0.5, "dist_function":"ln_norm",'
+    ' "sample_strategy":"elite_sampling", "lambda_batch_multiplier":6, "alfa_annealing_factor":2.0} ,'
+    '{"type": "queue", "capacity": 1, "sample_ratio": 0.5}]'
+)
+PONG = "--op_mode=train --env=PongNoFrameskip-v4 --environment_max_steps=1000000"
+
+
+def last_row(folder):
+    (run,) = folder.iterdir()
+    return run, json.loads((run / "result.json").read_text().splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", NMER)
+def test_nmer(line, tmp_path):
+    assert custom_training.main([*line.split(), *SHORT.split(), *BATCH.split(), "--local_dir", str(tmp_path)]) == 0
+    assert last_row(tmp_path)[1]["num_env_steps_sampled_lifetime"] == 120
+
+
+@pytest.mark.slow
+def test_nmer_baselines_by_rllib(tmp_path):
+    line = "train --run SAC --env CartPole-v0"
+    assert rllib.main([*line.split(), "--stop", '{"env_steps": 200}', "--local-dir", str(tmp_path)]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [*RLCYCLE, *(f"configs={name}" for name in EXPERIMENTS)])
+def test_rlcycle(line, tmp_path, capsys):
+    pixels = "conv_dtype=float32 encoder=shallow" if "atari" in line else ""
+    unrolls = "a2c" in line or "a3c" in line
+    rows = "" if unrolls else "learning_starts=60 buffer_size=1000"
+    batch = "" if "batch_size" in line or unrolls else "train_batch_size=16"
+    short = f"total_env_steps=200 evaluation_interval=0 checkpoint_freq=0 hiddens=8,8 {rows} {batch} {pixels}"
+    assert run_agent.main([*line.split(), *short.split(), "--quiet", f"local_dir={tmp_path}"]) == 0
+    assert last_row(tmp_path)[1]["num_env_steps_sampled_lifetime"] >= 200
+    assert ("MuJoCo" in capsys.readouterr().out) == ("pybullet" in line)
+
+
+@pytest.mark.slow
+def test_the_platform(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    line = f"{PONG} --batch_size=10 --r_f_steps=10 --worker_count=2 --envs_per_worker=2"
+    short = ["--environment_max_steps=400"]
+    assert platform.main([*line.split(), f"--replay_parameters={QUEUES}", *short]) == 0
+    run, row = last_row(tmp_path / "results")
+    assert row["num_env_steps_sampled_lifetime"] >= 400
+    load = f"--op_mode=train_w_load --environment_max_steps=800 --load_model_url={run}"
+    assert platform.main([*load.split(), "--env=PongNoFrameskip-v4", "--batch_size=10"]) == 0
+    assert last_row(tmp_path / "results")[1]["num_env_steps_sampled_lifetime"] >= 800
+    assert platform.main([*load.split(), "--env=BreakoutNoFrameskip-v4"]) == 2
+    test = f"--op_mode=test --test_episode_count=1 --load_model_url={run}".split()
+    capsys.readouterr()
+    assert platform.main([*test, "--render=True"]) == 2
+    error = capsys.readouterr().err
+    assert "--render=False" in error and f"interreplay evaluate {run} --video FILE.gif" in error
+
+
+@pytest.mark.slow
+def test_the_platform_with_elite_sampling(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    short = "--environment_max_steps=2000 --batch_size=4 --r_f_steps=10 --worker_count=1 --envs_per_worker=2"
+    assert platform.main([*PONG.split(), f"--replay_parameters={ELITE}", *short.split()]) == 0
+
+
+def test_the_platform_rejects_unequal_workers_of_a_run():
+    with pytest.raises(UsageError, match="--worker_count: a resumed run keeps its settings"):
+        act("--op_mode=train_w_load --load_model_url=x --worker_count=2".split())
+
+
+LCER = "--num-steps 120 --start-steps 60 --batch-size 16 --hidden-size 8 --eval-timesteps 60 --no-eval"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["", "--lcercc", "--lcerrm --n-clusters 10", "--nmer --per", "--model-based --lcerrm"])
+def test_lcer(line, tmp_path, capsys):
+    fits = "--update-env-model 60 --n-rollout-samples 600" if "model" in line else ""
+    words = shlex.split(f"{line} {LCER} {fits}")
+    assert train.main([*words, "--save-agent", "--quiet", "--output_dir", str(tmp_path)]) == 0
+    run, row = last_row(tmp_path)
+    assert row["num_env_steps_sampled_lifetime"] == 120
+    assert json.loads((run / "params.json").read_text())["env"] == "Hopper-v5"
+    watched = ["--checkpoint", str(run), "--n-enjoy-episodes", "1"]
+    assert enjoy.main(watched) == 0 and "1 episode: return" in capsys.readouterr().out

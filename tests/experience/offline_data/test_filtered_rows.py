@@ -1,0 +1,370 @@
+"""Several sources at once, with conditions and recomputed rewards, compared with plain loops."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from kept_rows import SPACES, episodes_of, equal, fill
+from offline_data import HIGH, episodes, minari_dataset, transitions
+
+from interreplay import Mix, Offline, Transitions
+from interreplay.environments.relabeled import Relabel, Relabeled, module_name
+from interreplay.errors import UsageError
+from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data.collection import numbered_episodes
+from interreplay.experience.offline_data.where import Where
+from interreplay.experience.store import ExperienceStore
+from interreplay.rllib.env_runner.env_state import restore_env, save_env
+from interreplay.transitions import cat
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+
+
+def stored(rows):
+    """The rows of a storage as they were added, with other episode ids."""
+    return rows[torch.arange(len(rows))]
+
+
+def same_but_ids(ours, theirs):
+    return equal(ours.replace(episode=None), theirs.replace(episode=None))
+
+
+def two_stores(tmp_path):
+    first, second = episodes_of([5, 20, 1, 9], seed=1), episodes_of([7, 3, 12], seed=2)
+    fill(tmp_path / "a", first, version=0)
+    fill(tmp_path / "b", second, version=100)
+    return first, second, [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def joined(*rows):
+    return cat([row.replace(discounts=None) for row in rows])
+
+
+def test_several_stores_are_one_after_the_other(tmp_path):
+    first, second, names = two_stores(tmp_path)
+    storage = open_rows(names, SPACES)
+    assert same_but_ids(stored(storage), joined(first, second))
+    ids = stored(storage).episode
+    assert len(ids.unique()) == 7 and set(ids[:35].tolist()).isdisjoint(ids[35:].tolist())
+    assert open_rows(names, SPACES).key == storage.key != open_rows(names[:1], SPACES).key
+
+
+def test_a_run_that_is_named_twice_or_copied_is_read_once(tmp_path):
+    first, second, names = two_stores(tmp_path)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    shutil.copytree(tmp_path / "a", tmp_path / "run" / "experience")
+    all_names = [*names, names[0], str(tmp_path / "copy"), str(tmp_path / "run"), str(tmp_path / "[ab]")]
+    assert len(open_rows(all_names, SPACES)) == 35 + 22
+    assert len(open_rows(str(tmp_path / "*"), SPACES)) == 35 + 22  # the cache holds nothing that is known
+
+
+def returns_of(rows):
+    found: dict[int, float] = {}
+    for episode, reward in zip(rows.episode.tolist(), rows.rewards.tolist(), strict=True):
+        found[episode] = found.get(episode, 0.0) + reward
+    return found
+
+
+def test_the_return_of_episodes(tmp_path):
+    first, second, names = two_stores(tmp_path)
+    level = 0.5
+    parts = []
+    for rows in (first, second):
+        returns = returns_of(rows)
+        keep = [returns[episode] >= level for episode in rows.episode.tolist()]
+        parts.append(rows[torch.tensor(keep)])
+    expected = joined(*parts)
+    found = stored(open_rows(names, SPACES, where=f"return>={level}"))
+    assert 0 < len(expected) < 57 and same_but_ids(found, expected)
+
+
+def test_the_version_of_the_policy(tmp_path):
+    first, second, names = two_stores(tmp_path)
+    expected = joined(first[30:], second)  # versions 0 to 34 and 100 to 121
+    assert same_but_ids(
+        stored(open_rows(names, SPACES, where="version>=30")), expected.replace(truncated=expected.truncated)
+    )
+    only = stored(open_rows(names, SPACES, where="version>=110"))
+    assert torch.equal(only.obs, second.obs[10:])
+
+
+def test_the_newest_rows(tmp_path):
+    first, second, names = two_stores(tmp_path)
+    newest = stored(open_rows(names, SPACES, where="newest=30"))
+    assert torch.equal(newest.obs, joined(first[27:], second).obs)
+    assert torch.equal(stored(open_rows(names[::-1], SPACES, where="newest=22")).obs, second.obs)
+    assert len(open_rows(names, SPACES, where="newest=1_000")) == 57
+
+
+def test_success(tmp_path):
+    rows = episodes_of([5, 20, 1, 9])
+    reached = torch.zeros(35, dtype=torch.bool)
+    reached[[7, 30]] = True
+    fill(tmp_path / "a", rows.replace(extras={"success": reached}))
+    found = stored(open_rows(str(tmp_path / "a"), SPACES, where="success"))
+    expected = joined(rows[5:25], rows[26:])
+    assert torch.equal(found.obs, expected.obs) and found.extras["success"].sum() == 2
+    assert ExperienceStore(tmp_path / "a").episodes().success.tolist() == [False, True, False, True]
+    fill(tmp_path / "b", rows)
+    with pytest.raises(UsageError, match="b does not record successes"):
+        open_rows([str(tmp_path / "a"), str(tmp_path / "b")], SPACES, where="success")
+    both = stored(open_rows([str(tmp_path / "a"), str(tmp_path / "b")], SPACES))
+    assert len(both) == 70 and not both.extras  # columns that all have
+
+
+def test_the_environment(tmp_path):
+    first, second, names = two_stores(tmp_path)
+    fill(tmp_path / "c", second, env="Other-v0")
+    assert len(open_rows([*names, str(tmp_path / "c")], SPACES, where="env=Other-v0")) == 22
+    with pytest.raises(UsageError, match="has no rows of Hopper-v5; it has Other-v0, Pendulum-v1"):
+        open_rows([*names, str(tmp_path / "c")], SPACES, where="env=Hopper-v5")
+
+
+def test_sources_of_other_spaces_are_rejected_with_the_condition_that_leaves_them_out(tmp_path):
+    _, second, names = two_stores(tmp_path)
+    wide = (gym.spaces.Box(-np.inf, np.inf, (3,), np.float32), gym.spaces.Box(-9.0, 9.0, (1,), np.float32))
+    with pytest.raises(UsageError, match="a has actions of .*it is of another environment"):
+        open_rows(names, wide)
+    fill(tmp_path / "c", second, env="Other-v0")
+    with pytest.raises(UsageError, match="condition env=ID leaves others out, of Other-v0, Pendulum-v1"):
+        open_rows([*names, str(tmp_path / "c")], wide)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("return>=1.5, success, version>=3, newest=1e3, env=A/B-v1", Where("A/B-v1", 1.5, True, 3, 1000)),
+        ("", Where()),
+        ("return>=-200", Where(min_return=-200.0)),
+    ],
+)
+def test_conditions_are_read_from_text(text, expected):
+    assert Where.of(text) == expected == Where.of(str(expected))
+
+
+@pytest.mark.parametrize(
+    "text", ["return>5", "newest=0", "newest=x", "return>=nan", "age=3", "success=1", 5, "version>="]
+)
+def test_malformed_conditions_are_rejected(text):
+    with pytest.raises(UsageError, match="expected conditions such as return>=500"):
+        Where.of(text)
+
+
+def test_no_row_fulfills_the_conditions(tmp_path):
+    *_, names = two_stores(tmp_path)
+    with pytest.raises(UsageError, match=r"and 1 more has no rows with return>=1e\+06"):
+        open_rows(names, SPACES, where="return>=1e6")
+    with pytest.raises(UsageError, match="0 paths match it"):
+        open_rows(str(tmp_path / "nothing*"), SPACES)
+
+
+def test_numbers_of_episodes_end_at_ends_and_interleave():
+    ids = np.array([5, 5, 9, 5, 9, 5, 5])
+    ends = np.array([0, 1, 0, 0, 0, 0, 0], bool)
+    assert numbered_episodes(ids, ends).tolist() == [0, 0, 2, 1, 2, 1, 1]
+
+
+# -- other rewards ----------------------------------------------------------------------------------
+
+
+def pendulum_reward(obs, action, next_obs, **columns):
+    """The reward of Pendulum, from its source, vectorized."""
+    angle = np.arctan2(obs[:, 1], obs[:, 0])
+    return -(angle**2 + 0.1 * obs[:, 2] ** 2 + 0.001 * np.clip(action[:, 0], -2, 2) ** 2)
+
+
+@pytest.mark.usefixtures("minari_folder")
+def test_the_formula_of_pendulum_returns_its_own_rewards():
+    pytest.importorskip("minari")
+    found = episodes()
+    name = minari_dataset(found)
+    spaces = (gym.make("Pendulum-v1").observation_space, gym.make("Pendulum-v1").action_space)
+    rows = stored(open_rows(f"minari:{name}", spaces, relabel=pendulum_reward))
+    assert rows.rewards.numpy() == pytest.approx(transitions(found).rewards.numpy(), abs=1e-5)
+
+
+def test_keeping_rewards_keeps_all_rows(tmp_path):
+    *_, names = two_stores(tmp_path)
+    plain = open_rows(names, SPACES)
+    kept = open_rows(names, SPACES, relabel=lambda obs, action, next_obs, **columns: columns["reward"])
+    assert equal(stored(plain), stored(kept))
+
+
+def test_other_rewards_and_ends_as_a_plain_loop_computes_them(tmp_path):
+    first, second, names = two_stores(tmp_path)
+
+    def reward(obs, action, next_obs, reward, terminated, truncated):
+        assert obs.dtype == action.dtype == np.float32 and terminated.dtype == bool
+        return next_obs[:, 0] - obs[:, 0] + action[:, 0], next_obs[:, 1] > 1.5
+
+    rows = stored(open_rows(names, SPACES, relabel=reward))
+    both = joined(first, second)
+    for i in range(57):
+        expected = both.next_obs[i, 0] - both.obs[i, 0] + HIGH * both.actions[i, 0]
+        assert float(rows.rewards[i]) == pytest.approx(float(expected), abs=1e-5)
+        assert bool(rows.terminated[i]) == bool(both.next_obs[i, 1] > 1.5)
+    storage = open_rows(names, SPACES, relabel=reward)
+    following = storage.successor(torch.arange(57))
+    ended = rows.terminated | rows.truncated
+    assert (following[ended] == -1).all()
+    inside = (~ended).nonzero()[:, 0]
+    assert torch.equal(following[inside], inside + 1)
+    assert len(rows.episode.unique()) == len(torch.unique_consecutive(rows.episode))
+    level = 0.0
+    filtered = stored(open_rows(names, SPACES, relabel=reward, where=f"return>={level}"))
+    returns = returns_of(rows)
+    assert len(filtered) == sum(returns[episode] >= level for episode in rows.episode.tolist())
+
+
+def broken(kind):
+    def reward(obs, action, next_obs, **columns):
+        n = len(obs)
+        values = np.zeros(n)
+        if kind == "nan":
+            values[13:] = np.nan
+        return {
+            "nan": values,
+            "column": values[:, None],
+            "short": values[:-1],
+            "three": (values, values > 0, values),
+            "text": ["x"] * n,
+            "ends": (values, np.zeros(3, bool)),
+        }[kind]
+
+    return reward
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("nan", "returned nan for row 13 of .*a; expected finite rewards"),
+        ("column", r"returned rewards of shape \(35, 1\); expected \(35,\)"),
+        ("short", r"returned rewards of shape \(34,\); expected \(35,\)"),
+        ("three", "returned 3 values; expected rewards, or rewards and terminations"),
+        ("text", "returned rewards that are not numbers"),
+        ("ends", r"returned terminations of shape \(3,\); expected \(35,\)"),
+    ],
+)
+def test_wrong_rewards_are_rejected_in_one_line(tmp_path, kind, expected):
+    *_, names = two_stores(tmp_path)
+    with pytest.raises(UsageError, match=expected):
+        open_rows(names, SPACES, relabel=broken(kind))
+
+
+def test_an_error_of_the_function_names_its_line(tmp_path):
+    *_, names = two_stores(tmp_path)
+    with pytest.raises(UsageError, match="failed on .*ZeroDivisionError.*test_filtered_rows.py, line"):
+        open_rows(names, SPACES, relabel=lambda *_, **columns: 1 / 0)
+
+
+@pytest.fixture
+def own_rewards(tmp_path, monkeypatch):
+    """A file with rewards in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"rewards_{tmp_path.name.replace('-', '_')}"
+    file = tmp_path / f"{name}.py"
+    file.write_text(
+        "import numpy\n\ndef reward(obs, action, next_obs, **columns):\n    return 2.0 * columns['reward']\n"
+    )
+    yield file
+    sys.modules.pop(name, None)
+
+
+def test_a_function_of_a_file_in_the_current_folder(tmp_path, own_rewards):
+    first, _, names = two_stores(tmp_path)
+    rows = stored(open_rows(names[:1], SPACES, relabel=f"{own_rewards.name}:reward"))
+    assert torch.equal(rows.rewards, 2.0 * first.rewards)
+    assert module_name(f"{own_rewards}:reward") == f"{own_rewards.stem}:reward"
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("nothing.py:reward", "there is no file nothing.py"),
+        ("rewards", "expected FILE.py:FUNCTION"),
+        ("os:system", "names a module of the standard library"),
+        ("{stem}:rewards", "has no function 'rewards'; did you mean reward"),
+        ("{stem}:numpy", "numpy is not defined in"),
+    ],
+)
+def test_other_names_are_rejected(own_rewards, asked, expected):
+    with pytest.raises(UsageError, match=expected):
+        Relabel(asked.format(stem=own_rewards.stem))
+
+
+def test_a_file_outside_of_the_current_folder_is_rejected(own_rewards, tmp_path, monkeypatch):
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    with pytest.raises(UsageError, match="the file is not in the current folder"):
+        Relabel(f"{own_rewards}:reward")
+
+
+def test_an_environment_returns_the_rewards_that_stored_rows_get(tmp_path):
+    def reward(obs, action, next_obs, **columns):
+        return columns["reward"] + 3.0 * next_obs[:, 0] + action[:, 0], np.abs(next_obs[:, 2]) > 4.0
+
+    plain, changed = gym.make("Pendulum-v1"), Relabeled(gym.make("Pendulum-v1"), reward)
+    rng = np.random.default_rng(0)
+    obs, _ = plain.reset(seed=0)
+    changed.reset(seed=0)
+    rows, rewards, ends = [], [], []
+    for _ in range(150):
+        action = rng.uniform(-HIGH, HIGH, 1).astype(np.float32)
+        following, own, *_ = plain.step(action)
+        _, new, terminated, _, _ = changed.step(action)
+        rows.append((obs, action / HIGH, own, following))
+        rewards.append(new)
+        ends.append(terminated)
+        obs = following
+    columns = [np.array(column, np.float32) for column in zip(*rows, strict=True)]
+    no = np.zeros(150, bool)
+    fill(tmp_path / "a", Transitions(*columns, terminated=no, truncated=no, episode=np.zeros(150)))
+    spaces = (plain.observation_space, plain.action_space)
+    found = stored(open_rows(str(tmp_path / "a"), spaces, relabel=reward))
+    assert found.rewards.numpy() == pytest.approx(np.array(rewards), abs=1e-5)
+    assert found.terminated.tolist() == ends and 0 < sum(ends) < 150
+
+
+def test_a_relabeled_environment_can_be_saved_in_the_middle_of_an_episode():
+    def reward(obs, action, next_obs, **columns):
+        return next_obs[:, 2] - obs[:, 2]
+
+    def steps(env):
+        return [env.step(np.array([0.3], np.float32))[:2] for _ in range(5)]
+
+    env, other = (Relabeled(gym.make("Pendulum-v1"), reward) for _ in range(2))
+    env.reset(seed=1)
+    steps(env)
+    other.reset(seed=5)
+    restore_env(other, save_env(env))
+    for (obs, one), (other_obs, two) in zip(steps(env), steps(other), strict=True):
+        assert one == two and np.array_equal(obs, other_obs)
+
+
+def test_changed_rewards_are_rejected_when_the_environment_is_made_again(own_rewards):
+    relabel = Relabel(f"{own_rewards.stem}:reward")
+    Relabeled(gym.make("Pendulum-v1"), relabel.name, relabel.digest)
+    own_rewards.write_text(own_rewards.read_text().replace("2.0", "3.0"))
+    with pytest.raises(UsageError, match="has changed since the run began: its source has the hash"):
+        Relabeled(gym.make("Pendulum-v1"), relabel.name, relabel.digest)
+
+
+def test_a_mix_draws_its_shares_from_several_runs(tmp_path):
+    *_, names = two_stores(tmp_path)
+    offline = {"type": "Offline", "data": names, "method": "NMER", "arguments": {"k": 2}, "where": "return>=-2"}
+    mix = Mix({"online": "Uniform", "offline": offline}, {"offline": 0.5}, capacity=100, seed=0, spaces=SPACES)
+    mix.add(episodes_of([30], seed=5))
+    sample = mix.sample(40)
+    assert sample.origins.bincount().tolist() == [20, 20]
+    expected = Offline(names, where=Where(min_return=-2.0), spaces=SPACES)
+    assert len(mix.sources["offline"]) == len(expected) < 57
+    assert repr(expected) == f"Offline('{names[0]} and 1 more': Uniform)"

@@ -1,0 +1,398 @@
+"""Stores return the rows that were added, survive kills and full disks, and reject damaged files in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from kept_rows import SPACES, episodes_of, equal, everything, fill, writer_of
+
+from interreplay.errors import UsageError
+from interreplay.experience.offline_data import open_rows
+from interreplay.experience.store import ExperienceStore, StoreWriter
+from interreplay.experience.store import writer as writer_module
+from interreplay.experience.store.header import HEADER
+from interreplay.experience.store.segments import JOURNAL, RECORD_BYTES, column_file, commit_record
+from interreplay.experiments.commands.experience import main
+from interreplay.runs import state_files
+from interreplay.transitions import unchecked
+from replay_buffers import Uniform
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 50])
+def test_rows_come_back_as_they_were_added(tmp_path, chunk):
+    rows = episodes_of([5, 20, 1, 9])
+    store = ExperienceStore(fill(tmp_path / "s", rows, step=101, version=7, chunk=chunk))
+    store.check()
+    assert equal(everything(store), rows) and store.rows == 35
+    assert store.column("step").tolist() == list(range(101, 136))
+    assert store.column("version").tolist() == [7 + (i // chunk) * chunk for i in range(35)]
+    assert (np.diff(store.column("time")) >= 0).all() and abs(time.time() - store.column("time")[-1]) < 60
+    assert store.header.env == "Pendulum-v1" and store.header.action_space == SPACES[1]
+
+
+def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
+    rows = episodes_of([5, 20, 1, 9], ended=False)
+    order = torch.randperm(35, generator=torch.Generator().manual_seed(0))
+    order = order.sort().values[torch.argsort(rows.rewards)]  # episodes interleave
+    rows = rows[order]
+    found = ExperienceStore(fill(tmp_path / "s", rows)).episodes()
+    expected: dict[int, list[float]] = {}
+    for episode, reward in zip(rows.episode.tolist(), rows.rewards.tolist(), strict=True):
+        expected.setdefault(episode, []).append(reward)
+    assert found.ids.tolist() == list(expected)
+    assert found.lengths.tolist() == [len(rewards) for rewards in expected.values()]
+    assert found.returns == pytest.approx([sum(rewards) for rewards in expected.values()], abs=1e-6)
+    assert not found.ended.any() and found.success is None
+
+
+def test_a_store_is_continued_after_its_last_row(tmp_path):
+    rows = episodes_of([8, 8, 8])
+    fill(tmp_path / "s", rows[:8])
+    fill(tmp_path / "s", rows[8:], step=9)
+    store = ExperienceStore(tmp_path / "s")
+    store.check()
+    assert equal(everything(store), rows) and store.column("step").tolist() == list(range(1, 25))
+
+
+def test_the_oldest_segments_are_dropped(tmp_path):
+    rows = episodes_of([10] * 30)
+    store = ExperienceStore(fill(tmp_path / "s", rows, most_rows=100))
+    store.check()
+    assert 80 <= store.rows <= 100
+    assert equal(everything(store), rows[300 - store.rows :])
+    assert store.column("step").tolist() == list(range(301 - store.rows, 301))
+
+
+def test_rows_after_a_step_are_moved_aside(tmp_path):
+    rows = episodes_of([10] * 6)
+    fill(tmp_path / "experience", rows, most_rows=160)  # segments of 20 rows
+    writer = writer_of(tmp_path / "experience", most_rows=160)
+    assert writer.rewind(33) == 27 and writer.rows == 33
+    assert writer.rewind(33) == 0
+    other = episodes_of([4], seed=9, first=50)
+    writer.add(other, 34, 0)
+    writer.close()
+    store = ExperienceStore(tmp_path / "experience")
+    aside = ExperienceStore(tmp_path / "experience_aside_00000033")
+    store.check()
+    aside.check()
+    assert equal(everything(aside), rows[33:]) and equal(everything(store)[:33], rows[:33])
+    assert equal(everything(store)[33:], other)
+    assert store.header.id != aside.header.id
+
+
+def test_rows_of_a_running_episode_are_written_after_some_time(tmp_path):
+    writer = writer_of(tmp_path / "s", seconds=0.05)
+    writer.add(episodes_of([3], ended=False), 1, 0)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "s" / HEADER).exists() or not ExperienceStore(tmp_path / "s").rows:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert ExperienceStore(tmp_path / "s").rows == 3
+    writer.close()
+
+
+def test_a_second_writer_does_not_record_into_the_same_store(tmp_path):
+    first = writer_of(tmp_path / "s")
+    lines: list[str] = []
+    second = writer_of(tmp_path / "s", notify=lines.append)
+    second.add(episodes_of([3]), 1, 0)
+    assert not second.recording and len(lines) == 1 and "another process records into it" in lines[0]
+    first.add(episodes_of([3]), 1, 0)
+    first.close()
+    assert ExperienceStore(tmp_path / "s").rows == 3
+
+
+def test_other_rows_than_those_of_the_store_end_the_recording(tmp_path):
+    fill(tmp_path / "s", episodes_of([3]))
+    lines: list[str] = []
+    rows = episodes_of([3])
+    writer = writer_of(tmp_path / "s", notify=lines.append)
+    writer.add(rows.replace(obs=rows.obs.double()), 4, 0)
+    writer.close()
+    assert len(lines) == 1 and "other rows" in lines[0] and ExperienceStore(tmp_path / "s").rows == 3
+
+
+def test_a_full_disk_ends_the_recording_with_one_line(tmp_path, monkeypatch):
+    lines: list[str] = []
+    rows = episodes_of([5] * 8)
+    writer = writer_of(tmp_path / "s", notify=lines.append)
+    for start in range(0, 20, 5):
+        writer.add(rows[start : start + 5], start + 1, 0)
+    written = writer_module._write_all
+
+    def full(file, array):
+        file.write(array.tobytes()[: array.nbytes // 2])  # a part fits
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer_module, "_write_all", full)
+    for start in range(20, 40, 5):
+        writer.add(rows[start : start + 5], start + 1, 0)
+    writer.close()
+    assert len(lines) == 1 and lines[0].endswith("No space left on device")
+    store = ExperienceStore(tmp_path / "s")
+    store.check()
+    assert equal(everything(store), rows[:20])
+    monkeypatch.setattr(writer_module, "_write_all", written)
+    fill(tmp_path / "s", rows[20:], step=21)  # half written rows are cut off
+    again = ExperienceStore(tmp_path / "s")
+    again.check()
+    assert equal(everything(again), rows)
+
+
+WRITERS = """
+import os, sys, time
+from pathlib import Path
+sys.path[:0] = {path!r}
+from kept_rows import episodes_of, writer_of
+rows = episodes_of([20] * 1000)
+for line in sys.stdin:
+    folder, count = line.split()
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        os.waitpid(child, 0)
+        print("over", flush=True)
+        continue
+    writer = writer_of(Path(folder), most_rows=50_000)
+    for start in range(int(count)):
+        writer.add(rows[start : start + 1], start + 1, start)
+        print(start + 1, flush=True)
+        if start % 20 == 19:
+            time.sleep(0.001)
+    writer.close()
+    os._exit(0)
+"""
+"""A process whose children write stores. The children print each row after it was added."""
+
+
+def writers():
+    code = WRITERS.format(path=[str(ROOT), str(ROOT / "tests")])
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-c", code]
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
+
+
+def begin_writing(process, folder, count):
+    """Let a child write `count` rows, and return its id."""
+    process.stdin.write(f"{folder} {count}\n")
+    process.stdin.flush()
+    return int(process.stdout.readline())
+
+
+def added_until_over(process):
+    """Return the number of rows that a child has added, once it has ended."""
+    added = 0
+    while (line := process.stdout.readline().strip()) != "over":
+        added = max(added, int(line))
+    return added
+
+
+def test_a_process_killed_at_20_random_moments_loses_at_most_the_running_episode(tmp_path):
+    rng = random.Random(0)
+    rows = episodes_of([20] * 1000)
+    lost = []
+    process = writers()
+    for number in range(20):
+        folder = tmp_path / f"k{number}"
+        child = begin_writing(process, folder, 20_000)
+        target = rng.randrange(1, 3_000)
+        while int(process.stdout.readline()) < target:
+            pass
+        os.kill(child, signal.SIGKILL)
+        added = max(target, added_until_over(process))
+        store = ExperienceStore(folder)
+        store.check()
+        assert equal(everything(store), rows[: store.rows])
+        lost.append(added - store.rows)
+        fill(folder, rows[store.rows : store.rows + 20], step=store.rows + 1)  # another process continues it
+        after = ExperienceStore(folder)
+        after.check()
+        assert equal(everything(after), rows[: store.rows + 20])
+    process.communicate()
+    assert max(lost) <= 20 and max(lost) > 0, lost
+
+
+def test_two_runs_write_stores_in_one_folder(tmp_path):
+    both = [writers(), writers()]
+    for i, process in enumerate(both):
+        begin_writing(process, tmp_path / f"run{i}" / "experience", 400)
+    for i, process in enumerate(both):
+        assert added_until_over(process) == 400
+        process.communicate()
+        store = ExperienceStore(tmp_path / f"run{i}" / "experience")
+        store.check()
+        assert equal(everything(store), episodes_of([20] * 1000)[:400])
+    assert len(open_rows([str(tmp_path / "run0"), str(tmp_path / "run1")], SPACES)) == 800
+    assert len(open_rows(str(tmp_path / "run*"), SPACES)) == 800
+
+
+def changed(folder, **values):
+    header = json.loads((folder / HEADER).read_text())
+    (folder / HEADER).write_text(json.dumps(header | values))
+
+
+def cut(path, size):
+    with path.open("rb+") as file:
+        file.truncate(size)
+
+
+def test_damaged_and_malicious_stores_are_rejected_in_one_line(tmp_path):
+    whole = fill(tmp_path / "whole", episodes_of([10, 10]))
+    segment = "rows_000000000000"
+    columns = json.loads((whole / HEADER).read_text())["columns"]
+
+    def damaged(number, damage, expected):
+        folder = tmp_path / f"damaged{number}"
+        shutil.copytree(whole, folder)
+        damage(folder)
+        with pytest.raises(UsageError, match=expected) as caught:
+            open_rows(str(folder), SPACES)
+        assert "\n" not in str(caught.value)
+
+    cases = [
+        (lambda f: cut(column_file(f / segment, "obs"), 100), "is truncated: .*obs.bin has 100 bytes of 240"),
+        (lambda f: column_file(f / segment, "rewards").unlink(), "is truncated: .*rewards.bin has 0 bytes of 80"),
+        (lambda f: column_file(f / segment, "obs").write_bytes(b"\x01" * 240), "is damaged at row 0 of 20"),
+        (lambda f: (f / HEADER).write_text("{"), "damaged store.json"),
+        (lambda f: (f / HEADER).write_text("[" * 100_000), "damaged store.json"),
+        (lambda f: changed(f, format=99), "it has the format 99; expected 1"),
+        (lambda f: changed(f, columns=columns | {"../../x": [[], "F32"]}), "unknown column '../../x'"),
+        (lambda f: changed(f, columns=columns | {"obs": [[10**12], "F32"]}), "the column obs has the shape"),
+        (lambda f: changed(f, columns=columns | {"obs": [[2**29, 2], "F32"]}), "rows of"),
+        (lambda f: changed(f, columns=columns | {"obs": [[-3], "F32"]}), "the column obs has the shape"),
+        (lambda f: changed(f, columns=columns | {"obs": [[3], "object"]}), "the column obs has the type 'object'"),
+        (lambda f: changed(f, columns={"obs": [[3], "F32"]}), "lacks the column actions"),
+        (lambda f: changed(f, observation_space={"kind": "__import__"}), "describes no space"),
+        (lambda f: linked(f / segment, tmp_path / "elsewhere"), "contains links"),
+    ]
+    for number, (damage, expected) in enumerate(cases):
+        damaged(number, damage, expected)
+
+
+def linked(segment, elsewhere):
+    if not elsewhere.exists():
+        shutil.copytree(segment, elsewhere)
+    shutil.rmtree(segment)
+    segment.symlink_to(elsewhere)
+
+
+def test_a_torn_record_of_the_journal_is_dropped(tmp_path):
+    folder = fill(tmp_path / "s", episodes_of([10, 10]))
+    journal = folder / "rows_000000000000" / JOURNAL
+    assert journal.stat().st_size == 2 * RECORD_BYTES
+    cut(journal, 2 * RECORD_BYTES - 5)
+    assert equal(everything(ExperienceStore(folder)), episodes_of([10, 10])[:10])
+    data = bytearray(journal.read_bytes()[:RECORD_BYTES] + b"\x07" * RECORD_BYTES)
+    journal.write_bytes(data)
+    assert ExperienceStore(folder).rows == 10
+
+
+def test_nan_and_other_spaces_are_rejected_in_one_line(tmp_path):
+    rows = episodes_of([10, 10])
+    rewards = rows.rewards.clone()
+    rewards[13] = float("nan")
+    fill(tmp_path / "nan", rows.replace(rewards=rewards))
+    with pytest.raises(UsageError, match="rewards holds nan in episode 1, row 13 of what was read"):
+        open_rows(str(tmp_path / "nan"), SPACES)
+    fill(tmp_path / "whole", rows)
+    with pytest.raises(UsageError, match="has actions of .*it is of another environment"):
+        open_rows(str(tmp_path / "whole"), (SPACES[0], gym.spaces.Box(-1, 1, (1,))))
+    with pytest.raises(UsageError, match="has observations of .*it is of another environment"):
+        open_rows(str(tmp_path / "whole"), (gym.spaces.Box(-1, 1, (4,)), SPACES[1]))
+
+
+def test_a_store_is_learned_from_as_a_buffer_with_its_rows(tmp_path):
+    rows = episodes_of([10, 20, 5], ended=False)
+    folder = fill(tmp_path / "s", rows)
+    buffer = Uniform(capacity=35)
+    buffer.add(rows)
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    ours, theirs = open_rows(str(folder), SPACES), open_rows(str(tmp_path / "state"), SPACES)
+    slots = torch.arange(35)
+    assert equal(ours[slots], theirs[slots]) and ours[slots].truncated.sum() == 3
+    assert torch.equal(ours.successor(slots), theirs.successor(slots))
+
+
+def test_nothing_in_a_store_is_a_pickle(tmp_path):
+    folder = fill(tmp_path / "s", episodes_of([10]))
+    names = sorted(path.name for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    assert all(name in (HEADER, JOURNAL) or name.endswith(".bin") for name in names)
+    obs = np.fromfile(folder / "rows_000000000000" / "obs.bin", "<f4").reshape(-1, 3)
+    assert np.array_equal(obs, episodes_of([10]).obs.numpy())
+
+
+def big_store(folder, rows):
+    """A store of `rows` rows whose columns for learning are sparse files."""
+    fill(folder, episodes_of([10]))
+    segment = folder / "rows_000000000000"
+    columns = json.loads((folder / HEADER).read_text())["columns"]
+    rng = np.random.default_rng(0)
+    values = {
+        "episode": np.arange(rows) // 1000,
+        "rewards": rng.normal(size=rows).astype(np.float32),
+        "step": np.arange(1, rows + 1),
+        "truncated": np.arange(rows) % 1000 == 999,
+    }
+    for name, (shape, _) in columns.items():
+        if name in values:
+            values[name].tofile(column_file(segment, name))
+        else:
+            cut(column_file(segment, name), rows * 8 * int(np.prod(shape)))
+    (segment / JOURNAL).write_bytes(commit_record(rows, 0, 0.0))
+
+
+def test_ten_million_rows_are_listed_in_under_2_seconds(tmp_path, capsys):
+    big_store(tmp_path / "run" / "experience", 10**7)
+    main([str(tmp_path)])
+    used = []
+    for _ in range(3):
+        before = time.process_time()
+        assert main([str(tmp_path)]) == 0
+        used.append(time.process_time() - before)
+    assert "10,000,000" in capsys.readouterr().out
+    assert min(used) < 2.0, used
+
+
+def test_a_row_costs_at_most_10_microseconds(tmp_path):
+    """Of processor time, with the rows of a HalfCheetah run and its episodes of 1,000 steps."""
+    rows = [
+        unchecked(
+            obs=torch.randn(1, 17),
+            actions=torch.randn(1, 6),
+            rewards=torch.randn(1),
+            next_obs=torch.randn(1, 17),
+            terminated=torch.tensor([False]),
+            truncated=torch.tensor([i % 1000 == 999]),
+            episode=torch.tensor([i // 1000]),
+        )
+        for i in range(2_000)
+    ]
+    costs = []
+    for attempt in range(6):
+        writer = StoreWriter(tmp_path / f"s{attempt}", "HalfCheetah-v5", {}, SPACES)
+        before = time.process_time()
+        for i, row in enumerate(rows):
+            writer.add(row, i + 1, i)
+        costs.append((time.process_time() - before) / len(rows) * 1e6)
+        writer.close()
+    assert min(costs) < 10.0, costs

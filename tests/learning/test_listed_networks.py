@@ -1,0 +1,225 @@
+"""Networks of listed layers: equal to built-in ones bit for bit, to plain PyTorch otherwise, with clear errors."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of
+from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of, resolved
+from interreplay.learning.listed_layers import LayerList, LayerStack
+from interreplay.learning.listed_networks import ListedPolicyValue, ListedValues, plain_layers
+from interreplay.learning.networks.layers import BatchedMLP
+
+BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
+PIXELS = gym.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+ACTIONS = {"box": gym.spaces.Box(-1, 1, (2,), np.float32), "discrete": gym.spaces.Discrete(3)}
+
+
+def linear(*widths, activation="ReLU", norm=False, kind="Linear"):
+    """Hidden layers of these widths, and a last one."""
+    size = "outputs" if kind == "NoisyLinear" else "out_features"
+    found = []
+    for width in widths:
+        found += [{"layer": kind, size: width}, *(["LayerNorm"] if norm else []), activation]
+    return [*found, kind]
+
+
+CONVOLUTIONS = [
+    *({"layer": "Conv2d", "out_channels": 32, "kernel_size": 8, "stride": 4}, "ReLU"),
+    *({"layer": "Conv2d", "out_channels": 64, "kernel_size": 4, "stride": 2}, "ReLU"),
+    *({"layer": "Conv2d", "out_channels": 64, "kernel_size": 3, "stride": 1}, "ReLU", "Flatten"),
+]
+
+
+def made(trainer, space=BOX, actions="box", seed=0, **settings):
+    """The networks of an algorithm."""
+    architecture = ARCHITECTURES[architecture_of(trainer)]
+    model = {"matrix_dtype": "float32", "normalize_observations": False} | ALGORITHMS[trainer].defaults | settings
+    model = resolved(architecture, space, model)
+    torch.manual_seed(seed)
+    encoder, width = encoder_of(space, model)
+    return assembled(architecture.make(width, ACTIONS[actions], model, False), encoder, model)
+
+
+SAME = [
+    ("SAC", {"actor": linear(8, 6), "critic": linear(8, 6)}, {"hiddens": (8, 6)}, BOX),
+    ("TQC", {"actor": linear(8), "critic": linear(8)}, {"hiddens": (8,)}, BOX),
+    (
+        "TD3",
+        {"actor": linear(8, activation="Tanh"), "critic": linear(8, activation="Tanh")},
+        {"hiddens": (8,), "activation": "tanh"},
+        BOX,
+    ),
+    (
+        "DDPG",
+        {"actor": linear(8, 8), "critic": linear(8, 8, norm=True)},
+        {"hiddens": (8, 8), "critic_layer_norm": True},
+        BOX,
+    ),
+    ("CrossQ", {"critic": linear(9), "actor": linear(8)}, {"hiddens": (8,), "critic_hiddens": (9,)}, BOX),
+    ("DQN", {"q": linear(8, 6)}, {"hiddens": (8, 6)}, BOX),
+    ("DQN", {"features": linear(8)[:-1], "q": linear(6)}, {"hiddens": (8, 6)}, BOX),
+    ("DuelingDQN", {"features": linear(8)[:-1], "value": linear(6), "advantage": linear(6)}, {"hiddens": (8, 6)}, BOX),
+    (
+        "Rainbow",
+        {"value": linear(6, kind="NoisyLinear"), "advantage": linear(6, kind="NoisyLinear")},
+        {"hiddens": (6,)},
+        BOX,
+    ),
+    ("NoisyDQN", {"q": linear(6, kind="NoisyLinear")}, {"hiddens": (6,)}, BOX),
+    ("DQN", {"features": CONVOLUTIONS, "q": linear(16)}, {"hiddens": (16,), "encoder": "nature"}, PIXELS),
+    ("IMPALA", {"features": linear(8)[:-1], "actor": ["Linear"], "critic": ["Linear"]}, {"hiddens": (8,)}, BOX),
+    ("A2C", {"actor": linear(8, activation="Tanh"), "critic": linear(8, activation="Tanh")}, {"hiddens": (8,)}, BOX),
+    (
+        "IMPALA",
+        {
+            "features": [*linear(8)[:-1][:0], {"layer": "LSTM", "hidden_size": 5}],
+            "actor": linear(8),
+            "critic": linear(8),
+        },
+        {"hiddens": (8,), "lstm_cells": 5, "shared_layers": False},
+        BOX,
+    ),
+]
+
+
+@pytest.mark.parametrize(("trainer", "network", "settings", "space"), SAME)
+def test_layers_of_a_built_in_network_are_that_network(trainer, network, settings, space):
+    actions = "box" if ALGORITHMS[trainer].actions[0] is gym.spaces.Box else "discrete"
+    listed, built_in = made(trainer, space, actions, network=network), made(trainer, space, actions, **settings)
+    assert [type(module) for module in listed.modules()] == [type(module) for module in built_in.modules()]
+    for one, other in zip(listed.state_dict().items(), built_in.state_dict().items(), strict=True):
+        assert one[0] == other[0] and torch.equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("networks", [None, [1], torch.tensor([2, 0])])
+def test_stacks_are_loops_over_plain_modules(networks, frozen):
+    layers = [{"layer": "Linear", "out_features": 5}, "ELU", "LayerNorm", "Linear"]
+    stack = LayerStack(3, layers, 4, 2, "network.critic")
+    rows = torch.randn(6, 4, requires_grad=True)
+    chosen = range(3) if networks is None else [int(i) for i in networks]
+    plain = []
+    for i in chosen:
+        first, _, norm, last = stack.networks[i].layers
+        hidden = nn.functional.elu(rows @ first.weight.T + first.bias)
+        plain.append(nn.functional.layer_norm(hidden, (5,), norm.weight, norm.bias) @ last.weight.T + last.bias)
+    found = stack.outputs([rows[:, :3], rows[:, 3:]], None, networks, frozen)
+    assert torch.allclose(found, torch.stack(plain), atol=1e-6)
+    found.sum().backward()
+    assert rows.grad.abs().sum() > 0
+    assert all(
+        (p.grad is None) == (frozen or i not in chosen) for i in range(3) for p in stack.networks[i].parameters()
+    )
+
+
+def test_stacks_of_plain_layers_are_batched_layers():
+    stack, built_in = LayerStack(2, linear(8, 6, norm=True), 4, 3, "x"), BatchedMLP(2, [4, 8, 6, 3], layer_norm=True)
+    for i, network in enumerate(stack.networks):
+        layers = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
+        for layer, weight, bias in zip(layers, built_in.weights, built_in.biases, strict=True):
+            layer.weight.data, layer.bias.data = weight[i].T.detach().clone(), bias[i, 0].detach().clone()
+    rows = torch.randn(5, 4)
+    assert torch.allclose(stack.outputs(rows), built_in.outputs(rows), atol=1e-6)
+
+
+def test_resets_follow_the_generator():
+    stack = LayerStack(2, linear(8), 4, 3, "x")
+    before = [p.clone() for p in stack.parameters()]
+    found = []
+    for _ in range(2):
+        stack.reset(torch.Generator().manual_seed(3))
+        found.append([p.clone() for p in stack.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(found[0], before, strict=True))
+
+
+def test_dueling_streams_are_their_formula_with_and_without_noise():
+    network = {
+        "features": [{"layer": "Linear", "out_features": 6}, "ELU"],
+        "value": [{"layer": "NoisyLinear", "outputs": 5}, "NoisyLinear"],
+        "advantage": [{"layer": "Linear", "out_features": 4}, "ReLU", "NoisyLinear"],
+    }
+    layers = ListedValues(network, 3, actions=2, numbers=7)
+    rows, rng = torch.randn(9, 3), torch.Generator().manual_seed(1)
+    drawn = layers.draw_noise(rng)
+    assert len(drawn) == 3 and layers.noisy
+    for noise in (None, drawn):
+        features = layers.features(rows)
+        one, two, three = noise or (None, None, None)
+        first, last = layers.streams["value"].layers
+        values = last(first(features, one), two).view(9, 1, 7)
+        hidden, relu, end = layers.streams["advantage"].layers
+        advantages = end(relu(hidden(features)), three).view(9, 2, 7)
+        expected = values + advantages - advantages.mean(dim=1, keepdim=True)
+        assert torch.allclose(layers.outputs(rows, noise), expected, atol=1e-6)
+
+
+def test_policy_and_value_are_side_by_side():
+    network = {"features": [{"layer": "Linear", "out_features": 6}, "ELU"], "actor": ["Linear"], "critic": linear(4)}
+    layers = ListedPolicyValue(network, 3, 2)
+    rows = torch.randn(5, 3)
+    actor, critic = layers.bodies
+    features = layers.features(rows)
+    assert torch.equal(layers.outputs(rows), torch.cat([actor(features), critic(features)], dim=1))
+
+
+def test_listed_images_are_encoded(tmp_path):
+    network = {"features": [{"layer": "Conv2d", "out_channels": 3, "kernel_size": 9, "stride": 5}, "ELU", "Flatten"]}
+    networks = made("DQN", PIXELS, "discrete", network=network | {"q": ["Linear"]})
+    images = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
+    conv = networks.encoder.layers.layers[0]
+    expected = nn.functional.elu(nn.functional.conv2d(images / 255.0, conv.weight, conv.bias, 5)).flatten(1)
+    assert torch.allclose(networks.encoder(images), expected, atol=1e-6)
+    assert networks.actor.output(networks.encoder(images)).shape == (2, 3)
+
+
+def test_layers_have_names_or_places():
+    named = {"fc1": {"layer": "Linear", "out_features": 8}, "act": "ReLU", "out": "Linear"}
+    assert plain_layers(named) == plain_layers(linear(8)) and plain_layers(linear(8)).widths == (8,)
+    assert plain_layers(["ReLU"]) is None and plain_layers([{"layer": "Linear", "bias": False}]) is None
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (["Linea"], "unknown layer 'Linea'; did you mean Linear"),
+        (["Dropout"], "layer Dropout is not supported"),
+        ([{"out_features": 3}], "layer 1 is .*expected a name such as ReLU"),
+        (
+            {"fc": {"layer": "Linear", "out_features": 3, "in_features": 9}, "out": "Linear"},
+            r"x\.fc: Linear does not fit inputs of shape \(4,\)",
+        ),
+        ([{"layer": "Linear", "out_features": 3, "sizes": 9}, "Linear"], "x.1: .*no argument 'sizes'"),
+        ([{"layer": "Linear", "out_features": 3}], r"the last layer returns \(3,\); expected \(2,\)"),
+        (
+            [{"layer": "Conv2d", "out_channels": 3, "kernel_size": 3}, "Linear"],
+            r"Conv2d does not fit inputs of shape \(4,\)",
+        ),
+        (["Linear", "ReLU", "Linear"], r"x\.1: Linear does not fit"),
+    ],
+)
+def test_errors_name_the_layer_and_both_sizes(layers, message):
+    with pytest.raises(ValueError, match=message):
+        LayerList(layers, torch.zeros(2, 4), 2, "x")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "network", "message"),
+    [
+        ("DQN", {"actor": ["Linear"]}, "network has no stream 'actor' here; expected some of features, q"),
+        ("DQN", {"q": ["Linear"], "value": ["Linear"]}, "expected q, or value and advantage"),
+        ("IMPALA", {"actor": ["Linear"]}, "expected actor and critic"),
+        ("SAC", {"features": ["Linear"]}, "network.features are for images here"),
+        ("CrossQ", {"critic": [{"layer": "Linear", "out_features": 3}, "ELU", "Linear"]}, "CrossQ normalizes"),
+        ("SAC", {"actor": ["NoisyLinear"]}, "NoisyLinear is a layer of DQN"),
+    ],
+)
+def test_wrong_streams_are_named(trainer, network, message):
+    actions = "box" if ALGORITHMS[trainer].actions[0] is gym.spaces.Box else "discrete"
+    with pytest.raises(ValueError, match=message):
+        made(trainer, BOX, actions, network=network)

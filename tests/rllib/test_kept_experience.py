@@ -1,0 +1,354 @@
+"""Runs keep their transitions, recover those after a checkpoint, learn from them again, and are forked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from kept_rows import equal, everything
+
+from interreplay.errors import CheckpointError, UsageError
+from interreplay.experience.store import ExperienceStore
+from interreplay.experiments.commands.experience import main as experience
+from interreplay.experiments.commands.fork import main as fork_command
+from interreplay.experiments.commands.train import main
+from interreplay.experiments.training.forking import fork, reseed
+from interreplay.runs.results.reader import curve, read_rows
+from interreplay.transitions import cat
+from tests.rllib.small_runs import config, same, weights
+
+pytestmark = pytest.mark.usefixtures("cluster")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+
+
+def flags(tmp_path, *more):
+    small = "--env Pendulum-v1 --hiddens 16 --train_batch_size 16 --steps_per_iteration 40 --checkpoint_freq 1"
+    rest = f"--evaluation_interval 0 --learning_starts 30 --horizon 20 --quiet --local_dir {tmp_path}/results"
+    return [*small.split(), *rest.split(), *more]
+
+
+def only_run(tmp_path):
+    (folder,) = (tmp_path / "results").iterdir()
+    return folder
+
+
+def buffer_rows(algorithm):
+    storage = algorithm.replay_buffer.storage
+    return storage[torch.arange(len(storage))]
+
+
+def test_a_run_keeps_the_rows_of_its_buffer(tmp_path):
+    assert main(flags(tmp_path, "--total_env_steps", "100")) == 0
+    store = ExperienceStore(only_run(tmp_path) / "experience")
+    store.check()
+    assert store.rows == 100 and store.column("step").tolist() == list(range(1, 101))
+    versions = store.column("version")
+    assert versions[:30].tolist() == [0] * 30 and versions[-1] == 69 and (np.diff(versions) >= 0).all()
+    about = store.header.about
+    assert (store.header.env, about["trainer"], about["buffer"], about["seed"]) == ("Pendulum-v1", "SAC", "Uniform", 0)
+    assert store.episodes().lengths.tolist() == [20] * 5
+
+
+def test_rows_are_those_that_were_added_and_results_do_not_change():
+    plain, recorded = config().build_algo(), config().build_algo()
+    kept = []
+    recorded.record_rows(kept.append)
+    for algorithm in (plain, recorded):
+        algorithm.train()
+        algorithm.train()
+    assert same(weights(plain), weights(recorded))
+    rows = cat(kept)
+    assert set(rows.extras) == {"success"} and not buffer_rows(recorded).extras
+    assert equal(rows.replace(extras={}), buffer_rows(recorded))
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [(["--keep_experience", "0"], 0), (["--keep_experience", "40"], 40), (["--num_envs_per_worker", "2"], 100)],
+)
+def test_the_number_of_kept_rows(tmp_path, words, rows):
+    assert main(flags(tmp_path, "--total_env_steps", "100", *words)) == 0
+    folder = only_run(tmp_path) / "experience"
+    if not rows:
+        assert not folder.exists()
+        return
+    store = ExperienceStore(folder)
+    assert rows - 5 < store.rows <= rows and store.column("step")[-1] == 100
+
+
+def test_resuming_is_exact_and_moves_later_rows_aside(tmp_path, capsys):
+    assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9")) == 0
+    run = only_run(tmp_path)
+    whole = everything(ExperienceStore(run / "experience"))
+    assert main(["--resume", str(run / "checkpoint_00000080"), "--total_env_steps", "120", "--quiet"]) == 0
+    again = ExperienceStore(run / "experience")
+    again.check()
+    assert equal(everything(again), whole)
+    assert equal(everything(ExperienceStore(run / "experience_aside_00000080")), whole[80:])
+
+
+def crashed(tmp_path):
+    """A run whose last checkpoint is at step 80 and whose experience has 120 rows."""
+    assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9")) == 0
+    run = only_run(tmp_path)
+    shutil.rmtree(run / "checkpoint_00000120")
+    for path in run.glob("best_*"):
+        shutil.rmtree(path)
+    return run
+
+
+def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, capsys):
+    run = crashed(tmp_path)
+    before = everything(ExperienceStore(run / "experience"))
+    assert main(["--resume", str(run), "--recover", "--total_env_steps", "160", "--quiet"]) == 0
+    assert "recovered 40 rows after step 80; the run continues at step 120" in capsys.readouterr().out
+    store = ExperienceStore(run / "experience")
+    store.check()
+    assert store.rows == 160 and store.column("step").tolist() == list(range(1, 161))
+    assert equal(everything(store)[:120], before)
+    newer = everything(store)[120:]
+    assert set(newer.episode.tolist()).isdisjoint(before.episode.tolist())
+    last = read_rows(run).rows[-1]
+    assert last["num_env_steps_sampled_lifetime"] == 160
+    assert last["learners/default_policy/num_updates_lifetime"] == 130
+    from interreplay.experience.offline_data.saved_rows import open_saved
+
+    saved = cat(list(open_saved("x", run / "checkpoint_00000160").portions()))
+    assert equal(
+        saved.replace(truncated=saved.terminated), everything(store).replace(truncated=saved.terminated, extras={})
+    )
+
+
+def test_recovering_nothing_and_without_experience(tmp_path, capsys):
+    assert main(flags(tmp_path, "--total_env_steps", "80")) == 0
+    run = only_run(tmp_path)
+    assert main(["--resume", str(run), "--recover", "--total_env_steps", "120", "--quiet"]) == 0
+    assert "no rows of experience after step 80 to recover" in capsys.readouterr().out
+    shutil.rmtree(run / "experience")
+    assert main(["--resume", str(run), "--recover", "--total_env_steps", "160", "--quiet"]) == 2
+    assert "has no recorded experience" in capsys.readouterr().err
+    assert main(["--recover"]) == 2
+    assert "--recover requires --resume RUN" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, capsys):
+    words = flags(tmp_path, "--total_env_steps", "1e6", "--steps_per_iteration", "500", "--horizon", "200")
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([sys.executable, "custom_training.py", *words], cwd=ROOT, env=env)
+    deadline = time.monotonic() + 300
+    while not list((tmp_path / "results").glob("*/checkpoint_*")) or time.monotonic() < 0:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    time.sleep(3.0)
+    killed_at = time.time()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    run = only_run(tmp_path)
+    store = ExperienceStore(run / "experience")
+    store.check()
+    newest = max(int(path.name[-8:]) for path in run.glob("checkpoint_*"))
+    assert store.rows > newest and killed_at - store.column("time")[-1] < 1.5
+    assert store.column("step").tolist() == list(range(1, store.rows + 1))
+    total = str(store.rows + 20)
+    assert main(["--resume", str(run), "--recover", "--total_env_steps", total, "--quiet"]) == 0
+    assert f"recovered {store.rows - newest:,} rows" in capsys.readouterr().out
+    assert ExperienceStore(run / "experience").rows == store.rows + 20
+
+
+def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch, capsys):
+    from interreplay.experience.store import writer
+
+    def full(file, array):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "_write_all", full)
+    assert main([word for word in flags(tmp_path, "--total_env_steps", "80") if word != "--quiet"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("experience is no longer recorded") == 1 and "80 steps" in out
+
+
+# -- reuse -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    for seed in range(2):
+        assert main(flags(tmp_path, "--total_env_steps", "80", "--seed", str(seed))) == 0
+    return f"{tmp_path}/results/*"
+
+
+def rewards_file(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    name = f"rewards_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(text)
+    return f"{name}.py:reward"
+
+
+@pytest.mark.slow
+def test_a_run_learns_from_the_rows_of_all_runs_with_another_reward(tmp_path, two_runs, monkeypatch, capsys):
+    text = "def reward(obs, action, next_obs, **columns):\n    return -abs(next_obs[:, 2])\n"
+    function = rewards_file(tmp_path, monkeypatch, text)
+    words = flags(tmp_path, "--total_env_steps", "80", "--offline-data", two_runs, "--relabel", function, "--seed", "7")
+    words += ["--evaluation_interval", "2", "--evaluation_num_episodes", "1"]
+    assert main([word for word in words if word != "--quiet"]) == 0
+    assert "and 1 more: 160 rows, 0.5 of every batch" in capsys.readouterr().out
+    (run,) = Path(tmp_path / "results").glob("*_s7_*")
+    rows = everything(ExperienceStore(run / "experience"))
+    assert rows.rewards.numpy() == pytest.approx(-np.abs(rows.next_obs[:, 2].numpy()), abs=1e-6)
+    assert main(["--resume", str(run), "--total_env_steps", "120", "--quiet"]) == 0
+    file = tmp_path / function.split(":")[0]
+    file.write_text(text.replace("-abs", "abs"))
+    sys.modules.pop(file.stem)
+    assert main(["--resume", str(run), "--total_env_steps", "160", "--quiet"]) == 2
+    assert "has changed since the run began" in capsys.readouterr().err
+
+
+def test_conditions_apply_on_the_command_line(tmp_path, two_runs, capsys):
+    words = flags(tmp_path, "--total_env_steps", "0", "--updates", "40", "--offline-data", two_runs)
+    assert main([word for word in words if word != "--quiet"] + ["--offline_where", "newest=50"]) == 0
+    assert "and 1 more: 50 rows, all of every batch" in capsys.readouterr().out
+    assert main([*words, "--offline_where", "newest=x"]) == 2
+    assert "expected conditions such as return>=500" in capsys.readouterr().err
+    assert main(flags(tmp_path, "--offline_where", "newest=50")) == 2
+    assert "--offline_where needs --offline_data" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_list_the_plot_and_the_export(tmp_path, two_runs, capsys, minari_folder):
+    minari = pytest.importorskip("minari")
+    assert experience([str(tmp_path / "results"), "--plot", str(tmp_path / "returns.png")]) == 0
+    out = capsys.readouterr().out
+    assert out.count("Pendulum-v1") >= 2 and (tmp_path / "returns.png").stat().st_size > 5_000
+    run = sorted((tmp_path / "results").iterdir())[0]
+    store = ExperienceStore(run / "experience")
+    low = f"{store.episodes().returns.min():,.1f}"
+    line = next(line for line in out.splitlines() if run.name in line)
+    assert {"80", "4", low} <= set(line.split())
+    assert experience(["export", str(run), "pendulum/kept-v0"]) == 0
+    dataset = minari.load_dataset("pendulum/kept-v0")
+    rows = everything(store)
+    episodes = list(dataset.iterate_episodes())
+    assert (dataset.total_steps, len(episodes)) == (80, 4)
+    assert np.concatenate([one.actions for one in episodes]) == pytest.approx(2 * rows.actions.numpy(), abs=1e-6)
+    assert np.concatenate([one.rewards for one in episodes]) == pytest.approx(rows.rewards.numpy())
+    assert np.concatenate([one.observations[1:] for one in episodes]) == pytest.approx(rows.next_obs.numpy())
+    assert experience(["export", str(run), "pendulum/kept-v0"]) == 2
+    assert experience([str(tmp_path / "nowhere")]) == 2
+    (tmp_path / "empty").mkdir()
+    assert experience([str(tmp_path / "empty")]) == 2
+    assert "contains no experience" in capsys.readouterr().err
+
+
+# -- forks -------------------------------------------------------------------------------------------
+
+
+def parent(tmp_path, buffer="Uniform", **arguments):
+    """A parent of 150 steps with a checkpoint, and its settings."""
+    algorithm = config(buffer=buffer, **arguments).build_algo()
+    algorithm.train()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "checkpoint_00000150")
+    method = {"buffer": buffer, "buffer_args": arguments, "prioritized": None, "credit_both": False}
+    settings = method | {"buffer_size": 5_000, "n_step": 1, "trainer": "SAC", "seed": 0}
+    from interreplay.runs.state_files import manifest
+
+    manifest.add(tmp_path / "checkpoint_00000150", "settings.json", json.dumps(settings))
+    return algorithm, settings | {"fork_from": str(tmp_path / "checkpoint_00000150")}
+
+
+def forked(settings, buffer="Uniform", seed=0, reseeded=True, **arguments):
+    made = config(buffer=buffer, seed=seed, **arguments).build_algo()
+    own = settings | {"buffer": buffer, "buffer_args": arguments, "seed": seed}
+    fork(made, SimpleNamespace(**own), str, reseeded)
+    return made
+
+
+def test_an_arm_with_the_parent_s_method_and_streams_continues_as_the_parent(tmp_path):
+    algorithm, settings = parent(tmp_path, "PER")
+    arm = forked(settings, "PER", seed=3, reseeded=False)
+    for each in (algorithm, arm):
+        each.train()
+        each.train()
+    assert same(weights(algorithm), weights(arm))
+    assert equal(buffer_rows(algorithm), buffer_rows(arm))
+
+
+@pytest.mark.parametrize("method", ["PER", "NMER", "LAP"])
+def test_another_method_is_rebuilt_from_the_parent_s_rows(tmp_path, method):
+    algorithm, settings = parent(tmp_path)
+    arm = forked(settings, method)
+    assert arm.env_steps == 150 and same(weights(algorithm), weights(arm))
+    assert equal(buffer_rows(algorithm), buffer_rows(arm))
+    storage = arm.replay_buffer.storage
+    assert torch.equal(
+        storage.successor(torch.arange(150)), algorithm.replay_buffer.storage.successor(torch.arange(150))
+    )
+    if method == "PER":
+        slots = arm.replay_buffer.sample(2_000).slots
+        assert len(slots.unique()) == 150 and slots.bincount(minlength=150).max() < 40  # equal priorities
+    arm.train()
+    assert arm.env_steps == 225 and arm.learner.updates == algorithm.learner.updates + 75
+    following = buffer_rows(arm)
+    ends = (following.terminated | following.truncated)[:150]
+    assert bool(ends[149]) or int(arm.replay_buffer.storage.successor(torch.tensor([149]))) == 150
+
+
+def test_arms_of_one_seed_are_identical_and_others_differ(tmp_path):
+    _, settings = parent(tmp_path)
+    first, second, other = forked(settings, seed=1), forked(settings, seed=1), forked(settings, seed=2)
+    for each in (first, second, other):
+        each.train()
+    assert same(weights(first), weights(second)) and not same(weights(first), weights(other))
+    assert not torch.equal(buffer_rows(first).actions[150:], buffer_rows(other).actions[150:])
+    before = first.replay_buffer.rng.bit_generator.state
+    reseed(first, 1)
+    assert first.replay_buffer.rng.bit_generator.state != before
+
+
+def test_other_algorithms_environments_and_missing_columns_are_rejected(tmp_path):
+    _, settings = parent(tmp_path)
+    with pytest.raises(CheckpointError, match="has the algorithm 'SAC'; this run has 'TD3'"):
+        fork(config(trainer="TD3").build_algo(), SimpleNamespace(**settings | {"trainer": "TD3"}), str)
+    with pytest.raises(CheckpointError, match="has the environment 'Pendulum-v1'"):
+        fork(config("InvertedPendulum-v5").build_algo(), SimpleNamespace(**settings), str)
+    with pytest.raises(UsageError, match="lack the column behavior, which the replay method requires"):
+        forked(settings, "Elite")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_command_fork_runs_a_study_with_paired_differences(tmp_path, capsys):
+    words = flags(tmp_path, "--total_env_steps", "100", "--keep_checkpoints_at", "50,70", "--keep_checkpoints", "1")
+    assert main([*words, "--evaluation_interval", "1", "--evaluation_num_episodes", "1"]) == 0
+    run = only_run(tmp_path)
+    assert sorted(path.name for path in run.glob("kept_*")) == ["kept_checkpoint_00000050", "kept_checkpoint_00000070"]
+    words = [str(run), "--steps", "60", "--seeds", "2", "--output_dir", str(tmp_path / "fork"), "--arms", "Uniform,PER"]
+    assert fork_command([*words, "--at", "49"]) == 2
+    assert "no checkpoint at or before this step, only at 50, 70" in capsys.readouterr().err
+    assert fork_command([*words, "--at", "60"]) == 0
+    out = capsys.readouterr().out
+    assert "kept_checkpoint_00000050 at step 50: 4 runs of 60 steps" in out and "differences of runs with equal" in out
+    table = (tmp_path / "fork" / "paired.csv").read_text().splitlines()
+    assert len(table) == 5 and (tmp_path / "fork" / "paired.png").stat().st_size > 5_000
+    for path in (tmp_path / "fork").glob("SAC_*"):
+        steps = [step for step, _ in curve(path)]
+        assert steps[0] > 50 and steps[-1] == 110
+    params = json.loads(next((tmp_path / "fork").glob("SAC_*PER_s1/params.json")).read_text())
+    assert (params["hiddens"], params["horizon"], params["keep_experience"]) == ([16], 20, 0)

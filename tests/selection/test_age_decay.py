@@ -1,0 +1,219 @@
+"""Weights that decay with age: closed forms compared with quadrature, frequencies with enumerated probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from scipy.stats import chisquare
+
+from interreplay import ReplayBuffer
+from interreplay.buffer.catalogue import make_buffer
+from interreplay.diagnostics import contract
+from interreplay.errors import UsageError
+from interreplay.selection import (
+    Combined,
+    Elite,
+    Faded,
+    LargeBatch,
+    LossAdjusted,
+    MixedSelection,
+    Online,
+    Prioritized,
+    SampleWeightDecay,
+    Uniform,
+)
+from interreplay.selection.age_decay import ByAgeWeight, ExponentialWeight, LinearWeight
+from replay_buffers import NMER
+from tests.builders import make
+from tests.selection.test_recency import by_age, counted, stored
+
+SWD = LinearWeight(80_000, 0.1)
+FADED = ExponentialWeight(0.9999, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("weight", "u", "count", "age"),
+    [
+        (SWD, 0.5, 12_000, 5_757.2),
+        (SWD, 0.5, 300_000, 42_476.7),
+        (SWD, 0.9, 300_000, 237_600.0),
+        (FADED, 0.5, 12_000, 4_298.6),
+        (FADED, 0.5, 300_000, 116_514.6),
+    ],
+)
+def test_published_quantiles(weight, u, count, age):
+    assert weight.quantile(np.array([u]), count)[0] == pytest.approx(age, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("weight", "shares"), [(SWD, (0.49, 0.30, 0.28, 0.38)), (FADED, (0.40, 0.32, 0.41, 0.47))], ids=["SWD", "Faded"]
+)
+def test_published_mean_ages(weight, shares):
+    u = (np.arange(200_000) + 0.5) / 200_000
+    for count, share in zip((12_000, 100_000, 300_000, 1_000_000), shares, strict=True):
+        assert weight.quantile(u, count).mean() / count == pytest.approx(share, abs=0.006)
+
+
+@pytest.mark.parametrize("count", [12_000, 100_000, 300_000, 1_000_000])
+def test_published_acceptance_of_uniform_rows(count):
+    share = FADED.integral(np.array([float(count)]))[0] / count
+    expected = {12_000: 0.58, 100_000: 0.17, 300_000: 0.12, 1_000_000: 0.11}[count]
+    assert share == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("weight", [LinearWeight(40, 0.1), LinearWeight(7.5, 0.3), ExponentialWeight(0.9, 0.2)])
+@pytest.mark.parametrize("count", [1, 5, 30, 90])
+def test_integral_and_quantile_follow_the_weight(weight, count):
+    ages = np.linspace(0.0, count, 9)
+    for age in ages:
+        expected = quad(lambda a: float(weight.at(np.array([a]))[0]), 0, age, points=[min(weight.cut, age)])[0]
+        assert weight.integral(np.array([age]))[0] == pytest.approx(expected, abs=1e-7)
+    shares = weight.integral(ages) / weight.integral(np.array([float(count)]))
+    assert weight.quantile(shares, count) == pytest.approx(ages, abs=1e-9)
+
+
+@pytest.mark.parametrize(("rows", "capacity"), [(50, 80), (130, 50)])
+@pytest.mark.parametrize(
+    "selector",
+    [SampleWeightDecay(30, 0.1), SampleWeightDecay(200, 0.5), Faded(rate=0.95, floor=0.1), ByAgeWeight(FADED)],
+)
+def test_frequencies_are_the_integrals_of_the_weight(selector, rows, capacity):
+    storage = stored(rows, capacity)
+    weight = selector.weight
+    areas = np.diff(weight.integral(np.arange(51.0)))
+    found = by_age(selector, storage)
+    assert found == pytest.approx(areas / areas.sum(), rel=1e-5)
+    counts = counted(selector, storage)
+    assert chisquare(counts, areas / areas.sum() * counts.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("rows", "capacity"), [(50, 80), (130, 50)])
+@pytest.mark.parametrize("kind", [Prioritized, LossAdjusted])
+def test_fading_multiplies_the_probabilities_of_the_inner_selector(kind, rows, capacity):
+    storage = stored(rows, capacity)
+    inner = kind(alpha=0.7)
+    selector = Faded(inner, rate=0.95, floor=0.1)
+    slots = torch.arange(len(storage))
+    selector.observe(storage, slots)
+    selector.update(slots, torch.linspace(0.5, 4.0, len(storage)))
+    ages = (storage.written - 1 - storage.write_numbers(slots)).numpy()
+    unnormalized = inner.probabilities(slots).double().numpy() * selector.weight.at(ages)
+    rng = np.random.default_rng(0)
+    counts = np.zeros(len(storage))
+    for _ in range(400):
+        drawn, probabilities = selector.select(storage, 256, rng)
+        assert len(drawn) == 256
+        counts += np.bincount(drawn.numpy(), minlength=len(storage))
+        assert probabilities.numpy() == pytest.approx(unnormalized[drawn.numpy()], rel=1e-5)
+    expected = unnormalized / unnormalized.sum() * counts.sum()
+    assert chisquare(counts, expected).pvalue > 1e-4
+
+
+def test_normalized_importance_weights_do_not_depend_on_the_constant():
+    storage = stored(40, 40)
+    selector = Faded(Prioritized(beta=0.5), rate=0.9)
+    selector.observe(storage, torch.arange(40))
+    selector.update(torch.arange(40), torch.linspace(0.1, 3.0, 40))
+    draw = selector.draw(storage, 64, np.random.default_rng(0))
+    weights = selector.weights(storage, draw.probabilities)
+    assert torch.allclose(weights, selector.weights(storage, 7.0 * draw.probabilities))
+    assert float(weights.max()) == 1.0
+
+
+@pytest.mark.parametrize("limits", [{"rate": 1.0}, {"floor": 1.0}])
+@pytest.mark.parametrize("kind", [Uniform, Prioritized, Online])
+def test_without_decay_the_inner_selectors_rows_are_drawn(kind, limits):
+    storage = stored(130, 50)
+    selectors = kind(), Faded(kind(), **limits)
+    for selector in selectors:
+        selector.observe(storage, torch.arange(50))
+    plain, faded = (each.draw(storage, 32, np.random.default_rng(3)) for each in selectors)
+    assert torch.equal(plain.slots, faded.slots)
+    assert torch.equal(plain.probabilities, faded.probabilities)
+
+
+def test_a_horizon_far_beyond_the_rows_is_uniform():
+    storage = stored(50, 50)
+    assert by_age(SampleWeightDecay(1e9), storage) == pytest.approx(np.full(50, 0.02), rel=1e-6)
+    assert by_age(SampleWeightDecay(30, floor=1.0), storage) == pytest.approx(np.full(50, 0.02))
+
+
+def test_combined_selection_fades():
+    storage = stored(130, 50)
+    inner = SampleWeightDecay(20)
+    slots, probabilities = Combined(inner).select(storage, 32, np.random.default_rng(0))
+    assert int(slots[-1]) == 129 % 50
+    assert float(probabilities[-1]) == pytest.approx((31 * by_age(inner, storage)[0] + 1) / 32, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: SampleWeightDecay(horizon=0), "horizon is 0; expected a number above 0"),
+        (lambda: SampleWeightDecay(floor=0), "floor is 0; expected a number above 0 and at most 1"),
+        (lambda: Faded(rate=1.5), "rate is 1.5; expected a number above 0 and at most 1"),
+        (lambda: Faded(floor=2), "floor is 2; expected a number above 0 and at most 1"),
+        (lambda: Faded(LargeBatch()), "selector is LargeBatch, which composes whole batches"),
+        (lambda: Faded(MixedSelection({"a": Uniform()})), "selector is MixedSelection, which composes whole batches"),
+    ],
+)
+def test_invalid_arguments_are_rejected(made, message):
+    with pytest.raises(ValueError, match=message):
+        made()
+
+
+def test_the_method_and_the_wrapper_are_created_by_name():
+    swd = make_buffer("SWD", capacity=100, horizon=50, seed=0)
+    assert swd.selector.weight.horizon == 50
+    nested = {"type": "Faded", "rate": 0.9, "selector": {"type": "Prioritized", "alpha": 0.3}}
+    made = make_buffer("NMER", capacity=100, selector=nested)
+    assert isinstance(made.selector, Faded)
+    assert made.selector.inner.alpha == 0.3
+    named = make_buffer("NMER", capacity=100, selector={"type": "Faded", "selector": "LossAdjusted"})
+    assert isinstance(named.selector.inner, LossAdjusted)
+    with pytest.raises(ValueError, match="there is no replay buffer 'SWDD'"):
+        make_buffer("SWDD")
+    with pytest.raises(UsageError, match="selector 'Prioritised'"):
+        make_buffer("NMER", selector={"type": "Faded", "selector": {"type": "Prioritised"}})
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda: make_buffer("SWD", capacity=60, horizon=40, seed=0),
+        lambda: NMER(capacity=60, k=3, seed=0, selector=Faded(LossAdjusted(), rate=0.95)),
+        lambda: ReplayBuffer(60, Faded(Elite(), rate=0.95), seed=0),
+    ],
+    ids=["SWD", "NMER", "Elite"],
+)
+@pytest.mark.filterwarnings("ignore:Elite has no policy")
+def test_a_state_gives_the_same_batches(create):
+    straight = create()
+    for seed in range(3):
+        straight.add(make(30, seed=seed))
+        straight.update(straight.sample(16), torch.rand(16))
+    resumed = create()
+    resumed.load_state_dict(straight.state_dict())
+    for _ in range(3):
+        mine, theirs = straight.sample(16), resumed.sample(16)
+        assert torch.equal(mine.slots, theirs.slots)
+        assert torch.equal(mine.weights, theirs.weights)
+        for buffer, sample in ((straight, mine), (resumed, theirs)):
+            buffer.update(sample, torch.linspace(0.0, 2.0, 16))
+
+
+class FadedPER(ReplayBuffer):
+    """PER that fades within few rows."""
+
+    def __init__(self, *, capacity=1_000_000, **arguments):
+        super().__init__(capacity, Faded(Prioritized(), rate=0.98), **arguments)
+
+
+UP_TO_A_CONSTANT = contract.frequencies
+
+
+@pytest.mark.parametrize("check", [check for check in contract.CHECKS if check is not UP_TO_A_CONSTANT])
+def test_the_contract_around_priorities(check):
+    check(contract.Subject(FadedPER))

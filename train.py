@@ -1,0 +1,16 @@
+"""Train with the flags of LCER's train.py; its body is `interreplay.experiments.commands.lcer`."""
+
+import sys
+
+from interreplay.experiments.commands.installation import check_installation
+
+check_installation(__file__)
+
+from interreplay.experiments.commands.main import lcer  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(lcer())  # holds signals back while it imports what takes seconds
+
+from interreplay.experiments.commands.lcer import main  # noqa: E402
+
+__all__ = ["main"]
