@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.selection.base import Selector, SlotStore
+from interreplay.selection.base import Selector, SlotStore, Uniform
 from interreplay.selection.composite import Composite
 from interreplay.selection.recency import AgeSelector
-from interreplay.selection.uniform import Uniform
 
 
 class AgeWeight(ABC):
