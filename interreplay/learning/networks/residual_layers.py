@@ -14,10 +14,13 @@ from interreplay.learning.networks.batched_layers import (
     Member,
     Networks,
     PassSettings,
+    affine,
+    bias_gradient,
+    input_gradient,
+    weight_gradient,
 )
 from interreplay.learning.networks.between_layers import BetweenLayers, Dropped
 from interreplay.learning.networks.layers import BatchedMLP
-from interreplay.learning.networks.products import affine, bias_gradient, input_gradient, weight_gradient
 
 EXPANSION = 4
 """Width of a block's hidden layer relative to the width of the network."""
