@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import gymnasium as gym
@@ -65,8 +66,8 @@ def network_bytes(
         except RuntimeError:  # the number of parameters exceeds 64 bits
             return math.inf, math.inf
     parameters = [*encoder.parameters(), *networks.parameters()]
-    count = sum(each.numel() for each in parameters)
-    trained = sum(each.numel() for each in parameters if each.requires_grad)
+    count = sum(map(torch.numel, parameters))
+    trained = sum(map(torch.numel, filter(attrgetter("requires_grad"), parameters)))
     return count, 4 * (count + 3 * trained)
 
 

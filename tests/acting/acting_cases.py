@@ -54,7 +54,6 @@ CASES = {
     "goals": ("TD3", "FetchReach-v4", {"normalize_observations": True}, 1),
     **{kind: ("SAC", f"{kind}Line-v0", {"normalize_observations": True}, 0) for kind in KINDS},
 }
-FIRST = ["SAC", "uneven", "unsquashed", "Rainbow", "goals", "Nested"]
 
 
 def built(trainer, env, settings, iterations):

@@ -170,7 +170,7 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     print(f"\n{paired.as_text(paired.table_of(arms))}")
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
-    write_whole(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms)).to_csv(index=False))
+    write_whole(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms), columns=paired.COLUMNS).to_csv(index=False))
     written = [PAIRED]
     if draw(arms, curve(parent), step, folder.path / FIGURE):
         written.append(FIGURE)

@@ -230,7 +230,7 @@ def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, cap
         fill(patch, 200, checkpoints_too)
         assert custom_training.main(new(tmp_path / "filled", *flags)) == 2
     run = the_run(tmp_path / "filled")
-    kept = "the newest is checkpoint_00000100" if checkpoints_too else f"kept in {run / 'checkpoint_00000200'}"
+    kept = "checkpoint_00000100" if checkpoints_too else f"kept in {run / 'checkpoint_00000200'}"
     one_line(capsys.readouterr().err, "No space left on device", kept)
     assert checkpoints(run)[-1] == f"checkpoint_00000{'100' if checkpoints_too else '200'}"
     assert steps(run) == [100]
