@@ -157,7 +157,7 @@ def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
     known = {*vars(config), *settings_as_properties(type(config)), "lambda"}
     unknown = [name for name in settings if name not in known or name.startswith("_")]
     if unknown:
-        raise UsageError(explained(config.algo_class.__name__, unknown, [], known))
+        raise UsageError(explained(config.algo_class.__name__, unknown, [], sorted(known)))
 
 
 def _is_ours(replay: Any) -> bool:
