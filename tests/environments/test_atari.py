@@ -207,8 +207,8 @@ def test_without_its_packages_the_extra_is_named(name, monkeypatch):
     ("arguments", "said"),
     [
         ({"reward_clipping": "soft"}, "reward_clipping is 'soft'; expected sign, clamp, soft_asymmetric, none"),
-        ({"sticky": 1.5}, "sticky is 1.5; expected a probability below 1"),
-        ({"sticky": "often"}, "sticky is 'often'; expected a probability below 1"),
+        ({"sticky": 1.5}, "sticky is 1.5; expected a probability >= 0 and < 1"),
+        ({"sticky": "often"}, "sticky is 'often'; expected a probability >= 0 and < 1"),
         ({"frame_stack": 0}, "frame_stack is 0; expected a whole number of at least 1"),
         ({"lives_terminate": "no"}, "lives_terminate is 'no'; expected true or false"),
         ({"lives": 3}, "no argument 'lives'; did you mean lives_terminate?"),

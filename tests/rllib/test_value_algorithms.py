@@ -11,13 +11,14 @@ import interreplay.rllib as ours
 from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.networks.convolutions import ConvolutionBody
+from interreplay.learning.value.implicit import Implicit
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
 from tests.rllib.small_runs import weights
 from tests.rllib.spaces_envs import KINDS, Line
 from tests.rllib.test_checkpoints import assert_same_run
 from tests.rllib.test_goals import Reach
 
-VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "Rainbow"]
+VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "IQN", "Rainbow"]
 
 
 class Steps(Line):
@@ -76,6 +77,7 @@ def test_each_is_dqn_with_other_defaults(trainer):
         "NoisyDQN": {"noisy", "initial_epsilon", "final_epsilon"},
         "C51": {"distribution", "lr", "optimizer_eps"},
         "QRDQN": {"distribution", "lr", "optimizer_eps"},
+        "IQN": {"distribution", "lr", "optimizer_eps"},
         "Rainbow": {"double", "dueling", "noisy", "initial_epsilon", "final_epsilon", "distribution", "lr"}
         | {"optimizer_eps", "n_step"},
     }
@@ -92,7 +94,7 @@ def test_each_learns(trainer):
     assert learned(algorithm)
     after = weights(algorithm)
     assert any(not torch.equal(after[k], before[k]) for k in after if ".actor." in k)
-    head = {"C51": Categorical, "Rainbow": Categorical, "QRDQN": Quantiles}.get(trainer, Mean)
+    head = {"C51": Categorical, "Rainbow": Categorical, "QRDQN": Quantiles, "IQN": Implicit}.get(trainer, Mean)
     assert type(algorithm.learner.single_module.policy.head) is head
     assert algorithm.learner.updates == 91
     algorithm.stop()
@@ -189,6 +191,7 @@ def test_target_networks_share_the_statistics_of_images(tmp_path):
         pytest.param("Rainbow", {}, marks=pytest.mark.slow),
         ("DQN", {"optimizer": "RMSprop", "tau": 0.5, "double": True}),
         pytest.param("QRDQN", {"atoms": 8}, marks=pytest.mark.slow),
+        pytest.param("IQN", {"atoms": 8}, marks=pytest.mark.slow),
     ],
 )
 def test_resuming_equals_not_stopping(trainer, settings, tmp_path):

@@ -58,8 +58,6 @@ def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
     """Return the settings of the algorithm itself, including defaults, by the names of its configuration."""
     own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
     own["train_batch_size_per_learner"] = own.pop("train_batch_size")
-    if own.get("huber_delta") == "none":  # the form in stored settings of earlier runs
-        own["huber_delta"] = None
     return own
 
 

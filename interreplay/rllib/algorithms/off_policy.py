@@ -31,6 +31,7 @@ from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import replay_method
 from interreplay.rllib.env_runner.env_creation import goal_functions
+from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
 from interreplay.rllib.env_runner.wire_format import unpack_rows
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
@@ -181,9 +182,12 @@ class OffPolicyAlgorithm(TrainingLoop):
         return writer
 
     def record_rows(self, on_rows: Callable[[Transitions], None] | None) -> None:
-        """Call a function with new rows, which include successes, after they were added; None ends that."""
+        """Call a function with new rows, which include reported successes, after they were added; None ends that."""
         self.on_rows = on_rows
-        self._recorded = self._wanted if on_rows is None else self._wanted | {SUCCESS_COLUMN}
+        self._recorded = self._wanted
+        if on_rows is not None:
+            one_round = self.config.rollout_fragment_length in (1, "auto")
+            self._recorded |= {REPORTED_SUCCESS if one_round else SUCCESS_COLUMN}
 
     def recover(self, rows: Iterable[Transitions]) -> int:
         """Add rows that were collected after the restored checkpoint; they count as env steps, and updates become due.
@@ -346,6 +350,8 @@ class OffPolicyAlgorithm(TrainingLoop):
         """
         if self._wanted == rows.extras.keys():
             return rows
+        if not self._wanted:
+            return rows.replace(extras={})
         if lacking := sorted(self._wanted - rows.extras.keys()):
             raise ValueError(f"the rows lack the column {lacking[0]}, which the replay method requires")
         return rows.replace(extras={name: rows.extras[name] for name in rows.extras if name in self._wanted})

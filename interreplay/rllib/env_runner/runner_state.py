@@ -22,6 +22,9 @@ from interreplay.learning.exploration import Exploration
 from interreplay.learning.update import SUCCESS_COLUMN
 
 IDS_PER_RUNNER = 1 << 40
+IDS_PER_RESTART = 1 << 28
+REPORTED_SUCCESS = "reported_success"
+"""Requests successes of steps for which an environment reports them; other steps have no such column."""
 
 KNOWN = (
     "gymnasium.envs.mujoco.",
@@ -35,7 +38,7 @@ KEEP = ("spec", "metadata", "render_mode", "observation_space", "action_space")
 WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RescaleAction", "ClipAction", "FlattenObservation")
 
 Names = Collection[str]
-"""Names of columns that are recorded with the transitions: "behavior" and "success"."""
+"""Names of columns that are recorded with the transitions: "behavior", "success", and `REPORTED_SUCCESS`."""
 
 
 def success_of(info: Any) -> Any:
@@ -47,7 +50,11 @@ def success_of(info: Any) -> Any:
 
 def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
     """Return the named columns ``(n,)`` that come from infos: whether each step was a success."""
-    if SUCCESS_COLUMN not in names:
+    if SUCCESS_COLUMN in names:
+        wanted = True
+    else:
+        wanted = REPORTED_SUCCESS in names and any(success_of(info) is not None for info in infos)
+    if not wanted:
         return {}
     return {SUCCESS_COLUMN: np.array(list(map(success_of, infos))).astype(bool)}
 

@@ -109,6 +109,17 @@ class BufferCheckpoints(Algorithm):
             self.local_replay_buffer.set_state(state[COMPONENT])
 
 
+EXAMPLE = """
+
+Examples:
+    >>> from interreplay.rllib import {name}
+    >>> config = {name}().replay("NMER", capacity=10_000, k=10)
+    >>> config.replay_buffer_config["buffer"]
+    'NMER'
+"""
+"""Example in the docstring of a configuration that uses our replay buffers."""
+
+
 def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
     """Return a stock configuration and its algorithm as classes that use our replay buffers.
 
@@ -134,6 +145,7 @@ def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
     for made, stock in ((Config, config), (Stock, algorithm)):
         made.__name__ = made.__qualname__ = f"Stock{stock.__name__}"
         made.__doc__ = f"RLlib's own {algorithm.__name__}, with our replay buffers."
+    Config.__doc__ = str(Config.__doc__) + EXAMPLE.format(name=Config.__name__)
     return Config, Stock
 
 

@@ -253,7 +253,7 @@ class UnrollStore:
         return int(each * self.capacity) + notes
 
     def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` without copying."""
+        """Return `state_dict` with arrays that share memory with this object."""
         state: dict[str, Any] = {
             "capacity": self.capacity,
             "written": self.written,
