@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with suggestions for unknown flags."""
+    """A parser with errors of one line and suggestions for unknown flags."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the values of all flags. End the program for an unknown flag."""

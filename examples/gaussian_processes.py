@@ -151,7 +151,7 @@ print(*(f"bend {bend:g}: process {a:.3f}, line {b:.3f}" for bend, (a, b) in zip(
 # Its condition number, the ratio of its largest to its smallest eigenvalue, must stay below about 10⁷ in single
 # precision.
 # The noise σ² on the diagonal bounds it.
-# BIER keeps σ² above 10⁻³, works in single precision, and adds jitter only to matrices whose factorization fails.
+# BIER keeps σ² above 10⁻³, works in single precision, and adds jitter only to matrices that cannot be factorized.
 
 # %%
 gaps = np.logspace(-5, 0, 16)

@@ -43,7 +43,7 @@ def join_parts(parts: dict[str, Tensor]) -> Observation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transitions:
-    """n transitions as columns: tensors whose first dimension is n.
+    """n transitions as columns: tensors with first dimension n.
 
     Numpy arrays are not copied if numpy and torch can share their memory. The k neighbors of n rows have two leading
     dimensions ``(n, k)``.

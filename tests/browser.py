@@ -46,11 +46,11 @@ def address_of(folder: Path, scheme: str) -> Iterator[str]:
 
 
 def watched(browser: Any, width: int, address: str, **options: Any) -> Any:
-    """Return a page that records its messages and its requests to other addresses in ``said``."""
+    """Return a page that records its messages and its requests to other addresses in ``printed``."""
     page = browser.new_page(viewport={"width": width, "height": 800}, **options)
-    page.said = []
+    page.printed = []
     own = (address, "data:", "blob:")
-    page.on("console", lambda message: page.said.append(message.text))
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    page.on("request", lambda asked: None if asked.url.startswith(own) else page.said.append(asked.url))
+    page.on("console", lambda message: page.printed.append(message.text))
+    page.on("pageerror", lambda error: page.printed.append(str(error)))
+    page.on("request", lambda asked: None if asked.url.startswith(own) else page.printed.append(asked.url))
     return page

@@ -103,7 +103,7 @@ def module_of(path: Path) -> str:
 
 
 def room_of(module: str) -> str:
-    """The layer that a module of the package lies in; the longest name counts."""
+    """Return the layer of a module of the package; the longest name counts."""
     name = module.removeprefix("interreplay.")
     return max((layer for layer in LAYERS if f"{name}.".startswith(f"{layer}.")), key=len, default="")
 
@@ -118,7 +118,7 @@ def graph() -> dict[str, set[str]]:
     return {module_of(path): runtime_imports(path) for path in PACKAGED}
 
 
-def test_every_module_lies_in_a_layer():
+def test_every_module_belongs_to_a_layer():
     assert [module for module in OWN if not room_of(module)] == []
 
 
@@ -129,7 +129,7 @@ def test_a_room_imports_from_rooms_below_it():
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
-    """The nodes that lie in circles or between them, [] where there are none."""
+    """Return the nodes in cycles or between them."""
     left = {node: targets - {node} for node, targets in graph.items()}
     while True:
         reached = set().union(*left.values()) if left else set()
@@ -185,7 +185,7 @@ def test_packages_do_not_print():
     assert [f"{name_of(path)}:{name.lineno}" for path, name in prints] == []
 
 
-def test_every_module_says_what_it_is():
+def test_every_module_has_a_docstring():
     assert [name_of(path) for path in CODE if not ast.get_docstring(tree_of(path))] == []
 
 
@@ -221,8 +221,8 @@ def test_spelling_is_american():
 
 
 RETIRED = re.compile(
-    r"(?<!\.)\b(told|tells|says|said|anew|of now|of today|goes on|gone on|dear|dearer|mend|mends|mended|beside|nobody|"
-    r"somebody|wherein|thereof|by hand|take leave|none for none)\b",
+    r"(?<!\.)\b(told|tells|says|said|anew|of now|of today|go on|goes on|gone on|going on|dear|dearer|mend|mends|mended|"
+    r"beside|nobody|somebody|wherein|thereof|likewise|by hand|take leave|none for none)\b",
     re.IGNORECASE,
 )
 """Words of the project's first texts that do not occur in the documentation of other libraries."""
@@ -235,6 +235,7 @@ PLAIN_ENGLISH = (
     "studies",
     "configs",
     "cluster_deployment",
+    "tests",
     ".github",
 )
 
@@ -243,9 +244,18 @@ def test_texts_are_in_plain_english():
     found = []
     for path, text in tracked_texts().items():
         first = name_of(path).split("/")[0]
-        at_the_top = "/" not in name_of(path)
-        if first in PLAIN_ENGLISH or (at_the_top and path.suffix == ".md"):
+        at_the_top = "/" not in name_of(path) and path.suffix in (".md", ".py", ".cfg", ".toml")
+        if path != Path(__file__).resolve() and (first in PLAIN_ENGLISH or at_the_top):
             found += [(name_of(path), line) for line in text.splitlines() if RETIRED.search(line)]
+    assert found == []
+
+
+def test_names_of_tests_are_in_plain_english():
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and RETIRED.search(node.name.replace("_", " ")):
+                found.append((name_of(path), node.name))
     assert found == []
 
 

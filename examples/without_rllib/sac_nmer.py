@@ -84,7 +84,7 @@ def main(args: Args) -> list[float]:
 
 
 def make_env(env_id: str) -> gym.Env:
-    """Return an environment whose actions lie within ±1, as the policy's do."""
+    """Return an environment with actions within ±1, as the policy's are."""
     return gym.wrappers.RescaleAction(gym.make(env_id), np.float32(-1), np.float32(1))
 
 

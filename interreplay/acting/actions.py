@@ -100,7 +100,7 @@ class DiscreteActions(Actions):
     """Discrete actions, stored as integers from 0.
 
     Args:
-        space: A Discrete space, whose first action need not be 0.
+        space: A Discrete space; its first action need not be 0.
     """
 
     def __init__(self, space: gym.spaces.Discrete):

@@ -88,7 +88,7 @@ def load_policy(
     ```
 
     Args:
-        checkpoint: A checkpoint, or the folder of a run, whose newest checkpoint is loaded.
+        checkpoint: A checkpoint, or the folder of a run to load its newest checkpoint.
         device: Device of the networks.
         exploration: See `TrainedPolicy`.
         seed: Seed of exploration.

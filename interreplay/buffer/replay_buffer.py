@@ -50,7 +50,7 @@ class ReplayBuffer(Composition):
         selector: Draws anchors; uniform by default.
         neighborhood: Gathers neighbors of the anchors; none by default.
         synthesizer: Creates the batch; by default it returns the anchors.
-        credit: Defines whose priority a TD error changes; the anchor's by default.
+        credit: Defines which rows' priorities a TD error changes; the anchors' by default.
         n_step: Batches contain n-step transitions. A pair (low, high) draws n from this range for each batch.
         gamma: Discount factor per step.
         seed: Seed of all random numbers; None for a random seed.

@@ -11,7 +11,7 @@ from interreplay.storage.columns import is_observation
 from interreplay.storage.ring import Storage
 
 ROWS = 64
-"""Maximum number of rows whose pairs are compared; the cost is quadratic."""
+"""Maximum number of rows to compare in pairs; the cost is quadratic."""
 SCALE = 256
 """Number of rows from which states are standardized."""
 BINS = 20

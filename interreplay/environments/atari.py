@@ -47,7 +47,7 @@ REWARD_CLIPPINGS: dict[str, Callable[[float], float]] = {
 
 
 class Atari(gym.Env):
-    """A game whose observations are stacks of gray frames ``(frame_stack, 84, 84)``, uint8.
+    """A game with stacks of gray frames as observations, ``(frame_stack, 84, 84)``, uint8.
 
     Rewards, terminations and lengths are those of whole games. Infos contain what a learner receives (`learner_view`):
     clipped rewards, and a lost life as a termination, after which the game continues. Sticky actions are drawn here

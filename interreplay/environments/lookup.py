@@ -28,7 +28,7 @@ class Environment(NamedTuple):
         name: The id to train with.
         observation_space: Space of one observation.
         action_space: Space of one action.
-        stacks: Parts of the observation that are stacks of frames, whose frames are stored once each.
+        stacks: Parts of the observation that are stacks of frames; each frame is stored once.
         note: One line if ``name`` differs from the given id, else ``""``.
     """
 

@@ -77,7 +77,7 @@ def register() -> None:
         for version in (0, 1):
             made = f"{PREFIX}{game.title().replace('_', '')}-v{version}"
             arguments = {"game": game, "minimal_actions": version == 1}
-            # Replaces the package's environments, whose resets ignore the seed and whose state cannot be saved.
+            # Replaces the package's environments: their resets ignore the seed, and their state cannot be saved.
             gym.registry[made] = gym.envs.registration.EnvSpec(
                 made, entry_point=f"{__name__}:{MinAtar.__name__}", kwargs=arguments
             )

@@ -91,7 +91,7 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     listed = f"{did_you_mean(name, fitting)} accepted: {', '.join(fitting) or 'none that is there'}".lstrip()
     reason = f"{module} has no {name!r}"
     if found is not None:
-        reason = f"{name} is no subclass of {bases}"
+        reason = f"{name} is not a subclass of {bases}"
     raise UsageError(f"{what} {asked!r}: {reason}; {listed}")
 
 

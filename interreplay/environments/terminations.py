@@ -22,7 +22,7 @@ TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
 """``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
 
 NEVER = "never"
-"""Name of the termination function of environments whose episodes only end by a time limit."""
+"""Name of the termination function of environments with episodes that only end by a time limit."""
 INFINITY = float("inf")
 Range = tuple[float, float]
 

@@ -21,7 +21,7 @@ NAME = registration.WRAPPED
 
 
 class FrameStack(FrameStackObservation):
-    """Stacks of the latest observations, the latest last, whose state can be saved in a checkpoint."""
+    """Stacks the latest observations, the latest last. Its state can be saved in a checkpoint."""
 
     def save_state(self) -> dict[str, Any]:
         """Return the observations of the current stack."""

@@ -44,7 +44,7 @@ class Algorithm:
         buffer_args: Arguments of this; none of "Uniform".
         unrolls: Whether it learns from unrolls, not from replayed transitions.
         of_run: Defaults of flags of the run that differ from those of other algorithms.
-        like: The built-in algorithm whose presets apply, where it is a user's own; "" for a built-in one.
+        like: The built-in algorithm with the presets of a user's own algorithm; "" for a built-in one.
     """
 
     config: str
@@ -121,7 +121,7 @@ def own_algorithm(name: str) -> Algorithm:
         name: ``module:Class``.
 
     Raises:
-        UsageError: There is no such class, or it is not an algorithm whose configuration derives from a built-in one.
+        UsageError: There is no such class, or its configuration does not derive from a built-in one.
     """
     found = own_class(name, object, "trainer")
     bases = [base for base in getattr(getattr(found, "config_class", None), "__mro__", ()) if _is_ours(base)]
@@ -130,7 +130,7 @@ def own_algorithm(name: str) -> Algorithm:
     if not like or not any(map(_is_ours, found.__mro__)):
         raise UsageError(
             f"trainer {name!r}: {found.__name__} is not an algorithm; expected a subclass of OffPolicyAlgorithm or of "
-            "another algorithm of interreplay.rllib, whose config_class derives from one of its configurations"
+            "another algorithm of interreplay.rllib, with a config_class that derives from one of its configurations"
         )
     return replace(ALGORITHMS[like], config=name, settings=found.config_class.settings_class, like=like)
 

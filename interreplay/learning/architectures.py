@@ -177,7 +177,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         (BOX, DISCRETE),
     ),
 }
-"""Of each algorithm whose networks differ from others'; checkpoints have the names."""
+"""Architectures of the algorithms by the names that checkpoints store."""
 
 
 def critic_options(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ class ByRows(CriticLoss):
 
 
 def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
-    """Return the loss of two settings, each of which may be None; raises as `check_loss`."""
+    """Return the loss of two settings, which may be None; raises as `check_loss`."""
     check_loss(huber_delta, pal_alpha)
     if pal_alpha is not None:
         return PAL(pal_alpha)
@@ -130,7 +130,7 @@ def chosen_losses(values: Mapping[str, Any], settings: type) -> tuple[float | No
 
     Args:
         values: Settings by name.
-        settings: Dataclass of the algorithm, whose fields state defaults.
+        settings: Dataclass of the algorithm; its fields have the defaults.
     """
     own = {found.name: found.default for found in fields(settings)}
     asked = []

@@ -83,7 +83,7 @@ def _one_thread() -> Iterator[None]:
 
 @functools.cache
 def _thread_controller() -> Any:
-    import sklearn.cluster  # noqa: F401  # loads the libraries whose threads are limited
+    import sklearn.cluster  # noqa: F401  # loads the libraries with limited threads
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

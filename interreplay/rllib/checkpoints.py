@@ -47,12 +47,12 @@ BUFFER = "replay_buffer"
 DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_rl_module_spec", "_run_training_always"))
 """Attributes that RLlib computes from the settings."""
 TEXTS = frozenset(("env", "env_config", "replay_buffer_config"))
-"""Settings whose texts are not imported, or are checked before they are imported."""
+"""Settings with texts that are not imported, or are checked before they are imported."""
 _WORD = re.compile(r"[\w -]*")
 
 
 class CheckpointedAlgorithm(Algorithm):
-    """An algorithm whose checkpoints are complete, are written atomically, and contain no pickle.
+    """An algorithm with complete checkpoints, which are written atomically and contain no pickle.
 
     Attributes:
         learner: Its networks are checked before they are saved.

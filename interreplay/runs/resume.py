@@ -41,7 +41,7 @@ def plain(value: Any) -> Any:
 
 
 def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
-    """Return the settings of the first checkpoint whose settings can be read.
+    """Return the settings of the first checkpoint with readable settings.
 
     Raises:
         CheckpointError: There is none.

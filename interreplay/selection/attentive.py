@@ -1,4 +1,4 @@
-"""Attentive selection: rows whose states are similar to the agent's current state."""
+"""Attentive selection: rows with states similar to the agent's current state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Features = Callable[[Observation], Tensor]
 
 
 class Attentive(CandidateSelector):
-    """Keeps the n of ⌊λn⌋ uniform candidates whose states are nearest to the agent's newest state, nearest first.
+    """Keeps the n of ⌊λn⌋ uniform candidates with states nearest to the agent's newest state, nearest first.
 
     Sun et al. 2020, Attentive experience replay, AAAI. The newest state is the next observation of the newest row.
     Ties stay in the order in which they were drawn, and a row that is drawn twice counts twice.

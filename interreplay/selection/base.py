@@ -57,7 +57,7 @@ class Draw(NamedTuple):
 
 
 class Selector(Part, ABC):
-    """Draws anchors. Subclasses whose rows are drawn independently set `independent_rows`.
+    """Draws anchors. Subclasses that draw rows independently set `independent_rows`.
 
     Attributes:
         knows_probabilities: Whether `probabilities` is implemented.

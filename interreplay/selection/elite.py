@@ -96,7 +96,7 @@ class Elite(CandidateSelector):
             ValueError: If the distance is ``"kl"`` and the policy is not Gaussian.
         """
         if self.distance == "kl" and not gaussian:
-            raise ValueError('distance is "kl" and the policy is no distribution; expected "ln" or "cosine"')
+            raise ValueError('distance is "kl" and the policy is not a distribution; expected "ln" or "cosine"')
         self._policy = policy
 
     def connect(self, context: Context) -> None:

@@ -17,7 +17,7 @@ from interreplay.transitions import as_tensor
 START = 1024
 """Initial room for frames in addition to one per row."""
 LONGEST = 15
-"""Maximum number of frames of a stack; a longer axis is that of an image, whose first rows may be of one color."""
+"""Maximum number of frames of a stack; a longer axis belongs to an image, and its first rows may be of one color."""
 
 
 def shared(obs: Tensor, next_obs: Tensor) -> bool:

@@ -22,8 +22,8 @@ class Blend(Synthesizer):
     """Determines which rows are blended and which of the blended rows terminate.
 
     A row with a terminated end reverts to its anchor, with λ = 1: the value beyond a terminal state is zero and not a
-    point on the line. So does a row whose discrete values (integer parts of observations and actions) differ from its
-    neighbor's.
+    point on the line. So does a row with discrete values (integer parts of observations and actions) that differ from
+    its neighbor's.
 
     Attributes:
         keeps_outcome: Whether s' is the neighbor's outcome instead of a blend, so that its discrete values may differ.

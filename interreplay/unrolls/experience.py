@@ -53,7 +53,7 @@ class UnrollExperience:
         self.mix.update(batch, policy, errors)
 
     def to_refresh(self) -> Unrolls | None:
-        """Return unrolls whose distance from the policy should be measured again, or None."""
+        """Return unrolls with distances from the policy to measure again, or None."""
         return self.mix.to_refresh(self.rng)
 
     def anneal(self, progress: float) -> None:

@@ -66,10 +66,10 @@ class SourceSettings:
     capacity: int = setting(1_000, Whole(1), "number of unrolls")
     insertion: str = setting("fifo", OneOf(*INSERTIONS), "how the unroll to replace is chosen")
     fill_in: float = setting(0.0, Number(0, 1), "share of the capacity that is stored before unrolls are drawn")
-    candidates: int = setting(20, Whole(1), "unrolls of which elite insertion replaces the furthest")
+    candidates: int = setting(20, Whole(1), "unrolls to choose from; elite insertion replaces the furthest")
     distance: str = setting("kl", OneOf(*KINDS), "distance between the outputs of the behavior and the current policy")
     norm: float = setting(2.0, Number(0, open_low=True), "p of the distance ln")
-    refresh: int = setting(4, Whole(0), "unrolls per batch whose distance is measured again")
+    refresh: int = setting(4, Whole(0), "number of unrolls per batch with a distance to measure again")
     multiplier: float = setting(6.0, Number(1), "candidates per drawn unroll at the start of the run")
     alpha: float = setting(
         2.0, Number(0, open_low=True), "exponent of the decrease of the multiplier, or of priorities"

@@ -45,7 +45,7 @@ class UnrollSource(ABC):
         """Return `count` unrolls."""
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        """Return unrolls whose distance should be measured again, or None."""
+        """Return unrolls with distances to measure again, or None."""
         return None
 
     def update(  # noqa: B027
@@ -188,7 +188,7 @@ class UnrollMix(SharedSources[UnrollSource]):
         return cat(parts)
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        """Return unrolls whose distance should be measured by a forward pass and passed to `update`, or None."""
+        """Return unrolls with distances to measure by a forward pass and pass to `update`, or None."""
         found = []
         for number, source in enumerate(self.sources.values()):
             part = source.to_refresh(rng)

@@ -16,7 +16,7 @@ from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 
 REFRESHED_BATCHES = 4
-"""Batches whose unrolls to refresh are returned at once: one large forward pass takes less time."""
+"""Number of batches to refresh at once: one large forward pass takes less time."""
 
 
 class UnrollReplay(UnrollSource):

@@ -132,7 +132,7 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
         ),
     ],
 )
-def test_what_is_no_observation_is_refused(saved, name, obs, message):
+def test_invalid_observations_are_rejected(saved, name, obs, message):
     with pytest.raises(ValueError, match=message):
         interreplay.load_policy(saved(name)[0]).act(obs)
 
@@ -204,7 +204,7 @@ def test_spaces_as_plain_values(space):
     assert space_of(json.loads(json.dumps(record_of(space)))) == space
 
 
-def test_what_is_no_record_of_a_space():
+def test_invalid_space_descriptions_are_rejected():
     with pytest.raises(ValueError, match="Text.* cannot be stored; expected Box"):
         record_of(gym.spaces.Text(3))
     for record in ({}, {"kind": "Box"}, {"kind": "Bag"}, {"kind": "Dict", "parts": 3}):

@@ -1,4 +1,4 @@
-"""The best checkpoint of a run is kept, evaluated, loaded, and gone on from."""
+"""The best checkpoint of a run is kept, evaluated, loaded and resumed."""
 
 import csv
 import json
@@ -61,7 +61,7 @@ def names(run):
     return sorted(path.name for path in run.iterdir() if "checkpoint" in path.name)
 
 
-def test_the_best_stays_beside_the_newest(run, capsys):
+def test_the_best_checkpoint_is_kept_next_to_the_newest(run, capsys):
     assert names(run) == ["best_checkpoint_00000300", "checkpoint_00000600"]
     best = run / "best_checkpoint_00000300"
     assert json.loads((best / "best.json").read_text()) == {"evaluated": True, "value": -100.0, "env_steps": 300}
@@ -75,15 +75,15 @@ def test_the_best_stays_beside_the_newest(run, capsys):
     assert first == f"{best}, evaluation return -100.0" and last.startswith("1 episode: return")
 
 
-def test_a_run_goes_on_from_its_best(run, scored, capsys):
+def test_a_run_resumes_from_its_best_checkpoint(run, scored, capsys):
     straight = {row["num_env_steps_sampled_lifetime"]: row for row in csv.DictReader((run / "progress.csv").open())}
     words = ["--resume", str(run), "--best", "--total_env_steps", "700", "--quiet"]
     SCORES[700] = -50.0
     assert custom_training.main(words) == 0
-    said = capsys.readouterr().out
-    assert "resuming from best_checkpoint_00000300" in said
-    assert "a checkpoint newer than best_checkpoint_00000300 is kept as checkpoint_00000600.set_aside" in said
-    assert "newest checkpoint checkpoint_00000700, best best_checkpoint_00000700" in said
+    output = capsys.readouterr().out
+    assert "resuming from best_checkpoint_00000300" in output
+    assert "a checkpoint newer than best_checkpoint_00000300 is kept as checkpoint_00000600.set_aside" in output
+    assert "newest checkpoint checkpoint_00000700, best best_checkpoint_00000700" in output
     rows = [*csv.DictReader((run / "progress.csv").open())]
     assert [int(float(row["num_env_steps_sampled_lifetime"])) for row in rows] == [100, 200, 300, 400, 500, 600, 700]
     name = "evaluation/env_runners/episode_return_mean"
@@ -110,7 +110,7 @@ def test_training_returns_count_where_there_are_no_evaluations(tmp_path):
     assert best.name == f"best_checkpoint_{max(known, key=known.get):08d}"
 
 
-def test_none_is_kept_where_none_is_wanted(tmp_path, capsys):
+def test_no_best_checkpoint_with_keep_best_false(tmp_path, capsys):
     run = train(tmp_path, "--keep_best", "False", "--total_env_steps", "200")
     assert names(run) == ["checkpoint_00000200"] and "best" not in capsys.readouterr().out.splitlines()[-1]
     for act in (lambda: interreplay.load_policy(run, best=True), lambda: best_of(run)):
@@ -121,11 +121,11 @@ def test_none_is_kept_where_none_is_wanted(tmp_path, capsys):
     assert "holds no best checkpoint" in capsys.readouterr().err
     assert evaluate.main([str(run / "checkpoint_00000200"), "--best"]) == 2
     assert custom_training.main([*LINE.split(), "--best"]) == 2
-    said = capsys.readouterr().err
-    assert "is not the folder of a run" in said and "--best requires --resume RUN" in said
+    output = capsys.readouterr().err
+    assert "is not the folder of a run" in output and "--best requires --resume RUN" in output
 
 
-def test_files_are_shared_with_the_newest_where_both_are_of_now(tmp_path, scored):
+def test_the_best_and_newest_checkpoint_share_files_if_equal(tmp_path, scored):
     run = train(tmp_path, "--total_env_steps", "200")
     assert names(run) == ["best_checkpoint_00000200", "checkpoint_00000200"]
     pair = [run / name / "arrays.safetensors" for name in names(run)]

@@ -65,8 +65,8 @@ def observations(space, count, normal):
 @pytest.mark.parametrize("name", NAMES)
 def test_onnxruntime_acts_as_the_policy(checkpoint, tmp_path, capsys, name):
     assert command.main(["export", str(checkpoint(name)), "--to", str(tmp_path / "policy.onnx")]) == 0
-    said = capsys.readouterr().out
-    assert "1,000 observations" in said and "policy.onnx: " in said
+    output = capsys.readouterr().out
+    assert "1,000 observations" in output and "policy.onnx: " in output
     policy = interreplay.load_policy(checkpoint(name))
     session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
     assert [given.name for given in session.get_inputs()] == exporting.input_names(policy.observation_space)
@@ -100,8 +100,8 @@ def test_as_a_user_exports(checkpoint, tmp_path):
     first, second, third = ran.stdout.splitlines()
     assert first.startswith("SAC on Pendulum-v1, ") and "checkpoint_00000040" in first
     assert second == "policy.onnx: obs (n, 3) float32 -> actions (n, 1) float32"
-    told, _, largest = third.rpartition(" ")
-    assert told == "largest difference from the policy over 1,000 observations" and 0 <= float(largest) < 1e-4
+    report, _, largest = third.rpartition(" ")
+    assert report == "largest difference from the policy over 1,000 observations" and 0 <= float(largest) < 1e-4
     assert [path.name for path in tmp_path.iterdir()] == ["policy.onnx"]
     assert logging.root.manager.disable == logging.NOTSET
 
@@ -121,7 +121,7 @@ def test_a_file_that_acts_differently_is_an_error(checkpoint, tmp_path, monkeypa
         exporting.export(policy, tmp_path / "policy.pt2", observations=20)
 
 
-def test_what_cannot_be_exported_is_said_in_a_line(checkpoint, tmp_path, monkeypatch, capsys):
+def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypatch, capsys):
     of = str(checkpoint("SAC"))
     refused = {
         "policy.txt": "policy.txt ends in '.txt'; expected a file policy.onnx or policy.pt2",

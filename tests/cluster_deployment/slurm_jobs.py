@@ -92,7 +92,7 @@ class Job:
         return set(command("squeue", "-h", "-r", "-t", "all", "-j", self.id, "-o", "%T").split())
 
     def log(self) -> str:
-        """What the job, or all its tasks, have said."""
+        """Return the output of the job or of all its tasks."""
         return "\n".join(path.read_text() for path in sorted((self.results / "slurm").glob("*.out")))
 
     def until(self, happened, what: str, seconds: float = 240) -> None:
@@ -110,8 +110,8 @@ class Job:
             time.sleep(0.5)
         assert states == {expected}, self.log()
 
-    def told(self, task: str = "") -> dict[str, str]:
-        """What the scheduler says of the job."""
+    def scheduler_state(self, task: str = "") -> dict[str, str]:
+        """Return the scheduler's description of the job."""
         shown = command("scontrol", "show", "job", self.id + task)
         return dict(re.findall(r"(\w+)=(\S+)", shown))
 

@@ -45,7 +45,7 @@ def launched(folder, *words):
 
 
 @pytest.mark.slow
-def test_the_launcher_rejects_a_study_whose_runs_cannot_start(file, tmp_path):
+def test_the_launcher_rejects_a_study_with_runs_that_cannot_start(file, tmp_path):
     done = launched(tmp_path, file, "--venv", sys.prefix, "--", "--buffers", "Uniform,HER")
     assert (done.returncode, done.stdout) == (2, "")
     assert "runs 1, 3 of 4 cannot start: HER cannot store Pendulum-v1" in done.stderr

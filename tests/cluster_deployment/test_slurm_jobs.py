@@ -94,8 +94,8 @@ def warned(array, slurm, folder):
 
 def test_the_smoke_test_finds_no_problem_inside_of_a_job(submitted, folder):
     words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
-    said = command(*words, "--results_dir", folder / "smoke", seconds=150)
-    assert said.count("\nok ") == 3 and "all checks passed" in said
+    output = command(*words, "--results_dir", folder / "smoke", seconds=150)
+    assert output.count("\nok ") == 3 and "all checks passed" in output
 
 
 def test_an_array_of_three(array):
@@ -109,7 +109,7 @@ def test_an_array_of_three(array):
 def test_a_warned_job_is_requeued_and_ends_with_the_same_results(warned, array):
     for task, job in warned.items():
         job.finish()
-        assert job.told(task)["Restarts"] == "1"
+        assert job.scheduler_state(task)["Restarts"] == "1"
         status = job.status()
         assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 2)
         assert 0 < status["begun_at"] < STEPS
@@ -132,7 +132,7 @@ def test_four_runs_on_two_nodes(two_nodes, folder, array):
     assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
 
 
-def test_a_node_whose_daemons_are_killed(two_nodes, folder, array):
+def test_killed_daemons_of_a_node(two_nodes, folder, array):
     job = Job(folder / "killed", "concurrent", "--nodes 2 --cpus 1 --mem 3000M", seeds=2, steps=STEPS)
     names = [f"SAC_InvertedPendulum-v5_Uniform_s{seed}" for seed in range(2)]
     job.until(lambda: "nodes at" in job.log(), "the Ray cluster")

@@ -4,7 +4,7 @@
 #   throwaway_slurm.sh up     starts it, and installs Debian's packages where they are missing; bounded in time
 #   throwaway_slurm.sh env    prints what makes sbatch and the batch scripts find it:  eval "$(throwaway_slurm.sh env)"
 #   throwaway_slurm.sh down   ends it
-# Where that is not possible, `up` says why in one line and returns 3. Needs root, and the right to make namespaces.
+# If this is not possible, `up` prints the reason in one line and returns 3. Needs root, and the right to make namespaces.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 root=${THROWAWAY_SLURM:-/tmp/throwaway-slurm} # short: sockets are made in it

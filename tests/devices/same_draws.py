@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class HostGenerator(torch.Generator):
-    """A source of randomness of the processor that says that it is another device's.
+    """A random generator of the CPU that reports another device.
 
     Args:
         device: That device.
@@ -19,13 +19,13 @@ class HostGenerator(torch.Generator):
 
     def __new__(cls, device: torch.device, seed: int) -> HostGenerator:
         made = super().__new__(cls)
-        made.said = device
+        made.output = device
         made.manual_seed(seed)
         return made
 
     @property
     def device(self) -> torch.device:
-        return self.said
+        return self.output
 
 
 class Generators(torch.Generator):
@@ -37,7 +37,7 @@ class Generators(torch.Generator):
 
 
 class SameDraws(TorchFunctionMode):
-    """Lets whatever is drawn by a `HostGenerator` be drawn on the processor and brought to its device."""
+    """Draw with a `HostGenerator` on the CPU and move the numbers to its device."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})

@@ -54,7 +54,7 @@ class CardTensor(torch.Tensor):
         return run(operation, *args, **(kwargs or {}))
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """Return an array, which a card gives only where it is told to bring the numbers over."""
+        """Return an array; a GPU tensor requires an explicit copy."""
         if not force:
             raise TypeError(f"can't convert {NAME}:0 device type tensor to numpy")
         return self.detach().cpu().numpy()

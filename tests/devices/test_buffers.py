@@ -33,7 +33,7 @@ def test_batches_are_the_processors(name, device):
             assert (one is None) == (other is None), what
             assert one is None or torch.equal(one, other.cpu()), what
         learn(here, mine, errors)
-        there.update(theirs, errors.to(device), {wanted: errors.to(device) ** 2 for wanted in there.scores_wanted})
+        there.update(theirs, errors.to(device), {score: errors.to(device) ** 2 for score in there.scores_wanted})
         for buffer in (here, there):
             buffer.anneal((step + 1) / 10)
 

@@ -88,7 +88,7 @@ def test_the_submission_is_as_printed(tmp_path):
 
 
 @pytest.mark.parametrize("torch", ["", "cpu"])
-def test_make_takes_pytorch_from_where_it_is_asked_to(torch):
+def test_make_installs_pytorch_from_the_requested_index(torch):
     words = ["make", "--dry-run", "--always-make", "install", f"TORCH={torch}"]
     lines = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
     found = [line for line in lines.splitlines() if "download.pytorch.org" in line]

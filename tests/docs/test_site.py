@@ -60,7 +60,7 @@ def test_code_is_of_this_version(page):
                 assert all(hasattr(module, alias.name) for alias in node.names), block
 
 
-def test_the_migration_page_knows_every_flag_of_the_original():
+def test_the_migration_page_lists_every_flag_of_the_original():
     page = (ROOT / "docs" / "migration.md").read_text()
     original = [flag.name for flag in GROUPS["replay, as in the original work"]]
     original += [flag.name for flag in GAUSSIAN_PROCESS_FLAGS]
@@ -128,7 +128,7 @@ def test_the_site_can_be_searched_from_disk_and_over_http(site, scheme):
         assert re.search(r"\.html(\?|#|$)", result.get_attribute("href", timeout=60_000))
         result.click(timeout=60_000)
         page.wait_for_selector("article :text('Christodoulou')", timeout=60_000)
-        assert page.said == []
+        assert page.printed == []
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_examples_show_what_they_drew(site, width, scheme):
         assert len(drawn) == 2 and min(drawn) > 300
         assert "best mean evaluation return" in page.text_content("article")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.said == []
+        assert page.printed == []
 
 
 def test_the_figures_of_paths_show_existing_files_and_are_current(monkeypatch):

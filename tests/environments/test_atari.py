@@ -204,7 +204,7 @@ def test_without_its_packages_the_extra_is_named(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"reward_clipping": "soft"}, "reward_clipping is 'soft'; expected sign, clamp, soft_asymmetric, none"),
         ({"sticky": 1.5}, "sticky is 1.5; expected a probability >= 0 and < 1"),
@@ -214,7 +214,7 @@ def test_without_its_packages_the_extra_is_named(name, monkeypatch):
         ({"lives": 3}, "no argument 'lives'; did you mean lives_terminate?"),
     ],
 )
-def test_arguments_that_are_none(arguments, said):
+def test_arguments_that_are_none(arguments, message):
     with pytest.raises(UsageError) as caught:
         find_environment("ALE/Pong-v5", arguments)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -55,7 +55,7 @@ def test_environments_by_name(asked, name):
 @installed
 @pytest.mark.slow
 @pytest.mark.parametrize("buffer", ["NMER", "LCER"])
-def test_it_trains_and_goes_on(buffer, tmp_path, capsys):
+def test_training_and_resuming(buffer, tmp_path, capsys):
     line = f"--env {NAME} --buffer {buffer} --horizon 40 --steps_per_iteration 100 --learning_starts 50 --hiddens 8,8"
     line += f" --buffer_size 500 --train_batch_size 16 --evaluation_num_episodes 1 --local_dir {tmp_path}"
     assert main([*line.split(), "--total_env_steps", "200"]) == 0
@@ -69,7 +69,7 @@ def test_it_trains_and_goes_on(buffer, tmp_path, capsys):
 
 @installed
 @pytest.mark.slow
-def test_rllib_imports_it_without_a_word_where_there_is_no_screen():
+def test_rllib_imports_dm_control_without_warnings_and_display():
     code = "import interreplay.rllib, sys; sys.exit('dm_control' not in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=without_screen())
     assert (done.returncode, done.stderr) == (0, "")
@@ -81,7 +81,7 @@ def without_screen():
     }
 
 
-def test_without_the_package_one_line_says_how_to_install_it(monkeypatch):
+def test_a_missing_dm_control_is_reported_with_its_installation(monkeypatch):
     monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"'dm_control/cheetah-run-v0' .* pip install 'interreplay\[dm-control\]'"):
         find_environment(NAME)

@@ -60,27 +60,29 @@ def compared(env, put, count, seed=0):
     rng, name = np.random.default_rng(seed), env.spec.id
     env.action_space.seed(seed)
     obs, _ = env.reset(seed=seed)
-    said, following, actions = [], [], []
+    terminated_by_simulator, following, actions = [], [], []
     for _ in range(count):
         put(rng)
         action = env.action_space.sample()
         after, _, terminated, *_ = env.step(action)
-        said.append(terminated)
+        terminated_by_simulator.append(terminated)
         following.append(np.asarray(after, np.float32))
         actions.append(action)
     function = termination_function(name, env.spec.kwargs)
     rows = torch.from_numpy(np.stack(following))
     found = function(rows, torch.from_numpy(np.stack(actions)), rows)
     assert found.dtype == torch.bool and found.shape == (count,)
-    return np.array(said), found.numpy()
+    return np.array(terminated_by_simulator), found.numpy()
 
 
-def check(name, said, found, options):
-    assert np.array_equal(said, found), f"{(said != found).sum()} of {len(said)} differ"
+def check(name, terminated_by_simulator, found, options):
+    assert np.array_equal(terminated_by_simulator, found), (
+        f"{(terminated_by_simulator != found).sum()} of {len(terminated_by_simulator)} differ"
+    )
     if name.partition("-")[0] in ENDLESS or options.get("terminate_when_unhealthy") is False:
-        assert not said.any()
+        assert not terminated_by_simulator.any()
     else:
-        assert 0.05 < said.mean() < 0.95
+        assert 0.05 < terminated_by_simulator.mean() < 0.95
 
 
 def mujoco(name, spread, speed, options, count):
@@ -147,11 +149,11 @@ def test_goals(name, options):
     rng = np.random.default_rng(0)
     size = env.observation_space["achieved_goal"].shape
     goals = rng.normal(scale=0.4, size=(2, 10_000, *size))
-    said = [bool(env.compute_terminated(one, other, {})) for one, other in zip(*goals, strict=True)]
+    terminated_by_simulator = [bool(env.compute_terminated(one, other, {})) for one, other in zip(*goals, strict=True)]
     achieved, desired = torch.from_numpy(goals)
     rows = {"achieved_goal": achieved, "desired_goal": desired}
     found = termination_function(name, options)(rows, torch.zeros(10_000, 2), rows)
-    assert found.tolist() == said and any(said) == bool(options)
+    assert found.tolist() == terminated_by_simulator and any(terminated_by_simulator) == bool(options)
 
 
 def test_an_environment_without_one_is_refused_in_one_line():

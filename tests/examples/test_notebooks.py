@@ -44,7 +44,7 @@ def test_a_notebook_is_its_script_without_outputs(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_asks_one_question_and_answers_it(name):
+def test_an_example_has_one_question_and_one_answer(name):
     text = (EXAMPLES / f"{name}.py").read_text()
     assert text.count("*Question: ") == 1 and text.count("**The answer.**") == 1
 

@@ -26,7 +26,7 @@ def test_counts_are_exact_over_batches_and_add_up_in_each(shares):
         assert all(abs(totals[name] - 37 * batch * expected[name]) < 1 + 1e-6 for name in NAMES)
 
 
-def test_what_is_left_is_shared_among_those_without_a_share():
+def test_the_remainder_is_divided_among_sources_without_a_share():
     assert Shares(NAMES, {"online": 0.5}).current == {"online": 0.5, "offline": 0.25, "model": 0.25}
     assert Shares(NAMES).current == pytest.approx(dict.fromkeys(NAMES, 1 / 3))
 
@@ -204,17 +204,17 @@ def test_recipes_are_plain_values_for_configurations():
         Mix({})
 
 
-def test_replay_owes_updates_for_rows_added_and_waits_until_there_are_enough():
+def test_updates_are_due_per_row_once_enough_rows_are_stored():
     replay = Replay(Uniform(capacity=100, seed=0), 4, updates_per_step=0.5, learning_starts=10)
     due = []
     for number in range(20):
         replay.add(make(1, seed=number))
         due.append(len(list(replay.batches())))
-    assert due == [0] * 10 + [1, 0] * 5  # the tenth row owes half an update
+    assert due == [0] * 10 + [1, 0] * 5  # after the tenth row, half an update is due
     assert replay.env_steps == 20 and replay.owed == 0.5
 
 
-def test_replay_stops_between_draws_and_continues_with_what_is_owed():
+def test_replay_stops_between_draws_and_continues_with_due_updates():
     replay = Replay(Uniform(capacity=100, seed=0), 4, updates_per_step=10, batches_per_draw=4)
     replay.add(make(1))
     seen = list(replay.batches(stop=lambda: replay.owed < 10))

@@ -1,4 +1,4 @@
-"""A model beside replay: schedules, shares, what is kept, goals, state, refusals."""
+"""A model in addition to replay: schedules, shares, stored rows, goals, state, rejections."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_goals_are_recomputed_and_rewards_are_the_environments(real):
     assert sample.origins.bincount().tolist() == [20, 20]
     found = made.virtual.storage[torch.arange(len(made.virtual))]
     for obs in (found.obs, found.next_obs):
-        if "LCER" not in real:  # a blend's parts are blended alike, up to rounding
+        if "LCER" not in real:  # all columns are blended equally, up to rounding
             assert torch.equal(obs["achieved_goal"], obs["observation"][:, 2:4])
     assert torch.equal(found.obs["desired_goal"], found.next_obs["desired_goal"])
     expected = reward(*(found.next_obs[name].numpy() for name in ("achieved_goal", "desired_goal")), {})
@@ -274,7 +274,7 @@ def test_rollouts_are_relabeled_where_the_virtual_part_is_hindsight():
     assert rows.rewards.tolist() == expected.tolist()
 
 
-def test_environments_with_goals_say_themselves_what_terminates():
+def test_environments_with_goals_define_their_termination():
     def reached(achieved, desired, info):
         return np.abs(achieved - desired).sum(-1) < 2.0
 
@@ -326,7 +326,7 @@ def test_refused_arguments(arguments, message):
         ModelBased(**arguments)
 
 
-def test_environments_of_which_nothing_says_where_they_end_are_refused_in_one_line():
+def test_environments_without_termination_function_are_rejected_in_one_line():
     with pytest.raises(
         ValueError, match=r"no termination function for 'LunarLander-v3'.*, as termination_fn"
     ) as refused:
@@ -339,7 +339,7 @@ def test_environments_of_which_nothing_says_where_they_end_are_refused_in_one_li
         source().check({"obs": ((3,), torch.float32), "actions": ((), torch.int64)})
 
 
-def test_a_model_without_a_policy_says_so():
+def test_a_model_without_a_policy_raises_an_error():
     made = source(connected=False)
     made.add(rows(30))
     with pytest.raises(ValueError, match=r"no policy for its rollouts; expected connect\(Context\(policy="):

@@ -39,10 +39,12 @@ def test_each_rule_is_that_of_a_loop(most):
             for scaled in [[part * min(1.0, most / (part.norm() + 1e-6)) for part in parts]]
         ],
     }
-    for by, wanted in expected.items():
+    for by, expected_gradients in expected.items():
         parameters = with_gradients()
         clip_gradients(parameters, most, by)
-        assert all(torch.allclose(p.grad, g, atol=1e-6) for p, g in zip(parameters, wanted, strict=True)), by
+        assert all(torch.allclose(p.grad, g, atol=1e-6) for p, g in zip(parameters, expected_gradients, strict=True)), (
+            by
+        )
 
 
 @pytest.mark.parametrize("by", ["global_norm", "norm", "value"])

@@ -1,4 +1,4 @@
-"""Exploration: the statistics of its noise against closed forms, how it acts, and what a part owes its runner."""
+"""Exploration: the statistics of its noise against closed forms, how it acts, and its contract with the runner."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_with_theta_one_ornstein_uhlenbeck_is_gaussian():
         assert torch.allclose(one.draw((4, 2), g), other.draw((4, 2), h))
 
 
-def test_it_begins_anew_where_an_episode_does():
+def test_noise_restarts_with_an_episode():
     noise, fresh = OrnsteinUhlenbeck(), OrnsteinUhlenbeck()
     for i in range(5):
         noise.draw((3, 2), rng(i))
@@ -68,7 +68,7 @@ def test_it_begins_anew_where_an_episode_does():
 
 
 @pytest.mark.parametrize("drawn", [0, 4])
-def test_its_state_is_all_it_needs_to_go_on(drawn):
+def test_the_state_is_sufficient_to_resume(drawn):
     one, other = OrnsteinUhlenbeck(), OrnsteinUhlenbeck()
     for i in range(drawn):
         one.draw((2, 3), rng(i))

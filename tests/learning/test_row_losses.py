@@ -211,7 +211,7 @@ def test_rows_of_weight_0_teach_nothing(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_scores_are_what_their_names_say(algorithm):
+def test_scores_match_their_definitions(algorithm):
     for update in [made(algorithm)]:
         networks, rows = update.networks, rows_of(algorithm)
         for parameter in networks.targets.parameters():

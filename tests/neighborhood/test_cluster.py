@@ -145,7 +145,7 @@ def test_many_rows_are_reassigned_in_turn(monkeypatch):
 
 
 def blobs(rows: int, middles: list[float], seed: int = 0, spread: float = 0.01) -> Transitions:
-    """Rows around the `middles` in turn; r and s' hold the middle, so that a mean tells what it was made of."""
+    """Rows around the `middles` in turn; r and s' hold the middle, so that a mean identifies its rows."""
     rng = np.random.default_rng(seed)
     middle = np.resize(np.array(middles, np.float32), rows)
     obs = (middle[:, None] + rng.normal(0, spread, (rows, 3))).astype(np.float32)
@@ -270,8 +270,8 @@ def test_centers_are_about_as_good_as_those_of_lloyds_algorithm(drift, worse):
     margin = 0.05 * np.ptp(z, axis=0)
     assert (centers > z.min(0) - margin).all() and (centers < z.max(0) + margin).all()
     scaled = (z - z.mean(0)) / z.std(0)
-    anew = min(mean_square(scaled, kmeans2(scaled, 30, minit="++", seed=seed)[0]) for seed in range(3))
-    assert mean_square(scaled, (centers - z.mean(0)) / z.std(0)) < worse * anew
+    restarted = min(mean_square(scaled, kmeans2(scaled, 30, minit="++", seed=seed)[0]) for seed in range(3))
+    assert mean_square(scaled, (centers - z.mean(0)) / z.std(0)) < worse * restarted
     assert part.statistics()["clusters_empty"] <= 1
 
 

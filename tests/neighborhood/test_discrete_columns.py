@@ -45,11 +45,11 @@ def discrete_values(batch: Transitions, *, after: bool = True) -> np.ndarray:
 
 
 def without_and_with_one_value(given: Transitions) -> dict[str, Transitions]:
-    """The numbers of rows alone, and beside a choice that is the same in all of them."""
+    """Return rows of numbers, alone and with a discrete column that is constant."""
     n = len(given)
     same = {"mode": torch.zeros(n, dtype=torch.int64), "flags": torch.zeros(n, 2, dtype=torch.int8)}
     alone = given.replace(obs={"arm": given.obs["arm"]}, next_obs={"arm": given.next_obs["arm"]})
-    return {"alone": alone, "beside": given.replace(obs={**given.obs, **same}, next_obs={**given.next_obs, **same})}
+    return {"alone": alone, "constant": given.replace(obs={**given.obs, **same}, next_obs={**given.next_obs, **same})}
 
 
 def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
@@ -77,13 +77,13 @@ def test_neighbors_equal_those_of_brute_force(actions, far):
     found = knn.neighbor_slots(storage, slots, np.random.default_rng(0))
     right = total = 0
     for slot, near in zip(slots.tolist(), found.tolist(), strict=True):
-        wanted, got = by_brute_force(storage, slot, 4), {one for one in near if one >= 0}
-        assert len(got) == len(wanted)
-        right, total = right + len(got & wanted), total + len(wanted)
+        required, got = by_brute_force(storage, slot, 4), {one for one in near if one >= 0}
+        assert len(got) == len(required)
+        right, total = right + len(got & required), total + len(required)
     assert total > 400 and right / total > 0.99
     exact = nearest(storage, slots, 4, DiscreteColumns(storage).reader(storage))
-    wanted = [by_brute_force(storage, slot, 4) for slot in slots.tolist()]
-    assert [{one for one in near if one >= 0} for near in exact.tolist()] == wanted
+    required = [by_brute_force(storage, slot, 4) for slot in slots.tolist()]
+    assert [{one for one in near if one >= 0} for near in exact.tolist()] == required
 
 
 def test_values_of_few_rows():
@@ -179,7 +179,7 @@ def test_gaussian_processes_ignore_discrete_columns():
         buffer = replay_buffers.BIER(capacity=300, seed=0, precision="float64")
         buffer.add(stored)
         made[name] = buffer.sample(128)
-    one, other = made["alone"], made["beside"]
+    one, other = made["alone"], made["constant"]
     assert torch.equal(one.slots, other.slots) and (one.mix < 1).sum() > 60
     same_partner = one.neighbor_slots == other.neighbor_slots
     assert same_partner.float().mean() > 0.95  # lists of neighbors are exact to a few
@@ -219,10 +219,10 @@ def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
             assert gathered.slots[slot, 0] == -2
             mean, members = gathered.rows[slot : slot + 1], stored[torch.from_numpy(same)]
             for name in ("obs", "next_obs"):
-                got, wanted = getattr(mean, name), getattr(members, name)
-                torch.testing.assert_close(got["arm"][0, 0], wanted["arm"].mean(0), rtol=1e-4, atol=1e-4)
-                assert torch.equal(got["mode"][0, 0], wanted["mode"][0])
-                assert torch.equal(got["flags"][0, 0], wanted["flags"][0])
+                got, required = getattr(mean, name), getattr(members, name)
+                torch.testing.assert_close(got["arm"][0, 0], required["arm"].mean(0), rtol=1e-4, atol=1e-4)
+                assert torch.equal(got["mode"][0, 0], required["mode"][0])
+                assert torch.equal(got["flags"][0, 0], required["flags"][0])
             torch.testing.assert_close(mean.rewards[0, 0], members.rewards.mean(), rtol=1e-4, atol=1e-4)
             acted = members.actions.mean(0) if actions == "box" else members.actions[0]
             torch.testing.assert_close(mean.actions[0, 0], acted, rtol=1e-4, atol=1e-4)
@@ -239,7 +239,7 @@ def test_a_mean_with_one_value_is_the_mean_without_discrete_columns():
         slots = torch.arange(len(buffer))
         made[name] = buffer.neighborhood.gather(buffer.storage, slots, np.random.default_rng(0)).rows
     for part in ("obs", "next_obs"):
-        one, other = (getattr(made[name], part)["arm"] for name in ("alone", "beside"))
+        one, other = (getattr(made[name], part)["arm"] for name in ("alone", "constant"))
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 

@@ -18,7 +18,7 @@ GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
 
 
 class World:
-    """A storage, and beside it every row ever added with the number of its episode."""
+    """A storage, and a list of all added rows with the numbers of their episodes."""
 
     def __init__(self, capacity=60, **kind):
         self.storage, self.episodes = Storage(capacity), Episodes(obs_shape=GOAL, **kind)

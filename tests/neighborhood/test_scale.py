@@ -9,7 +9,7 @@ from interreplay.storage.running_moments import RunningStandardizer, drift
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
-def test_deviation_of_what_is_stored(offset):
+def test_deviation_of_the_stored_rows(offset):
     rows = (offset + np.random.default_rng(0).normal(size=(3000, 4)) * [1, 5, 0.01, 0]).astype(np.float32)
     scale = RunningStandardizer(4)
     scale.center(rows[0])

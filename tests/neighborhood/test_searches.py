@@ -61,10 +61,10 @@ def test_exact_search_finds_near_rows_and_rows_in_reach(n, queries, at_a_time, m
     search = ExactSearch(cells, slots, 10)
     query, places, found = search.run()
     assert np.allclose(squared[query, cells.slots[places]], found, rtol=1e-5, atol=1e-6)
-    wanted = (squared < np.minimum(search.radius, 1e9)[:, None] * (1 - 1e-5)) | (squared < reach)
-    assert set(zip(*np.nonzero(wanted), strict=True)) <= set(zip(query, cells.slots[places], strict=True))
+    required = (squared < np.minimum(search.radius, 1e9)[:, None] * (1 - 1e-5)) | (squared < reach)
+    assert set(zip(*np.nonzero(required), strict=True)) <= set(zip(query, cells.slots[places], strict=True))
     assert ((squared <= search.radius[:, None] * (1 + 1e-5)).sum(1) >= min(10, n - 1)).all()
-    assert len(set(zip(query, places, strict=True))) == len(query) <= 1.2 * wanted.sum() + 10 * len(slots)
+    assert len(set(zip(query, places, strict=True))) == len(query) <= 1.2 * required.sum() + 10 * len(slots)
 
 
 @pytest.mark.parametrize("m", [7, 1023, 1024, 1700, 5 * 512])

@@ -56,8 +56,8 @@ def test_the_sdist_contains_the_whole_repository(built):
 
 def test_the_wheel_contains_both_packages_with_all_files(built):
     clone, _, wheel = built
-    wanted = {name for name in files(clone) if name.startswith(("interreplay/", "replay_buffers/"))}
-    assert not wanted - wheel
+    expected = {name for name in files(clone) if name.startswith(("interreplay/", "replay_buffers/"))}
+    assert not expected - wheel
     assert {"interreplay/py.typed", "replay_buffers/py.typed", "interreplay/presets/mujoco.yaml"} <= wheel
     report = "interreplay/experiments/report"
     assert {f"{report}/page.html", f"{report}/page.css", f"{report}/published_curves.csv.gz"} <= wheel
@@ -91,9 +91,9 @@ def test_an_installed_wheel_finds_its_configurations(built, tmp_path):
 
 def test_the_wheel_contains_the_configurations(built):
     clone, _, wheel = built
-    wanted = {str(path.relative_to(clone)) for path in (clone / "configs").rglob("*.yaml")}
+    expected = {str(path.relative_to(clone)) for path in (clone / "configs").rglob("*.yaml")}
     brought = {name.partition(".data/data/share/interreplay/")[2] for name in wheel if ".data/" in name}
-    assert brought == wanted and "configs/atari/rainbow_dqn.yaml" in wanted
+    assert brought == expected and "configs/atari/rainbow_dqn.yaml" in expected
 
 
 def test_an_installed_wheel_trains_and_evaluates_in_an_empty_folder(built, tmp_path):

@@ -58,13 +58,13 @@ def test_pins_are_complete_and_within_the_ranges_of_the_package(python):
     everything = {canonicalize_name(pin.name) for pin in requirements(PINS.read_text())}
     assert everything - chosen.keys() == WITHOUT.get(python, set())
     for line in [CONFIG["options"]["install_requires"], *EXTRAS.values()]:
-        for wanted in requirements(line):
-            pin = chosen.get(canonicalize_name(wanted.name))
+        for requirement in requirements(line):
+            pin = chosen.get(canonicalize_name(requirement.name))
             if pin is None:
-                assert canonicalize_name(wanted.name) in UNPINNED | WITHOUT.get(python, set()), wanted
+                assert canonicalize_name(requirement.name) in UNPINNED | WITHOUT.get(python, set()), requirement
             else:
                 (version,) = pin.specifier
-                assert version.version in wanted.specifier, f"{pin} is outside of {wanted}"
+                assert version.version in requirement.specifier, f"{pin} is outside of {requirement}"
 
 
 def test_extras_have_canonical_names():
@@ -81,8 +81,8 @@ def test_the_client_of_minaris_default_remote_is_installed():
     """`interreplay train --offline_data minari:ID` downloads through it; most datasets are HDF5 files."""
     remotes = pytest.importorskip("minari.storage.remotes")
     kind = remotes.DEFAULT_REMOTE.partition("://")[0]
-    (wanted,) = [line for line in requirements(EXTRAS["minari"]) if line.name == "minari"]
-    assert wanted.extras == {kind}
+    (requirement,) = [line for line in requirements(EXTRAS["minari"]) if line.name == "minari"]
+    assert requirement.extras == {kind}
     assert type(remotes.get_cloud_storage()).__name__ == "HuggingFaceStorage"
     assert importlib.util.find_spec("h5py")
 

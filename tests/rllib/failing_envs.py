@@ -59,7 +59,7 @@ class Raises(Counting):
 
 
 class TwoArguments(Exception):
-    """Ray copies exceptions by calling their class with `args`, of which this one has too few."""
+    """Ray copies exceptions by calling their class with `args`; this one has too few."""
 
     def __init__(self, part, state):
         super().__init__(f"the {part} is {state}")

@@ -126,7 +126,7 @@ def test_trials_of_a_grid_over_methods_train(cluster, tmp_path, capsys):
     assert len(list(tmp_path.glob("default/SAC_Pendulum-v1_*/checkpoint_*"))) == 2
 
 
-def test_a_trial_whose_configuration_is_rejected_shows_why(cluster):
+def test_a_trial_with_a_rejected_configuration_shows_the_reason(cluster):
     with pytest.raises(TypeError, match="SAC has no setting 'taau'; did you mean tau"):
         SAC(config={"env": "Pendulum-v1", "taau": 1})
     rejected = SAC.__new__(SAC)

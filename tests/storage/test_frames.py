@@ -69,7 +69,7 @@ def test_rows_are_read_as_they_were_added(k, envs, capacity, ids, pictures):
         identical(without_ids(storage[torch.arange(len(storage))]), without_ids(expected))
         assert storage.columns["obs"] == ((k, *SHAPE), torch.uint8)
         assert held(storage)[0] >= held(storage)[1]
-        if turn == 20:  # and goes on from a state
+        if turn == 20:  # and resumes from a state
             again = Storage(capacity)
             again.load_state_dict(storage.state_dict())
             storage = again

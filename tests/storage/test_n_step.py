@@ -107,7 +107,7 @@ def test_a_view_can_change_between_draws():
     identical(buffer.storage[torch.arange(50)], before)
 
 
-def test_a_row_says_how_many_steps_it_spans_and_whether_more_may_come():
+def test_a_row_records_its_number_of_steps_and_whether_it_is_final():
     rows = Episodes(ends=0.0).rows(6)
     rows[2]["truncated"] = True
     for row in rows[3:]:

@@ -116,9 +116,9 @@ def test_a_blend_has_blended_goals_and_their_reward(neighborhood):
     torch.testing.assert_close(rows.obs["desired_goal"], goals)
     torch.testing.assert_close(rows.next_obs["desired_goal"], goals)
     torch.testing.assert_close(rows.next_obs["achieved_goal"], share * achieved[0] + (1 - share) * achieved[1])
-    mine, wanted = rows.next_obs["achieved_goal"].numpy(), rows.next_obs["desired_goal"].numpy()
-    assert np.array_equal(rows.rewards, reward(mine, wanted, {}))  # 0 or −1, never between
-    assert rows.terminated.tolist() == [terminated(a, d, {}) for a, d in zip(mine, wanted, strict=True)]
+    mine, desired_goals = rows.next_obs["achieved_goal"].numpy(), rows.next_obs["desired_goal"].numpy()
+    assert np.array_equal(rows.rewards, reward(mine, desired_goals, {}))  # 0 or −1, never between
+    assert rows.terminated.tolist() == [terminated(a, d, {}) for a, d in zip(mine, desired_goals, strict=True)]
 
 
 def test_ends_terminated_for_their_new_goal_are_not_blended():

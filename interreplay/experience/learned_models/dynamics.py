@@ -73,7 +73,7 @@ DROPOUT = {STOCHASTIC: 0.0, DETERMINISTIC: 0.05}
 DROPOUT_PASSES = 10
 """Forward passes with dropout from which the variance of a deterministic model is computed."""
 ROWS_AT_ONCE = 2048
-"""Rows per forward pass of one member, whose activations then stay in the cache."""
+"""Rows per forward pass of one member, few enough for its activations to stay in the cache."""
 CHECKED_ROWS = 4096
 """Maximum number of held-out rows for the calibration."""
 

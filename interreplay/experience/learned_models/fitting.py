@@ -15,7 +15,7 @@ from interreplay.experience.learned_models.networks import Networks, ensemble_lo
 LEAST_STEPS = 100
 """A member stops only if it has not improved for at least this many steps."""
 ROWS_AT_ONCE = 256
-"""Held-out rows per forward pass, whose activations then stay in the cache."""
+"""Held-out rows per forward pass, few enough for the activations to stay in the cache."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Recorded experience: reading it from where it lies, and one mapped copy that concurrent runs share."""
+"""Recorded experience: readers of its formats, and one memory-mapped copy that concurrent runs share."""
 
 from interreplay.experience.offline_data.store import open_rows
 

@@ -28,7 +28,7 @@ class Conversion:
     """What turns the rows of a dataset into those of an environment.
 
     Args:
-        dataset: Whose rows.
+        dataset: Dataset with the rows.
         spaces: Of the environment; None where it is not known, the dataset's own count then.
 
     Raises:

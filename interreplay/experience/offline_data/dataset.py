@@ -1,4 +1,4 @@
-"""What a reader of recorded experience gives: where it lies, its spaces, its rows."""
+"""The result of a reader of recorded experience: files, spaces and rows."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Dataset:
     """Recorded experience that can be read.
 
     Attributes:
-        name: What it is called in messages.
-        files: All that it is made of; where one changes, it is another dataset.
-        portions: Reads its rows, those of an episode in order, with episode ids.
-        rows: Their number where it is known before they are read.
-        observation_space: Of the environment that was recorded, where that is known.
-        action_space: Likewise.
-        normalized: Whether actions are as a replay buffer keeps them: within [−1, 1], or numbers from 0 on.
-        env: Id of the environment, "" where it is unknown.
-        id: What copies of it have in common, "" where nothing does.
+        name: Name in messages.
+        files: All files of the dataset; if one of them changes, it is another dataset.
+        portions: Reads the rows, in order within an episode, with episode ids.
+        rows: Number of rows, if it is known before they are read.
+        observation_space: Observation space of the recorded environment, if known.
+        action_space: Action space of the recorded environment, if known.
+        normalized: Whether actions are as in a replay buffer: within [−1, 1], or integers from 0.
+        env: Id of the environment; "" if unknown.
+        id: Identifier that copies of the dataset share; "" if there is none.
         facts: Returns columns ``(rows,)`` that are not part of transitions: ``version`` of the policy, and ``time``.
     """
 
@@ -46,10 +46,10 @@ class Dataset:
 
 @contextlib.contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn whatever files that are damaged lead to into one line.
+    """Report errors of damaged files in one line.
 
     Raises:
-        UsageError: Naming the dataset.
+        UsageError: The dataset cannot be read; names it.
     """
     try:
         yield
@@ -79,17 +79,17 @@ def episode_rows(
     """Return an episode of T steps as rows; one that ended without a mark is truncated.
 
     Args:
-        name: Of the dataset.
-        number: Of the episode, its id from here on.
-        obs: All T + 1 of them.
-        actions: T of them.
-        rewards: Likewise.
-        terminated: Likewise, of which the last one alone may be true.
-        truncated: Likewise.
-        extras: More columns.
+        name: Name of the dataset.
+        number: Number of the episode, which becomes its id.
+        obs: Observations ``(T + 1, ...)``.
+        actions: Actions ``(T, ...)``.
+        rewards: Rewards ``(T,)``.
+        terminated: Terminations ``(T,)``; only the last one may be true.
+        truncated: Truncations ``(T,)``; only the last one may be true.
+        extras: Additional columns ``(T, ...)`` by name.
 
     Raises:
-        UsageError: The lengths do not fit each other, or it ends before its last step.
+        UsageError: The lengths differ, or the episode ends before its last step.
     """
     steps, parts = len(actions), observation_parts(obs)
     lengths = {"observations": {len(part) for part in parts.values()}, "rewards": {len(rewards)}}

@@ -96,7 +96,7 @@ def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
 
 
 def _steps(buffer: Mapping[str, Any]) -> Any:
-    """Return what lies in one of RLlib's buffers, without what is before the episode; a list of steps as one array."""
+    """Return the contents of one of RLlib's buffers without its lookback; a list of steps becomes one array."""
     data, lookback = buffer["data"], int(buffer.get("lookback") or 0)
     return _stacked(data, lookback)
 

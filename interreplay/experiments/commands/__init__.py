@@ -1,1 +1,1 @@
-"""The commands: what is typed, checked and reported; the work itself lies in the rooms below."""
+"""The commands: their flags, checks and reports. The layers below do the work."""

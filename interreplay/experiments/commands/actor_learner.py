@@ -82,7 +82,7 @@ OTHERS = {
     "replay_parameters": REPLAY,
     "training_fill_in_factor": ".2",
 }
-"""Flags whose translation depends on other flags, and their defaults."""
+"""Flags with a translation that depends on other flags, and their defaults."""
 
 SOURCES = {
     "lr": {"lr", "lr_end_value", "lr_scheduler_steps"},

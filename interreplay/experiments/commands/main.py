@@ -1,4 +1,4 @@
-"""The command `interreplay`, whose subcommands are imported when they are used."""
+"""The command `interreplay`. Its subcommands are imported when they are used."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _run(module: str, words: Sequence[str] | None) -> int:
 
 
 def available() -> dict[str, str]:
-    """Return the subcommands whose packages are installed, and their purposes."""
+    """Return the subcommands with installed packages, and their purposes."""
     found = {name: purpose for name, (_, purpose) in COMMANDS.items()}
     if not all(map(importlib.util.find_spec, REPORT_NEEDS)):
         del found["report"]

@@ -24,7 +24,7 @@ from interreplay.experiments.flags.values import assignment, literal, method_nam
 CONFIG = "config"
 DEFAULTS = "defaults"
 ARGUMENTS = tuple(name for name, metavar in METAVARS.items() if metavar == PAIR and name in FLAGS)
-"""Flags whose values are arguments by name: mappings in a file, merged one by one."""
+"""Flags with arguments by name as values: mappings in a file, merged one by one."""
 NAMES = ALIASES | {"buffer_args": "buffer_arg", "env_arg": "env_args"}
 INVOKED = frozenset(name for name, flag in FLAGS.items() if flag.scope == "invocation" and not flag.changeable)
 """Flags of the command line that files cannot contain."""

@@ -1,4 +1,4 @@
-"""A command-line parser whose flags are tables."""
+"""A command-line parser that reads its flags from tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """Beginning of a word with a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
 PART = ("MODULE:CLASS", PAIR)
-"""Placeholders in ``--help`` of flags whose words after the first are arguments."""
+"""Placeholders in ``--help`` of flags that take arguments after their first word."""
 METAVARS = {
     "buffer_arg": PAIR,
     "env_args": PAIR,
@@ -43,7 +43,7 @@ METAVARS = {
     "wandb": "PROJECT",
     "mlflow": "[URI/]EXPERIMENT",
 }
-"""Placeholders in ``--help`` of values whose reader has none."""
+"""Placeholders in ``--help`` of values without a placeholder in their reader."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _Joined(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line and suggest flags in place of unknown ones.
+    """A parser with errors of one line, which suggest flags for unknown ones.
 
     Attributes:
         all_flags: The flag that prints all others.

@@ -41,7 +41,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "scheduler",
             choice("fifo", "asha", "median"),
             "fifo",
-            "asha and median stop runs early whose returns fall behind (schedulers of Ray Tune)",
+            "asha and median stop runs with low returns early (schedulers of Ray Tune)",
         ),
     ),
     "where, and which part of it": (

@@ -1,4 +1,4 @@
-"""Exit codes of commands, one-line errors, colors, and output whose reader is gone."""
+"""Exit codes of commands, one-line errors, colors, and output to closed pipes."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Reporter:
         stream: Where to write.
         quiet: Write nothing but `note`.
         unit: What steps are called.
-        warm_up: Steps without an update, whose rate does not predict the later one.
+        warm_up: Steps without an update. Their rate does not predict the later rate.
         best: Highest evaluation return so far, NaN if there is none.
     """
 

@@ -48,7 +48,7 @@ class StudyFolder:
         """Write ``study.yaml``, or continue a folder that already holds the same study.
 
         Returns:
-            The study, whose runs have their names in the folder.
+            The study; its runs have their names in the folder.
 
         Raises:
             UsageError: The folder is not writable, or holds another study.

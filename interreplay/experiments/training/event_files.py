@@ -56,7 +56,7 @@ class EventFile:
             self._writer.close()
 
     def discard(self) -> None:
-        """Close the file after a failed write, without its buffer, whose write would fail again."""
+        """Close the file after a failed write, without writing its buffer, which would fail again."""
         with open(os.devnull, "wb") as null:
             os.dup2(null.fileno(), self.file.fileno())
         self.file.close()

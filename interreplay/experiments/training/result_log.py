@@ -117,7 +117,7 @@ class RunLog:
         )
 
     def _add_columns(self, row: dict[str, Any]) -> None:
-        """Add new columns to the table, whose earlier rows leave them empty."""
+        """Add new columns to the table; they are empty in earlier rows."""
         header = list(dict.fromkeys([*self._header, *row]))
         if self._header and len(header) > len(self._header):
             work = self._table.with_name(".progress.csv")

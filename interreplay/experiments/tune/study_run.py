@@ -98,7 +98,7 @@ class StudyRun:
                         "evaluations": self.settings.evaluation_interval,
                         "begun_at": begun_at,
                     }
-        except (GeneratorExit, SystemExit):  # Ray raises SystemExit in processes whose driver has ended
+        except (GeneratorExit, SystemExit):  # Ray raises SystemExit in a process after its driver has ended
             raise
         except BaseException as error:
             self._failed(error)

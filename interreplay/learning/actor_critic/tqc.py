@@ -38,7 +38,7 @@ from interreplay.transitions import Transitions
 
 
 class QuantileCritics(BatchedMLP):
-    """Critics whose outputs are quantiles of the return of (s, a)."""
+    """Critics with quantiles of the return of (s, a) as outputs."""
 
     def forward(
         self,

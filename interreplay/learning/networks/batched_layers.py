@@ -290,7 +290,7 @@ class ForwardPass:
         Args:
             gradients: Gradients of the outputs.
             into: Receives the gradients of the parameters; None if these are not required.
-            columns: The k columns of the rows whose gradients are required; None for no columns.
+            columns: The k columns of the rows that require gradients; None for no columns.
 
         Returns:
             Gradients of these columns ``(n, k)``, or None.

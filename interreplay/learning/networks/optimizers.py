@@ -18,7 +18,7 @@ class FastAdam(torch.optim.Adam):
     Args:
         params: Parameters of one device and dtype; all get a gradient before every step.
         lr: Learning rate.
-        weight_decay: c of a term c·½‖θ‖² whose gradient is added.
+        weight_decay: c of the term c·½‖θ‖²; its gradient is added.
         eps: ε, added to the root.
 
     Attributes:

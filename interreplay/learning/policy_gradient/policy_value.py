@@ -39,7 +39,7 @@ class PolicyValueLayers(nn.Module):
 
 
 class PolicyWithValue(Policy):
-    """A policy whose network also returns the value: `output` is [numbers of the policy; value] ``(n, F + 1)``.
+    """A policy and value function in one network: `output` is [numbers of the policy; value] ``(n, F + 1)``.
 
     Attributes:
         family: Family of its distributions.

@@ -136,14 +136,14 @@ class Relevance(ABC):
 
 
 class AllSteps(Relevance):
-    """All steps count."""
+    """Use all steps in the losses."""
 
     def keep(self, family: Family, pi: Tensor, mu: Tensor) -> Tensor | None:
         return None
 
 
 class PolicyDistanceBound(Relevance):
-    """LASER's rule: only steps whose policies are close to each other have value, policy and cloning losses.
+    """LASER's rule: only steps with a behavior policy close to the current one have value, policy and cloning losses.
 
     A step counts if KL(π(·|s) ‖ π̃(·|s)) < b, where π̃ is the policy that V-trace evaluates, π̃ ∝ min(ρ̄ µ, π)
     ("implied"), or µ ("behavior"). Entropy is rewarded on fresh steps only.

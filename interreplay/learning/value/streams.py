@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from interreplay.learning.networks.layers import MLP
 
 Factors = tuple[Tensor, Tensor]
-"""f(ε) of a layer's inputs ``(in,)`` and outputs ``(out,)``, whose outer product is the noise of its weights."""
+"""f(ε) of a layer's inputs ``(in,)`` and outputs ``(out,)``; their outer product is the noise of its weights."""
 Noise = list[Factors]
 """The noise of each noisy layer in one pass."""
 

@@ -12,7 +12,7 @@ PAGE = 64  # rows per page
 MAX_CELLS = 1024
 EXACT = 1 << 17  # rows below which all are searched: exact, and as fast as cells for a few rows at a time
 FAR = 1e30  # squared length of empty places
-TRIALS = 160  # rows whose neighbors are searched exactly to measure recall
+TRIALS = 160  # rows with exactly searched neighbors, to measure recall
 NEAREST = 10
 
 ROW_ARRAYS = ("vectors", "slots", "reach")

@@ -35,8 +35,8 @@ class NeighborGraph:
     """A list of candidates per stored row that contains its k nearest neighbors.
 
     A new row is pending until one in 256 rows is, or until it is requested. Then all pending rows enter the cells, and
-    one search finds their neighbors and the rows whose lists they enter. Rows that move the scale are not deferred. In
-    a full ring, stale lists are searched again in turn.
+    one search finds their neighbors and the rows with lists that they enter. Rows that move the scale are not deferred.
+    In a full ring, stale lists are searched again in turn.
 
     An *epoch* is a period in which distances are computed in one scale. In a new epoch, lists are ranked again when
     they are requested, and searched again if the scale has moved far.
@@ -63,7 +63,7 @@ class NeighborGraph:
         self.seen = np.zeros(capacity, np.int64)  # rows written at its last search
         self.fit = np.zeros(capacity, bool)  # whether both are valid in this epoch; small enough for the cache
         self.stds = np.zeros((1, dims))  # standard deviations of each epoch
-        self.valid = np.zeros(1, bool)  # epochs whose searches are still valid
+        self.valid = np.zeros(1, bool)  # epochs with searches that are still valid
         self.pending: list[int] = []  # rows not searched yet; the last ones may not be in a cell yet
         self.moved = np.zeros(dims)  # sum of squared deviations of the latter, in units of the scale
         self._center = np.zeros(dims)

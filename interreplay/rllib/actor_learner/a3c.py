@@ -61,7 +61,7 @@ class GradientRunner(UnrollRunner):
         return Gradients(gradient, metrics, torch.tensor(unrolls.env_steps), torch.tensor(version))
 
     def use_update(self, update: IMPALAUpdate) -> None:
-        """Compute gradients by the learner's own update, whose networks are shared."""
+        """Compute gradients by the learner's own update; the networks are shared."""
         self._update_rule = update
 
 
@@ -114,7 +114,7 @@ class GradientLearner(UnrollLearner):
 
 
 class A3CConfig(ActorLearnerConfig):
-    """Advantage actor-critic whose runners compute gradients with possibly outdated weights (arXiv:1602.01783).
+    """Advantage actor-critic. Runners compute gradients with possibly outdated weights (arXiv:1602.01783).
 
     A gradient is computed from the unrolls of all environments of a runner, so that ``train_batch_size`` is their
     number. With ``num_env_runners=0`` it is computed in this process with the newest weights, which is A2C.

@@ -89,7 +89,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         self.num_envs_per_env_runner = row.of_run["num_envs_per_worker"]
         self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
         self.max_requests_in_flight_per_env_runner = 2  # a runner has its next request when it has answered one
-        # There are no connectors, whose states RLlib would collect from all runners, one after the other.
+        # There are no connectors; RLlib would collect their states from all runners, one after the other.
         self._dont_auto_sync_env_runner_states = True
 
     @override(LoopConfig)

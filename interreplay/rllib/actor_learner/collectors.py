@@ -138,7 +138,7 @@ class AsyncCollector(RemoteCollector):
 
     Args:
         runners: The runners.
-        learner: The learner whose weights they act with.
+        learner: The learner with the weights to act with.
         unpack: Reconstructs unrolls or gradients from packed columns.
         config: Configuration of the algorithm.
     """

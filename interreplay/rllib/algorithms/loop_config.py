@@ -34,7 +34,7 @@ from interreplay.rllib.host import has_search_space, is_search_space
 KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO, STDOUT_FILE, STDERR_FILE)
 """Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
-"""Settings whose attribute has RLlib's name."""
+"""Settings with RLlib's name as attribute."""
 MORE_ARGUMENTS = ("exploration", "replay_buffer_config")
 """Arguments of every `training` in addition to the settings."""
 
@@ -73,7 +73,7 @@ class LoopConfig(AlgorithmConfig):
         exploration: How the policy acts while it trains: an `interreplay.learning.exploration`, its name, or a mapping
             such as ``{"type": "Gaussian", "sigma": 0.1}``. Each runner has its own copy. Schedules such as that of
             `EpsilonGreedy` run over `anneal_steps`.
-        lr: Learning rate of every optimizer whose own rate is at its default; None for the defaults.
+        lr: Learning rate of every optimizer without a separate rate; None for the defaults.
         train_batch_size: Rows or unrolls per update, also called ``train_batch_size_per_learner``.
         evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 if the
             environment has no time limit.

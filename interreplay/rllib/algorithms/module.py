@@ -39,7 +39,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     Discrete actions are numbers from 0 on.
 
     ``model_config`` contains ``hiddens``, the widths of the hidden layers; ``matrix_dtype`` of the products between
-    them; ``exploration``, of which `forward_exploration` uses a copy; and the settings of `architecture`.
+    them; ``exploration``, which `forward_exploration` copies; and the settings of `architecture`.
 
     Attributes:
         architecture: Creates the networks.

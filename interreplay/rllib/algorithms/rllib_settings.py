@@ -38,7 +38,7 @@ MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normali
 BUFFERS = {"EpisodeReplayBuffer": "Uniform", "PrioritizedEpisodeReplayBuffer": "PER"}
 """RLlib's replay buffers, and the replay methods with the same arguments."""
 Lookup = Callable[[str], Any]
-"""Returns the current or new value of one of our settings, None if there is no such setting."""
+"""Returns the current or new value of one of our settings, None if the setting does not exist."""
 
 # -- RLlib's names ----------------------------------------------------------------------------------
 

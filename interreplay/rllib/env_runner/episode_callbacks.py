@@ -19,7 +19,7 @@ class EpisodeCallbacks:
     """Builds `SingleAgentEpisode`s in addition to the columns, for callbacks and for `BatchEnvRunner.sample`.
 
     Args:
-        runner: The runner whose environments are stepped.
+        runner: The runner that steps the environments.
 
     Attributes:
         listening: Whether there is a callback of any kind.
@@ -55,7 +55,7 @@ class EpisodeCallbacks:
         next_obs, rewards, terminated, truncated, infos = results
         episodes = self.runner._ongoing_episodes
         for i in np.flatnonzero(live):
-            if episodes[i] is None:  # restored in the middle of an episode, whose beginning was not stored
+            if episodes[i] is None:  # restored in the middle of an episode; its beginning was not stored
                 self._begin(i, pick(obs, i), {})
             episodes[i].add_env_step(
                 observation=pick(next_obs, i),

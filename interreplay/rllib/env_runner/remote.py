@@ -163,7 +163,7 @@ class RemoteCollector(Collector):
 
     Args:
         runners: The runners.
-        learner: The learner whose weights they act with.
+        learner: The learner with the weights to act with.
         unpack: Reconstructs transitions or unrolls from packed columns.
     """
 

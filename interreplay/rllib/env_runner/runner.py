@@ -164,7 +164,7 @@ class BatchEnvRunner(SteppingRunner):
         return self._hooks.listening or self._hooks.recording
 
     def _raise_postponed_failure(self) -> None:
-        """Raise the failure of the last call, whose earlier rows were returned first."""
+        """Raise the failure of the last call; its earlier rows were returned first."""
         failure = self._failure
         self._failure = None
         if failure is not None:
@@ -273,7 +273,7 @@ class BatchEnvRunner(SteppingRunner):
         return begun
 
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
-        """Step every environment; environments whose episode was over begin another one and return no row."""
+        """Step every environment; after the end of an episode an environment begins another one and returns no row."""
         if self._needs_initial_reset:
             self._reset()
         assert self._scale is not None
@@ -425,7 +425,7 @@ class BatchEnvRunner(SteppingRunner):
 
 
 class LocalCollector(Collector):
-    """Collects from the runner in the learner's process, whose state is part of RLlib's state.
+    """Collects from the runner in the learner's process; its state is part of RLlib's state.
 
     Args:
         runner: The runner, which acts with the learner's networks.

@@ -149,7 +149,7 @@ class RunnerState:
         numpy_rng: Random generator of uniform actions.
         exploration: The runner's own copy of the exploration.
         log: The running episodes.
-        over: Environments ``(n,)`` whose episode is over and that begin another at the next step.
+        over: Environments ``(n,)`` that begin another episode at the next step.
         obs: Current observations; None before the first reset.
         seeded: Whether the environments' first reset was seeded.
         steps_since_report: Env steps that no metrics report has counted yet.

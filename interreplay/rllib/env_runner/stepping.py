@@ -54,7 +54,7 @@ class SerialEnvs(VectorWrapper):
 
     @staticmethod
     def fits(env: Any) -> bool:
-        """Return whether `env` is a `SyncVectorEnv` whose infos gymnasium converts into a list."""
+        """Return whether `env` is a `SyncVectorEnv` and gymnasium converts its infos into a list."""
         if type(env) is not DictInfoToList or type(env.env) is not SyncVectorEnv:
             return False
         return env.env.autoreset_mode == AutoresetMode.NEXT_STEP

@@ -35,7 +35,7 @@ class ComparableWithNames(ABCMeta):
     """Lets RLlib compare a buffer's class with names, as it does with types that are strings.
 
     ``"EpisodeReplayBuffer" in cls`` searches the class name. ``cls == "EpisodeReplayBuffer"`` is true, because
-    RLlib's SAC accepts only four names. It differs from the default type, whose arguments RLlib would merge with ours.
+    RLlib's SAC accepts only four names. It differs from the default type: RLlib would merge its arguments with ours.
     """
 
     def __contains__(cls, part: object) -> bool:

@@ -56,7 +56,7 @@ class EpisodeIds(dict[str, int]):
 def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> Transitions:
     """Return the rows of episode chunks as one block of transitions.
 
-    A chunk may continue an episode whose beginning was added before. Its copy of that beginning (its lookback) is not
+    A chunk may continue an episode that was partly added before. Its copy of that beginning (its lookback) is not
     repeated.
 
     Args:

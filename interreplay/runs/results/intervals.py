@@ -47,7 +47,7 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
         unknown = np.full(shape, np.nan)[()]
         return unknown, unknown
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # for resamples whose statistic is NaN
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # for resamples with a statistic of NaN
         found = stats.bootstrap(
             tuple(strata),
             statistic,

@@ -87,7 +87,7 @@ def check_part(folder: Path, part: str) -> None:
 
 
 def check_links(folder: Path) -> None:
-    """Raise CheckpointError if a folder contains symbolic links, whose targets can change at any time."""
+    """Raise CheckpointError if a folder contains symbolic links, because their targets can change at any time."""
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(place) / name

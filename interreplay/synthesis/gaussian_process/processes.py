@@ -57,7 +57,7 @@ class Form:
                 raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(str, accepted))}")
 
     def over(self, features: int, actions: int) -> Form:
-        """Return the form for d features, of which the last d_a are actions."""
+        """Return the form for d features; the last d_a are actions."""
         if self.composite and 0 < actions < features:
             return replace(self, blocks=(features - actions, actions))
         return replace(self, blocks=(features,))

@@ -34,7 +34,7 @@ def study(folder, arms, seeds, envs=("A-v0", "B-v0")):
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """Draws, of which the tables here need no precision."""
+    """Use few resamples; the tables of these tests require no precision."""
     monkeypatch.setattr(ratio_statistics.bootstrapped, "__defaults__", (200, 0))
     monkeypatch.setattr(ratio_statistics.permuted, "__defaults__", (200, 0))
 
@@ -86,7 +86,7 @@ def test_a_task_in_which_both_arms_are_at_the_floor_has_no_interval(tmp_path):
     assert "| A-v0 | 20.00 (–) | 20.00 (–) | 1.00 (–) |" in text
 
 
-def test_a_study_that_goes_on_has_no_reading_yet(tmp_path):
+def test_an_unfinished_study_has_no_conclusion(tmp_path):
     folder = ratios(tmp_path)
     run = {"trainer": "SAC", "env": "A-v0", "label": "NMER-20", "flags": {}}
     runs = [run | {"name": f"SAC_A-v0_NMER-20_s{seed}", "seed": seed} for seed in range(7)]
@@ -126,7 +126,7 @@ def test_near_partners(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "conclusion"),
     [
         (1.01, 2.0, "near partners add"),
         (0.5, 0.99, "near partners take"),
@@ -135,5 +135,5 @@ def test_near_partners(tmp_path):
         (0.9, 1.3, "undecided"),
     ],
 )
-def test_the_reading_of_near_partners(low, high, said):
-    assert near_partners.reading(ratio_statistics.Estimate(1.0, low, high)) == said
+def test_the_reading_of_near_partners(low, high, conclusion):
+    assert near_partners.reading(ratio_statistics.Estimate(1.0, low, high)) == conclusion

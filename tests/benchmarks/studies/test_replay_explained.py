@@ -39,7 +39,7 @@ def test_the_partial_correlation_is_that_of_what_lines_leave():
     assert rank_correlation(runs, ERROR, held=CORRELATION) == pytest.approx(np.corrcoef(left)[0, 1])
 
 
-def test_the_cause_is_told_from_what_goes_with_it():
+def test_partial_correlation_separates_cause_and_correlate():
     runs = made(2, n=80)
     assert rank_correlation(runs, ERROR) < -0.5, "it looks like a cause"
     cause, other = explained(runs, CORRELATION, ERROR, 200), explained(runs, ERROR, CORRELATION, 200)
@@ -47,7 +47,7 @@ def test_the_cause_is_told_from_what_goes_with_it():
     assert cause.low <= cause.value <= cause.high
 
 
-def test_nothing_is_told_where_nothing_varies():
+def test_correlation_is_nan_for_constant_values():
     runs = made().assign(**{CORRELATION: 1.0})
     assert np.isnan(rank_correlation(runs, CORRELATION)) and np.isnan(rank_correlation(runs, ERROR, CORRELATION))
 

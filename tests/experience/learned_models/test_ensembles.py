@@ -105,7 +105,7 @@ def test_dropout_keeps_the_mean_and_spares_the_first_layer():
     first, second = made.draw_dropped(400, torch.Generator().manual_seed(0))
     assert first is None and second.unique().tolist() == pytest.approx([0, 4 / 3])
     assert float(second.mean()) == pytest.approx(1.0, abs=0.01)
-    zeros = (second == 0).float()  # 3·400·60 numbers, of which a quarter is dropped independently
+    zeros = (second == 0).float()  # 3·400·60 numbers; a quarter is dropped independently
     assert (zeros.mean(dim=1) - 0.25).abs().max() < 0.1 and (zeros.view(-1, 4).mean(dim=0) - 0.25).abs().max() < 0.02
     pairs = zeros.flatten()[:-1] * zeros.flatten()[1:]
     assert float(pairs.mean()) == pytest.approx(0.0625, abs=0.01)

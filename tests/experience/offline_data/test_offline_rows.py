@@ -191,7 +191,7 @@ def refused(name, match, env="Pendulum-v1"):
     assert {path for path in after if path.name == COPY} == {path for path in before if path.name == COPY}
 
 
-def test_what_is_wrong_with_episodes_is_one_line():
+def test_invalid_episodes_are_reported_in_one_line():
     def broken(name, change):
         found = episodes(2)
         change(found[1])
@@ -416,7 +416,7 @@ def test_a_cache_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
         open_rows(name)
 
 
-def test_columns_that_a_method_needs_are_asked_for():
+def test_missing_columns_of_a_method_are_reported():
     with pytest.raises(ValueError, match="lacks the column behavior, which Elite needs"):
         len(Offline(minari_dataset(episodes()), "Elite"))
     with pytest.raises(ValueError, match="NMER takes no argument 'kk'; did you mean k"):
@@ -478,5 +478,5 @@ def test_nested_observations_are_named_parts():
     rows = everything(storage)
     assert set(rows.obs) == {"arm/pose", "goal"} and torch.equal(rows.obs["arm/pose"], torch.from_numpy(pose[:-1]))
     assert torch.equal(rows.next_obs["goal"], torch.from_numpy(goal[1:]))
-    expected = [[-1.0, 1.0], [1.0, -1.0], [0.0, 0.0], [-0.5, -0.5], [1.0, 0.0]]  # what lies beyond the bounds is cut
+    expected = [[-1.0, 1.0], [1.0, -1.0], [0.0, 0.0], [-0.5, -0.5], [1.0, 0.0]]  # values beyond the bounds are clipped
     assert rows.actions.tolist() == expected

@@ -1,4 +1,4 @@
-"""Command lines that are refused, by the command, with pieces of the one line that says why."""
+"""Command lines that are rejected, by command, with parts of their error message."""
 
 from __future__ import annotations
 
@@ -358,6 +358,6 @@ FILES = {
     "outside.yaml": "'../../evil': {run: SAC, env: Pendulum-v1}",
     "stop.yaml": "one: {run: SAC, env: Pendulum-v1, stop: 5}",
     "taken": "a file",
-    "full/thesis.tex": "a file of somebody else",
+    "full/thesis.tex": "a file of another user",
 }
-"""What lies in the current folder, by the names that the table uses."""
+"""Files in the current folder, by the names in the table."""

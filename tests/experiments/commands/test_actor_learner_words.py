@@ -25,7 +25,7 @@ def settings(*words):
     return settings_for(make_parser().given(translated(read(words))))
 
 
-def test_what_is_not_said_is_the_platforms():
+def test_missing_settings_have_the_platforms_defaults():
     made = settings()
     assert (made.trainer, made.env, made.total_env_steps) == ("IMPALA", "AtlantisNoFrameskip-v4", 15_000_000)
     assert (made.train_batch_size, made.rollout_fragment_length, made.num_envs_per_worker) == (100, 10, 35)
@@ -119,7 +119,7 @@ def test_bad_words_end_in_one_line(line, why):
         actor_learner.act(line.split())
 
 
-def test_going_on_and_testing_are_our_commands(monkeypatch):
+def test_resuming_and_testing_call_our_commands(monkeypatch):
     called = []
     monkeypatch.setattr(train, "main", called.append)
     monkeypatch.setattr(evaluate, "main", called.append)

@@ -226,7 +226,7 @@ def test_defaults_of_an_algorithm_give_way_to_flags():
     assert shown("--trainer TD3 --exploration OrnsteinUhlenbeck --exploration_theta .3").exploration_sigma == 0.2
 
 
-def test_help_tells_the_default_of_every_algorithm():
+def test_help_shows_the_default_of_every_algorithm():
     text = " ".join(make_parser().format_help().split())
     assert "default: 0.005 (SAC, TQC, TD3), 0.001 (DDPG)" in text
     assert "(default: 1.0 (SAC, TQC, CrossQ))" in text and "(default: 25 (TQC))" in text
@@ -243,7 +243,7 @@ def test_resuming_takes_the_checkpoints_settings():
     assert settings.quiet is True
 
 
-def test_resuming_accepts_what_is_the_same():
+def test_resuming_accepts_equal_settings():
     for line in (
         "--buffer NMER --kneighbors 5 --hiddens 8,8 --env InvertedPendulum-v2 --gamma .99",
         "--buffer NMER",
@@ -253,7 +253,7 @@ def test_resuming_accepts_what_is_the_same():
         assert vars(settings_resumed(saved(), given(f"--resume x {line}"))) == saved()
 
 
-def test_resuming_refuses_what_is_different():
+def test_resuming_rejects_different_settings():
     for line, parts in {
         "--env Hopper-v5": ["env InvertedPendulum-v5", "Hopper-v5"],
         "--buffer Uniform": ["buffer", "NMER", "Uniform"],

@@ -1,4 +1,4 @@
-"""Bad input ends in exit code 2 and one line that says why, and leaves nothing behind: every case of the table."""
+"""Invalid input ends with exit code 2 and one line, and writes nothing: every case of the table."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LINE += " --train_batch_size 16 --hiddens 8,8 --buffer_size 1000 --evaluation_in
 
 
 @pytest.mark.slow
-def test_a_resumed_run_learns_at_the_rate_that_was_asked_for(tmp_path, capsys, monkeypatch):
+def test_a_resumed_run_uses_the_requested_learning_rate(tmp_path, capsys, monkeypatch):
     assert custom_training.main([*LINE.split(), "--output_dir", str(tmp_path)]) == 0
     (run,) = tmp_path.iterdir()
     seen, inner = [], command.train
@@ -53,8 +53,8 @@ def test_a_resumed_run_learns_at_the_rate_that_was_asked_for(tmp_path, capsys, m
         ("--actor_lr x", "x"),
     ):
         assert custom_training_code([*resume, *flag.split()]) == 2
-        said = capsys.readouterr().err
-        assert message in said and said.count("\n") == 1
+        output = capsys.readouterr().err
+        assert message in output and output.count("\n") == 1
 
 
 def custom_training_code(words):

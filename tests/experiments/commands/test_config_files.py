@@ -159,7 +159,7 @@ REJECTED = {
 }
 
 
-def test_what_a_file_cannot_say(folder):
+def test_settings_that_files_reject(folder):
     for contents, message in REJECTED.items():
         (folder / "a.yaml").write_text(contents)
         with pytest.raises(UsageError) as caught:
@@ -174,7 +174,7 @@ def test_a_circle_is_shown(folder):
         given("--config start.yaml")
 
 
-def test_a_file_that_two_others_stand_on_is_no_circle(folder):
+def test_a_file_included_twice_is_not_a_cycle(folder):
     (folder / "left.yaml").write_text("{defaults: [base.yaml], gamma: .3}")
     (folder / "right.yaml").write_text("defaults: [base.yaml]")
     (folder / "base.yaml").write_text("gamma: .1")
@@ -183,7 +183,7 @@ def test_a_file_that_two_others_stand_on_is_no_circle(folder):
 
 
 @pytest.mark.slow
-def test_a_run_says_which_file_it_has_and_can_be_resumed_with_it(folder, capsys):
+def test_a_run_prints_its_file_and_resumes_with_it(folder, capsys):
     line = "--config mine.yaml --local_dir out train_batch_size=16 learning_starts=64 evaluation_interval=0 wandb=none"
     words = [word for word in shlex.split(line) if not word.startswith("wandb")]
     (folder / "parts/smaller.yaml").write_text("{learning_starts: 100}")
@@ -224,7 +224,7 @@ def test_an_inputs_file_may_name_one(folder):
     assert (made.buffer, made.buffer_args, made.lr, made.seed) == ("PER", {"alpha": 0.7, "beta": 0.1}, 0.5, 4)
 
 
-def test_presets_and_configurations_read_values_alike(folder):
+def test_presets_and_configurations_read_values_equally(folder):
     (folder / "p.yaml").write_text("everywhere: {actor_lr: [[0, 3e-4], [1000, 1e-5]], hiddens: [8], huber_delta: null}")
     made = settings("--preset p.yaml")
     assert (made.hiddens, made.huber_delta) == ([8], None)

@@ -1,4 +1,4 @@
-"""The folder configs: every file is what flags accept, says nothing else than the presets do, and trains."""
+"""The folder configs: flags accept every file, files agree with the presets, and every file trains."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_atari_files_have_the_published_numbers():
         assert steps == (8_000 if made is rainbow else 10_000), "dqn_zoo counts env steps"
 
 
-def test_the_page_about_them_knows_them_all_and_its_commands_are_understood():
+def test_the_page_lists_all_files_and_its_commands_are_valid():
     page = (ROOT / "docs" / "configurations.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)/` \|.*?\|([^|]+)\|$", page, re.MULTILINE))
     assert {group: set(re.findall(r"`(\w+)`", files)) for group, files in rows.items()} == GROUPS

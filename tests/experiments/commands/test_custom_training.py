@@ -1,4 +1,4 @@
-"""The main job from the outside: what it says, what it leaves on disk, how it ends, and how it goes on."""
+"""The training command: its output, its files, how it ends, and how it resumes."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def finished(tmp_path_factory):
     """A complete run of 300 steps with the original work's flags."""
     local_dir = tmp_path_factory.mktemp("finished")
     flags = "--trainer SAC --env Pendulum-v0 --custom_replay_buffer True --knn_baseline --kneighbors 5".split()
-    said = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(said[0]), contextlib.redirect_stderr(said[1]):
+    printed = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed[0]), contextlib.redirect_stderr(printed[1]):
         code = custom_training.main([*flags, *SHORT, "--total-env-steps", "300", "--local_dir", str(local_dir)])
-    assert code == 0, said[1].getvalue()
-    return the_run(local_dir), *(each.getvalue() for each in said)
+    assert code == 0, printed[1].getvalue()
+    return the_run(local_dir), *(each.getvalue() for each in printed)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_the_original_works_command_for_gaussian_processes(tmp_path, capsys):
     assert custom_training.main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "240"]) == 0
 
 
-def test_what_a_run_says(finished):
+def test_output_of_a_run(finished):
     folder, out, err = finished
     lines = out.splitlines()
     assert err == ""
@@ -179,7 +179,7 @@ def test_tensorboards_events_have_environment_steps(finished):
     assert len(names) < 50 and {"learner/critic_loss", "replay/td_error_mean", "speed/updates"} <= set(names)
 
 
-def test_a_complete_run_goes_on_with_more_steps(copy, capsys):
+def test_a_finished_run_resumes_with_more_steps(copy, capsys):
     assert custom_training.main(["--resume", str(copy), "--total_env_steps", "350", "--quiet"]) == 0
     assert steps(copy) == [100, 200, 300, 350]
     *_, before, last = rows(copy)
@@ -340,7 +340,7 @@ def test_sampling_processes_survive_the_terminals_ctrl_c(tmp_path):
 
 
 @pytest.mark.slow
-def test_stopping_and_going_on_equals_one_go(tmp_path, capsys):
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, capsys):
     flags = ["--env", "InvertedPendulum-v5", "--knn_baseline", "--quiet", *SHORT]
     for name, total in (("whole", "400"), ("halves", "200")):
         assert custom_training.main([*flags, "--total_env_steps", total, "--local_dir", str(tmp_path / name)]) == 0

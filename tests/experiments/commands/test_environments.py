@@ -13,7 +13,7 @@ from interreplay.environments.own_modules import LAST
 from interreplay.errors import UsageError
 
 
-def test_what_can_be_made_stays_as_it_is():
+def test_available_environments_are_unchanged():
     for name in ("InvertedPendulum-v5", "InvertedPendulum-v4", "Pendulum-v1", "CartPole-v1"):
         found = find_environment(name)
         assert (found.name, found.note) == (name, "")
@@ -43,17 +43,17 @@ NEAREST = {
 
 
 def test_retired_ids_mean_the_newest_version():
-    for asked, name in RETIRED.items():
-        found = find_environment(asked)
+    for requested, name in RETIRED.items():
+        found = find_environment(requested)
         assert found.name == name
-        assert found.note.startswith(asked) and name in found.note and "\n" not in found.note
+        assert found.note.startswith(requested) and name in found.note and "\n" not in found.note
 
 
 def test_unknown_ids_name_the_nearest():
-    for asked, part in NEAREST.items():
+    for requested, part in NEAREST.items():
         with pytest.raises(UsageError, match="environment") as caught:
-            find_environment(asked)
-        assert part in str(caught.value) and repr(asked) in str(caught.value)
+            find_environment(requested)
+        assert part in str(caught.value) and repr(requested) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["FetchReach-v4", "PointMaze_UMaze-v3"])
@@ -65,7 +65,7 @@ def test_robotics_environments_are_known_by_their_ids(name, capfd):
 
 
 @pytest.mark.parametrize("name", ["FetchReach-v4", "FetchReach-v1", "AntMaze_Open-v5"])
-def test_robotics_environments_without_their_package_say_how_to_get_it(name, monkeypatch):
+def test_missing_robotics_package_is_reported_with_its_installation(name, monkeypatch):
     monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if "Fetch" not in k and "Ant" not in k})
     monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=f"'{name}' needs a package; install it with: pip install 'interr"):
@@ -141,10 +141,10 @@ def test_environments_that_cannot_be_had_are_one_line(folder):
     (folder / "envs_here.py").write_text(MINE.format(imported="csv"))
     (folder / "envs_needing.py").write_text(MINE.format(imported="a_missing_package"))
     (folder / "envs_misspelt.py").write_text("import gymnasium as\n")
-    for asked, message in WRONG.items():
+    for requested, message in WRONG.items():
         with pytest.raises(UsageError) as caught:
-            find_environment(asked)
-        assert repr(asked) in str(caught.value) and message in " ".join(str(caught.value).split())
+            find_environment(requested)
+        assert repr(requested) in str(caught.value) and message in " ".join(str(caught.value).split())
 
 
 WORKER = """
@@ -159,11 +159,11 @@ print(sys.path.index("/elsewhere"), sys.path.index("{here}") == len(sys.path) - 
 
 
 @pytest.mark.parametrize(
-    ("program", "asked", "expected"),
+    ("program", "requested", "expected"),
     [("default_worker.py", "1", "0 True"), ("default_worker.py", "", "1 False"), ("mine.py", "1", "1 False")],
 )
-def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, asked, expected, tmp_path):
-    environment = {k: v for k, v in os.environ.items() if k != LAST} | ({LAST: asked} if asked else {})
+def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, requested, expected, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k != LAST} | ({LAST: requested} if requested else {})
     command = [sys.executable, "-c", WORKER.format(here=tmp_path), program]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == (expected, "")

@@ -137,28 +137,28 @@ class Algorithm:
 
 def test_the_newest_usable_checkpoint_is_restored(folder):
     older, newer = (folder.save(steps, write, {}, keep=2) for steps in (1000, 2000))
-    said, algo = [], Algorithm({str(newer)})
-    assert restore(algo, [newer, older], said.append) == older
+    output, algo = [], Algorithm({str(newer)})
+    assert restore(algo, [newer, older], output.append) == older
     assert algo.restored == str(older)
-    assert len(said) == 1
-    assert "checkpoint_00002000 is unusable (buffer.npz is truncated); resuming from checkpoint_00001000" in said[0]
+    assert len(output) == 1
+    assert "checkpoint_00002000 is unusable (buffer.npz is truncated); resuming from checkpoint_00001000" in output[0]
     with pytest.raises(CheckpointError, match="no usable checkpoint"):
-        restore(Algorithm({str(newer), str(older)}), [newer, older], said.append)
+        restore(Algorithm({str(newer), str(older)}), [newer, older], output.append)
 
 
-def test_going_on_from_an_older_checkpoint_keeps_the_newer_one(with_results):
+def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
     older, newer = (with_results.save(steps, write, {}, keep=2) for steps in (2000, 4000))
-    said = []
-    reopened = reopen(with_results.path, older, 2000, 9000, said.append)
+    output = []
+    reopened = reopen(with_results.path, older, 2000, 9000, output.append)
     assert reopened.checkpoints() == [older]
     assert rows(reopened) == [1000, 2000]
     assert (newer.parent / f"{newer.name}.set_aside" / "weights").exists()
-    assert len(said) == 1
+    assert len(output) == 1
     with pytest.raises(UsageError, match="complete at 2,000 steps"):
-        reopen(with_results.path, older, 2000, 2000, said.append)
+        reopen(with_results.path, older, 2000, 2000, output.append)
 
 
-def test_where_a_resumed_run_goes_on(with_results, tmp_path):
+def test_the_step_at_which_a_run_resumes(with_results, tmp_path):
     path = with_results.save(1000, write, {}, keep=2)
     assert run_folder_of(path, None) == with_results.path
     assert run_folder_of(path, with_results.path.parent) == with_results.path

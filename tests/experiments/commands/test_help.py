@@ -61,7 +61,7 @@ def test_every_command_is_looked_at():
     assert {*COMMANDS} <= {name.split()[0] for name in PARSERS}
 
 
-def test_every_flag_is_described_and_says_what_it_takes():
+def test_every_flag_has_a_description_and_a_placeholder():
     for name, parser in PARSERS.items():
         text = parser.format_help()
         for action in parser._actions:

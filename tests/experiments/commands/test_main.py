@@ -54,14 +54,14 @@ def test_unknown_parts(capsys):
     )
 
 
-def test_nothing_is_imported_before_it_is_asked_for():
+def test_subcommands_are_imported_on_use():
     code = "import sys, interreplay.experiments.commands.main as m; m.main(['--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "report" in done.stdout
     assert not {"ray", "torch", "pandas", "interreplay.analysis"} & set(done.stdout.split())
 
 
-def test_without_the_extra_there_is_no_report(monkeypatch, capsys):
+def test_the_report_requires_its_extra(monkeypatch, capsys):
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pandas" else found(name))
     assert "report" not in command.available() and command.main(["report", "x"]) == 2

@@ -174,7 +174,7 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_is_one_line(folder):
+def test_errors_are_one_line(folder):
     for name, parts in WRONG.items():
         with pytest.raises(UsageError) as caught:
             settings("--trainer", name)

@@ -85,7 +85,7 @@ def test_flags_become_settings(folder):
     assert environment_config(vars(plain)) == ("my_envs:PointRoom-v0", plain.env_args)
 
 
-def test_files_and_studies_say_the_same(folder):
+def test_files_and_studies_accept_the_same_settings(folder):
     (folder / "mine.yaml").write_text(
         "env: my_envs:PointRoom-v0\nenv_args: {wind: 0.05}\nframe_stack: 2\n"
         "wrapper: [my_envs:ScaledReward factor=.5, {gymnasium.wrappers:ClipReward: {min_reward: -1}}]\n"
@@ -165,7 +165,7 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_is_one_line_and_nothing_is_written(folder, capsys):
+def test_errors_are_one_line_and_nothing_is_written(folder, capsys):
     for words, parts in WRONG.items():
         given = words.split() if "--env " in words else ["--env", "my_envs:PointRoom-v0", *words.split()]
         assert train.main([*TINY, *given]) == 2

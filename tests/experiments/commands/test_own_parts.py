@@ -122,7 +122,7 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_is_one_line(folder):
+def test_errors_are_one_line(folder):
     for words, parts in WRONG.items():
         with pytest.raises(UsageError) as caught:
             settings(*words.split())
@@ -130,7 +130,7 @@ def test_what_is_wrong_is_one_line(folder):
         assert all(part in str(caught.value) for part in parts), caught.value
 
 
-def test_a_part_that_cannot_be_made_says_where(folder):
+def test_the_error_of_a_part_names_its_place(folder):
     message = r"Fails cannot be created: KeyError: 'nothing' \(.*my_broken_parts.py, line 4\)"
     with pytest.raises(UsageError, match=message):
         make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_broken_parts:Fails"})

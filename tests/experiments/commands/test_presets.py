@@ -1,4 +1,4 @@
-"""Presets: every file says what flags accept, the particular wins over the general, and flags win over both."""
+"""Presets: flags accept every file, specific settings override general ones, and flags override both."""
 
 from __future__ import annotations
 
@@ -145,12 +145,16 @@ def test_lcer_is_sacs_alone():
         settings("--preset lcer-cc --trainer TD3")
 
 
-def test_changed_defaults_are_said():
+def test_changed_defaults_are_printed():
     assert preset_told(given("--env Hopper-v5")) == (
         "defaults for this environment: --total_env_steps 1000000 --learning_starts 10000"
     )
-    told = preset_told(given("--preset nmer-paper --trainer TD3 --env Reacher-v5 --learning_starts 2"))
-    assert told.startswith("preset nmer-paper: ") and "--hiddens 400,300" in told and "learning_starts" not in told
+    printed = preset_told(given("--preset nmer-paper --trainer TD3 --env Reacher-v5 --learning_starts 2"))
+    assert (
+        printed.startswith("preset nmer-paper: ")
+        and "--hiddens 400,300" in printed
+        and "learning_starts" not in printed
+    )
     assert preset_told(given("--env Hopper-v5 --preset none")) == "" == preset_told(given("--env CartPole-v1"))
 
 

@@ -33,7 +33,7 @@ def result(value, evaluation=None):
     return parts | ({"evaluation": {"env_runners": {"episode_return_mean": evaluation}}} if evaluation else {})
 
 
-def test_one_line_per_iteration_where_there_is_no_terminal():
+def test_one_line_per_iteration_without_a_terminal():
     stream = io.StringIO()
     reporter = Reporter(3000, 0, stream)
     for steps in range(1, 1001):
@@ -64,14 +64,14 @@ def reported(reporter, now, steps, seconds):
     return reporter._stream.getvalue().splitlines()[-1].partition("evaluation        -")[2]
 
 
-def test_a_line_says_how_long_the_rest_would_take(now):
+def test_a_line_shows_the_time_left(now):
     reporter = Reporter(10_000, 1_000, io.StringIO())
     assert reported(reporter, now, 4_000, 600.0) == "  20 min left"  # 3,000 steps took ten minutes
     assert reported(reporter, now, 7_000, 610.0) == "  5 min left"
     assert reported(reporter, now, 10_000, 620.0) == ""
 
 
-def test_steps_without_an_update_say_nothing_of_the_time_left(now):
+def test_steps_without_updates_do_not_affect_the_time_left(now):
     reporter = Reporter(10_000, 0, io.StringIO(), warm_up=2_000)
     assert reported(reporter, now, 1_000, 1.0) == ""
     assert reported(reporter, now, 2_000, 2.0) == ""
@@ -165,7 +165,7 @@ def test_an_error_is_red_on_a_terminal(terminal, monkeypatch):
     assert written() == "\x1b[31mtrain: error: no\x1b[0m\r\n"
 
 
-def test_quiet_says_only_notes():
+def test_quiet_prints_only_notes():
     for stream in (io.StringIO(), Terminal()):
         reporter = Reporter(2000, 0, stream, quiet=True)
         reporter.progress(10)

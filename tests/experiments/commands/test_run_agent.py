@@ -66,7 +66,7 @@ def test_actors_and_critics_have_theirs():
     assert made.env == "Hopper-v5"
 
 
-def test_every_word_names_a_flag_or_says_what_to_do():
+def test_every_word_names_a_flag_or_a_replacement():
     flags = make_parser().parse_args([]).__dict__.keys() | settings_for({}).__dict__.keys()
     known = {option.lstrip("-") for option in make_parser()._option_string_actions}
     assert flags and all(flag.partition(".")[0] in known for flag in SETTINGS.values())

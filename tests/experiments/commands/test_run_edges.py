@@ -35,7 +35,7 @@ import numpy as np
 from gymnasium.envs.classic_control import PendulumEnv
 
 class Special(PendulumEnv):
-    """Does what `kind` says at the 130th step of the process, or at every 30th."""
+    """Perform the action `kind` at the 130th step of the process, or at every 30th step."""
     def __init__(self, kind):
         super().__init__()
         self.kind, self.steps = kind, 0
@@ -158,7 +158,7 @@ def test_a_run_that_is_stopped_before_its_first_iteration_ends_stays_in_its_fold
     parent = tmp_path / "results"
     assert custom_training.main(new(parent, "--env", "special_envs:Term-v0", "--total_env_steps", 100)) == 75
     run = the_run(parent)
-    for at in (30, 60, 90):  # each process is told to stop at its 30th step
+    for at in (30, 60, 90):  # each process receives a signal to stop at its 30th step
         assert checkpoints(run)[-1] == f"checkpoint_{at:08d}" and not (run / "progress.csv").exists()
         code = custom_training.main(["--resume", str(run)])
         assert code == (75 if at < 90 else 0)
@@ -193,7 +193,7 @@ def test_signals_while_it_starts(tmp_path, pause):
     assert all(checkpoints(run) for run in tmp_path.iterdir())
 
 
-def test_a_run_that_cannot_learn_says_so_first(tmp_path, capsys):
+def test_a_run_without_updates_prints_a_warning_first(tmp_path, capsys):
     line = ["--env", "Pendulum-v1", "--total_env_steps", "40", "--steps_per_iteration", "40", *TINY]
     assert custom_training.main([*line, "--local_dir", str(tmp_path)]) == 0
     before = capsys.readouterr().out.split(" steps/s ")[0]
@@ -253,8 +253,8 @@ def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_p
     assert custom_training.main(line) == 1
     run = the_run(tmp_path / "results")
     report = run / "error.txt"
-    told = "RuntimeError: a bug of the environment's own"
-    one_line(capsys.readouterr().err, told, f"{report} holds the traceback", f"--resume {run}")
+    message = "RuntimeError: a bug of the environment's own"
+    one_line(capsys.readouterr().err, message, f"{report} holds the traceback", f"--resume {run}")
     assert checkpoints(run) == ["checkpoint_00000129"]
     assert "special_envs.py" in report.read_text()
     assert custom_training.main(["--resume", str(run), "--total_env_steps", "200", "--quiet"]) == 0

@@ -1,4 +1,4 @@
-"""How much code an algorithm beside SAC or TD3 is: its networks, its update, its settings, a row of the table."""
+"""Size of a further algorithm: its networks, update, settings and a row of the table."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_resumed_run_keeps_its_mix():
         settings_resumed(dict(saved), {"replay_parameters": ORIGINAL.replace("100", "200")})
 
 
-def test_a_file_of_settings_says_the_same(tmp_path):
+def test_a_settings_file_equals_flags(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
         "trainer: IMPALA\nreplay_parameters:\n  - {type: queue, share: 0.5}\n  - {type: attentive, share: 0.5}\n"
@@ -101,7 +101,7 @@ def test_a_file_of_settings_says_the_same(tmp_path):
     assert [source["type"] for source in made.buffer_args["parameters"]] == ["queue", "attentive"]
 
 
-def test_a_study_compares_what_is_replayed():
+def test_a_study_compares_replayed_sources():
     mix = [{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 100, "share": 0.5}]
     grid = {"trainers": ["IMPALA"], "envs": ["CartPole-v1"], "buffers": ["Fresh", {"UnrollMix": {"parameters": mix}}]}
     grid["buffers"].append({"UnrollMix": {"label": "elite 1", "parameters": [mix[0], mix[1] | {"strategy": 1}]}})
@@ -116,7 +116,7 @@ def test_the_memory_of_a_mix():
         return replay_bytes(made, environment_of(made), None)
 
     small, large = (need(replay_parameters=ORIGINAL.replace("100", n)) for n in ("1000", "4000"))
-    # An unroll of 20 steps has 21 observations of 400 bytes, and less beside them.
+    # An unroll of 20 steps has 21 observations of 400 bytes, and smaller columns.
     assert 8_400 * 1_000 < small < 2 * 8_400 * 1_000 and large == pytest.approx(4 * small, rel=0.05)
     assert need() == 0
 
@@ -134,13 +134,13 @@ def test_a_run_from_start_to_evaluation(tmp_path, capsys):
     assert rows[-1]["learners"]["default_policy"]["replayed_share"] == 0.5
     assert rows[-1]["replay_buffer"]["uniform/stored"] > 0
     assert evaluate([str(folder), "--episodes", "2"]) == 0
-    told = capsys.readouterr().out
-    assert "CLEAR with UnrollMix" in told and "replay of unrolls of 20 steps: " in told
+    report = capsys.readouterr().out
+    assert "CLEAR with UnrollMix" in report and "replay of unrolls of 20 steps: " in report
 
 
 def test_a_mix_that_fits_no_memory_is_refused_before_the_run(capsys):
     mix = '[{"type":"queue","share":0.5},{"type":"uniform","capacity":10000000,"share":0.5}]'
     line = ["--trainer", "IMPALA", "--env", "MinAtar/Breakout-v0", "--replay_parameters", mix]
     assert main(line) == 2
-    told = capsys.readouterr().err
-    assert "give the sources of --replay_parameters smaller capacities" in told and "Traceback" not in told
+    report = capsys.readouterr().err
+    assert "give the sources of --replay_parameters smaller capacities" in report and "Traceback" not in report

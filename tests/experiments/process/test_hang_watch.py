@@ -50,7 +50,7 @@ def test_a_process_without_progress_ends_and_records_its_stacks(tmp_path, hang):
 
 
 @pytest.mark.parametrize("timeout", [30.0, 0.0])
-def test_a_process_with_progress_is_left_alone(tmp_path, timeout):
+def test_a_process_with_progress_is_not_stopped(tmp_path, timeout):
     done = run(tmp_path, timeout, "none")
     assert (done.returncode, done.stdout, done.stderr) == (0, "finished\n", "")
     assert not (tmp_path / "hung.txt").exists()

@@ -1,4 +1,4 @@
-"""Statistics against cases small enough to be counted out by hand."""
+"""Statistics, compared with small cases that are computed manually."""
 
 from __future__ import annotations
 

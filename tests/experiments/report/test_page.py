@@ -40,7 +40,7 @@ def page(request, browser, folder):
 
 
 def test_the_page_has_no_errors_requests_or_sideways_scrolling_and_wide_figures(page):
-    assert page.said == []
+    assert page.printed == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
     charts = page.query_selector_all(".chart")
@@ -77,7 +77,7 @@ def test_a_method_can_be_hidden_in_all_figures(page):
     assert set(page.evaluate(state)) == {"none"}
     page.keyboard.press("Space")
     assert "none" not in page.evaluate(state)
-    assert page.said == []
+    assert page.printed == []
 
 
 def test_pointing_at_a_chart_shows_the_values_of_all_methods(page):

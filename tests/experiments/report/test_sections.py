@@ -1,4 +1,4 @@
-"""Comparisons and their numbers, for runs small enough to compute by hand."""
+"""Comparisons and their numbers, for runs small enough to compute manually."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_without_random_actions_the_scale_starts_with_the_curves(tmp_path):
     assert one(tables_of(tmp_path)[1]["scale"])["low"] == 6
 
 
-def test_without_learning_there_is_no_scale(tmp_path):
+def test_no_scale_without_learning(tmp_path):
     ours(tmp_path, "Hopper-v5", "Uniform", 0, [5.0, -5.0])
     (section,), tables = tables_of(tmp_path)
     assert section.tasks[0].scale is None and len(tables["aggregate"]) == 0 and len(tables["efficiency"]) == 1

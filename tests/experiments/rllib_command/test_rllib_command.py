@@ -42,9 +42,9 @@ def test_algorithms_by_name():
     for (run, env), module in MODULES.items():
         made = config_for(run, env, str)
         assert made.algo_class.__module__ == module and made.env == env
-    said = []
-    assert config_for("SAC", "HalfCheetah-v2", said.append).env == "HalfCheetah-v5"
-    assert len(said) == 1 and "HalfCheetah-v5" in said[0]
+    output = []
+    assert config_for("SAC", "HalfCheetah-v2", output.append).env == "HalfCheetah-v5"
+    assert len(output) == 1 and "HalfCheetah-v5" in output[0]
     assert names()[0] == "SAC" and {"SAC-stock", "DQN-stock"} <= {*names()}
 
 
@@ -128,7 +128,7 @@ def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path)
 
 
 @pytest.mark.slow
-def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_path):
+def test_signals_save_and_the_command_resumes_and_is_evaluated(tmp_path):
     shell = [sys.executable, "-m", "interreplay.experiments.rllib_command.main"]
     command = [*shell, *"train --run SAC --env Pendulum-v1 --num-cpus 2 --local-dir r".split()]
     settings = "{num_steps_sampled_before_learning_starts: 50, steps_per_iteration: 100, hiddens: [8, 8]}"
@@ -137,7 +137,7 @@ def test_signals_save_and_the_command_goes_on_where_it_was_and_is_evaluated(tmp_
     def stopped_by(number: int, *more: str) -> tuple[int, str, int]:
         process = subprocess.Popen([*command, *more], cwd=tmp_path, stderr=-1, stdout=-1, text=True)
         try:
-            # The table tells of the first result at once; Tune writes the files of results some seconds later.
+            # The table shows the first result at once; Tune writes the files of results some seconds later.
             assert any("SAC_Pendulum-v1" in line for line in process.stdout), process.communicate()[1]
             process.send_signal(number)
             err = process.communicate(timeout=500)[1]
@@ -213,7 +213,7 @@ def given(words: str, *more: str):
     return main.make_parser().parse_args([*words.split(), *more])
 
 
-def test_flags_change_what_a_file_says(tmp_path):
+def test_flags_override_a_file(tmp_path):
     text = "{run: SAC, env: Pendulum-v1, stop: {timesteps_total: 9}, config: {tau: 0.1, gamma: 0.9}, num_samples: 3}"
     (tmp_path / "x.yaml").write_text(f"one: {text}\ntwo: {text}\n")
     line = f"train -f {tmp_path}/x.yaml --num_samples 2 --checkpoint_freq 5 --stop"

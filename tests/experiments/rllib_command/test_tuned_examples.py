@@ -1,4 +1,4 @@
-"""The files of examples/tuned: each says what its experiments understand, and each of these learns for a few steps."""
+"""The files of examples/tuned: every setting is accepted, and every experiment trains for a few steps."""
 
 from __future__ import annotations
 

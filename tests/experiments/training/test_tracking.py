@@ -51,7 +51,7 @@ def test_videos_of_evaluations_are_in_tensorboard(tmp_path, capsys):
     for film in films:
         with Image.open(io.BytesIO(film.encoded_image_string)) as frames:
             assert frames.size == (240, 240) and 1 < frames.n_frames <= longest
-    # A run that goes on may leave them out, and pictures are in no checkpoint.
+    # A resumed run may omit them, and pictures are not in checkpoints.
     assert (
         main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "500", "--video_to_tensorboard", "False"]) == 0
     )
@@ -127,13 +127,13 @@ class Broken:
 
 @pytest.mark.parametrize(("when", "calls"), [("start", 1), ("result", 2), ("end", 4), ("never", 5)])
 def test_a_failed_tracker_is_removed_and_the_run_continues(when, calls, tmp_path):
-    tracker, said = Broken(when), []
-    log = RunLog(tmp_path, {}, trackers=[tracker], notify=said.append)
+    tracker, output = Broken(when), []
+    log = RunLog(tmp_path, {}, trackers=[tracker], notify=output.append)
     for i in (1, 2):
         log.write({"training_iteration": i, "a": 1}, 100 * i)
     log.close()
     assert len(tracker.calls) == calls
-    assert said == ([] if when == "never" else ["Broken stopped, the run continues without it: no route"])
+    assert output == ([] if when == "never" else ["Broken stopped, the run continues without it: no route"])
     assert len((tmp_path / "result.json").read_text().splitlines()) == 2
 
 

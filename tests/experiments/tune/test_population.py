@@ -1,4 +1,4 @@
-"""Population-based training by Ray Tune changes learning rates and NMER's k of runs that go on."""
+"""Population-based training by Ray Tune changes learning rates and NMER's k during runs."""
 
 import pytest
 from ray import tune
@@ -24,11 +24,11 @@ class Noted(tune.Callback):
 def reporter():
     """A callback that workers get by value: they cannot import this module."""
 
-    def report_what_is_used(algorithm, result, **_):
+    def report_used_settings(algorithm, result, **_):
         rates = {name: o.param_groups[0]["lr"] for name, o in algorithm.learner._update_rule.optimizers.items()}
         result["used"] = {"lr": rates["actor"], "k": algorithm.replay_buffer.neighborhood.k}
 
-    return report_what_is_used
+    return report_used_settings
 
 
 @pytest.mark.slow

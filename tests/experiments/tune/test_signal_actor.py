@@ -1,4 +1,4 @@
-"""The signal actor lies where the driver is."""
+"""The signal actor is on the driver's node."""
 
 import os
 import subprocess

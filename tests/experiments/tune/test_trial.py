@@ -132,7 +132,7 @@ def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
     finish(folder)
     status = TrialFolder(folder).status()
     assert rows(folder) == rows(whole) and status["state"] == FINISHED
-    assert status["seconds"] > left["seconds"] > 0  # the time before it ended is told, too
+    assert status["seconds"] > left["seconds"] > 0  # includes the time before it ended
 
 
 # -- failures ---------------------------------------------------------------------------------------
@@ -162,26 +162,26 @@ HOW = Execution(max_failures=2, hang_timeout=60)
 
 def fragile(folder: Path, times: int, nan: bool = False, at: int = 38, **more) -> tuple[int, list[str], dict]:
     Fragile.times, Fragile.nan, Fragile.at = times, nan, at
-    said = io.StringIO()
+    output = io.StringIO()
     how = settings("--env", "Fragile-v0", "--buffer_arg", "k=3", "--evaluation_interval", "0") | more
-    code = run_single(TrialFolder(folder), how, HOW, said)
-    return code, said.getvalue().splitlines(), TrialFolder(folder).status()
+    code = run_single(TrialFolder(folder), how, HOW, output)
+    return code, output.getvalue().splitlines(), TrialFolder(folder).status()
 
 
 def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path):
-    code, said, status = fragile(tmp_path / "run", times=1)
+    code, output, status = fragile(tmp_path / "run", times=1)
     assert code == 0 and status["state"] == FINISHED and status["starts"] == 2
     broke = "EnvironmentFailure: the environment Fragile-v0 raised RuntimeError: the simulator broke, at env step 38"
     assert status["failures"] == [broke] and status["begun_at"] == 37
-    assert any(f"trying again from its last checkpoint: {broke}" in line for line in said)
+    assert any(f"trying again from its last checkpoint: {broke}" in line for line in output)
     steps = [float(row["num_env_steps_sampled_lifetime"]) for row in rows(tmp_path / "run")]
     assert steps == [25, 50, 75, 100]
 
 
 def test_a_permanent_error_is_not_retried(tmp_path):
-    code, said, status = fragile(tmp_path / "run", times=0, nan=True)
+    code, output, status = fragile(tmp_path / "run", times=0, nan=True)
     assert code == 1 and status["state"] == FAILED and status["starts"] == 1
-    assert said[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
+    assert output[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
 
 
 @pytest.mark.slow
@@ -219,10 +219,10 @@ def test_a_lost_env_runner_is_a_failure(tmp_path):
 
 
 def test_a_folder_is_locked_by_one_process(tmp_path):
-    told = f"another process is in {tmp_path}: the run runs there already"
+    message = f"another process is in {tmp_path}: the run runs there already"
     with (
         held(tmp_path, "the run"),
-        pytest.raises(UsageError, match=told),
+        pytest.raises(UsageError, match=message),
         held(tmp_path, "the run", patience=0.1),
     ):
         pass

@@ -143,7 +143,7 @@ def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make
 
 @pytest.mark.parametrize("p", [1e-4, 0.01, 0.5, 0.99])
 @pytest.mark.parametrize("widths", [(40, 60), (50, 50)])
-def test_dropout_reaches_all_units_alike(p, widths):
+def test_dropout_affects_all_units_equally(p, widths):
     dropped = Dropout(p, widths).draw(3, 100, rng())
     assert [len(each) for each in dropped] == [2, 2, 2]
     left_out = [units.unique() for each in dropped for units in each]
@@ -205,9 +205,15 @@ def test_sacs_policy_and_temperature_wait_for_their_turn(delay):
 
 def test_all_options_off_are_sac_bit_for_bit():
     """Two critics, the target over both of them, a policy that never waits, no dropout, no decay, no reset."""
-    said = {"n_critics": 2, "target_subset": 2, "critic_layer_norm": False, "critic_dropout": 0.0, "policy_delay": 1}
-    said |= {"actor_target": "min", "weight_decay": 0.0, "reset_interval": None, "backup_entropy": True}
-    one, other = sac(), sac(**said)
+    defaults = {
+        "n_critics": 2,
+        "target_subset": 2,
+        "critic_layer_norm": False,
+        "critic_dropout": 0.0,
+        "policy_delay": 1,
+    }
+    defaults |= {"actor_target": "min", "weight_decay": 0.0, "reset_interval": None, "backup_entropy": True}
+    one, other = sac(), sac(**defaults)
     rngs = rng(), rng()
     for i in range(5):
         results = [learn(update, batch(i), ONES, g) for update, g in zip((one, other), rngs, strict=True)]
@@ -224,7 +230,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("networks", "kind"), CASES)
-def test_a_reset_makes_networks_and_optimizers_anew_and_keeps_counts_and_rates(networks, kind):
+def test_a_reset_reinitializes_networks_and_optimizers_and_keeps_counts_and_rates(networks, kind):
     settings = {"reset_interval": 4, "critic_layer_norm": True, "actor_lr": 0.02}
     made = networks_for(networks, settings)
     made.encoder = nn.Linear(OBS, OBS).double()

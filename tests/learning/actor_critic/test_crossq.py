@@ -1,4 +1,4 @@
-"""CrossQ against its definition, written anew in float64: one joint pass, no gradient through its next half."""
+"""CrossQ against its definition in float64: one joint pass, no gradient through its next half."""
 
 import copy
 
@@ -136,7 +136,7 @@ def test_acting_is_the_same_in_any_company():
     torch.testing.assert_close(together[:1], networks.actor.act(rows[:1]), rtol=1e-10, atol=1e-12)
 
 
-def test_critics_are_eight_times_as_wide_unless_asked_otherwise():
+def test_critics_are_eight_times_as_wide_by_default():
     assert critic_widths((256, 256), "auto") == (2048, 2048) and critic_widths((256, 256), [64]) == (64,)
     networks = CrossQNetworks(OBS, ACTIONS, (4, 3))
     assert [tuple(w.shape) for w in networks.critics.weights] == [(2, OBS + ACTIONS, 32), (2, 32, 24), (2, 24, 1)]

@@ -1,4 +1,4 @@
-"""The plain update of discrete SAC against the paper's formulas, written anew in float64, and the actor's draws."""
+"""The update of discrete SAC against the paper's formulas in float64, and the actor's draws."""
 
 import copy
 import math

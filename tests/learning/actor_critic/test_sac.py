@@ -120,7 +120,7 @@ def test_steps_equal_adam_on_plain_gradients(huber_delta):
         t.data.mul_(1 - TAU).add_(TAU * s.data)
     for (name, mine), theirs in zip(networks.named_parameters(), reference.parameters(), strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-12), name
-    # A step of Adam says nothing of how long a gradient is; its first moment is a tenth of it.
+    # A step of Adam does not depend on the norm of a gradient; its first moment is a tenth of it.
     for mine, theirs in ((networks.critics, reference.critics), (networks.actor, reference.actor)):
         optimizer = update.optimizers["critic" if mine is networks.critics else "actor"]
         for p, q in zip(mine.parameters(), theirs.parameters(), strict=True):
@@ -181,7 +181,7 @@ def test_equal_row_weights_change_nothing():
 
 
 def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
-    """Critic, actor and temperature step as if the batch held nothing else, whatever the other rows are."""
+    """Critic, actor and temperature step independently of the other rows of the batch."""
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     only = torch.zeros(N, dtype=torch.float64)
     only[5] = N

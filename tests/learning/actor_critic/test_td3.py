@@ -231,7 +231,7 @@ def test_td3_without_its_three_changes_is_ddpg():
 
 @pytest.mark.parametrize("kind", ["TD3"])
 def test_a_one_hot_row_weight_is_an_update_from_that_row_alone(kind, monkeypatch):
-    """Critics and actor step as if the batch held nothing else, whatever the other rows are."""
+    """Critics and actor step independently of the other rows of the batch."""
     monkeypatch.setattr("interreplay.learning.actor_critic.td3.normal", lambda like, rng: torch.full_like(like, 0.7))
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     only = torch.zeros(N, dtype=torch.float64)

@@ -118,20 +118,22 @@ def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
 
 
 def test_one_quantile_of_one_critic_is_sac_with_half_the_critics_loss():
-    """τ = ½ weighs both signs alike, so the loss is ½·Huber's; one atom is its own minimum and mean."""
+    """τ = ½ weights both signs equally, so the loss is ½·Huber's; one atom is its own minimum and mean."""
     one, tqc = make(n_critics=1, n_quantiles=1, drop_per_critic=0)
     other = SACNetworks(OBS, ACTIONS, (16, 8), 0.3, critics=1).double()
     other.load_state_dict(one.state_dict())
     sac = SACUpdate(other, target_entropy=-3.0, tau=0.01, huber_delta=1.0, n_critics=1)
     rows, weights = batch(), torch.rand(N).double()
-    (errors, report), (expected, told) = (learn(u, rows, weights, torch.Generator().manual_seed(1)) for u in (tqc, sac))
+    (errors, report), (expected, expected_report) = (
+        learn(u, rows, weights, torch.Generator().manual_seed(1)) for u in (tqc, sac)
+    )
     torch.testing.assert_close(errors, expected, rtol=1e-12, atol=1e-12)
-    assert report[0].item() == pytest.approx(told[0].item() / 2, rel=1e-12)
+    assert report[0].item() == pytest.approx(expected_report[0].item() / 2, rel=1e-12)
     for p, q in zip(one.critics.parameters(), other.critics.parameters(), strict=True):
         mine, theirs = tqc.optimizers["critic"].state[p]["exp_avg"], sac.optimizers["critic"].state[q]["exp_avg"]
         torch.testing.assert_close(2 * mine, theirs, rtol=1e-11, atol=1e-15)
     # Adam steps by the sign of a first gradient, but for its ε.
-    torch.testing.assert_close(report[1:], told[1:], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(report[1:], expected_report[1:], rtol=1e-5, atol=1e-5)
 
 
 def test_without_a_cut_the_target_is_the_mean_of_the_critics_where_sac_takes_the_least():

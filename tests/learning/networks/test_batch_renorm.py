@@ -78,7 +78,7 @@ def test_during_warm_up_it_is_batch_normalization_and_frozen_with_the_running_st
 
 
 def test_a_batch_like_the_running_statistics_is_normalized_by_them():
-    """r and d undo the batch's own statistics: renormalized and frozen passes agree, whatever the batch."""
+    """r and d undo the batch's own statistics: renormalized and frozen passes agree for any batch."""
     norm, rows = made(0.5, 2.0)
     frozen = norm.by_running(rows, 0)
     torch.testing.assert_close(norm.training_pass(rows, 0, warm=torch.tensor(True)), frozen)

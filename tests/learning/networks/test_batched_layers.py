@@ -55,9 +55,9 @@ def test_outputs_and_gradients_are_those_of_plain_networks(options, networks, gr
     torch.testing.assert_close(found, expected)
     with torch.no_grad():
         torch.testing.assert_close(layers.outputs(x, dropped, networks), expected)
-    wanted = [x, *layers.parameters()]
-    plain_gradients = torch.autograd.grad(expected, wanted, gradients)
-    for ours, theirs in zip(torch.autograd.grad(found, wanted, gradients), plain_gradients, strict=True):
+    required = [x, *layers.parameters()]
+    plain_gradients = torch.autograd.grad(expected, required, gradients)
+    for ours, theirs in zip(torch.autograd.grad(found, required, gradients), plain_gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
     frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], dropped, networks, frozen=True)
     (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
@@ -127,10 +127,10 @@ def test_views_follow_the_parameters(change, grouping):
             parameter.mul_(0.5)
     found, expected = layers.outputs(x), plain_outputs(layers, x)
     torch.testing.assert_close(found, expected)
-    wanted = list(layers.parameters())
+    required = list(layers.parameters())
     gradients = gradients.to(x)
     for ours, theirs in zip(
-        torch.autograd.grad(found, wanted, gradients), torch.autograd.grad(expected, wanted, gradients), strict=True
+        torch.autograd.grad(found, required, gradients), torch.autograd.grad(expected, required, gradients), strict=True
     ):
         torch.testing.assert_close(ours, theirs)
 
@@ -138,10 +138,10 @@ def test_views_follow_the_parameters(change, grouping):
 def test_gradients_that_are_kept_are_not_overwritten(grouping):
     """Their memory is used again only when no tensor shares it: neither a gradient nor a view of one."""
     layers, x = stacked(), float64(ROWS, SIZES[0])
-    wanted = list(layers.parameters())
+    required = list(layers.parameters())
 
     def gradients(factor):
-        return torch.autograd.grad((factor * layers.outputs(x)).sum(), wanted)
+        return torch.autograd.grad((factor * layers.outputs(x)).sum(), required)
 
     addresses = {gradients(1.0)[0].data_ptr() for _ in range(3)}
     assert len(addresses) == 1
@@ -160,9 +160,9 @@ def test_gradients_that_are_kept_are_not_overwritten(grouping):
 
 def test_two_passes_in_one_graph_add_up(grouping):
     layers, x, y = stacked(), float64(ROWS, SIZES[0]), float64(ROWS, SIZES[0], seed=1)
-    wanted = list(layers.parameters())
-    found = torch.autograd.grad((layers.outputs(x) * layers.outputs(y)).sum(), wanted)
-    expected = torch.autograd.grad((plain_outputs(layers, x) * plain_outputs(layers, y)).sum(), wanted)
+    required = list(layers.parameters())
+    found = torch.autograd.grad((layers.outputs(x) * layers.outputs(y)).sum(), required)
+    expected = torch.autograd.grad((plain_outputs(layers, x) * plain_outputs(layers, y)).sum(), required)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -193,13 +193,13 @@ def test_bfloat16_products_stay_near_float32(grouping, sizes):
     torch.manual_seed(0)
     layers, x = BatchedMLP(2, sizes), torch.randn(ROWS, 4, requires_grad=True)
     gradients = torch.randn(2, ROWS, sizes[-1])
-    wanted = [x, *layers.parameters()]
+    required = [x, *layers.parameters()]
     exact = layers.outputs(x)
-    exact_gradients = torch.autograd.grad(exact, wanted, gradients)
+    exact_gradients = torch.autograd.grad(exact, required, gradients)
     layers.matrix_dtype = torch.bfloat16
     rough = layers.outputs(x)
     assert rough.dtype == torch.float32
-    rough_gradients = torch.autograd.grad(rough, wanted, gradients)
+    rough_gradients = torch.autograd.grad(rough, required, gradients)
     for ours, theirs in zip([rough, *rough_gradients], [exact, *exact_gradients], strict=True):
         assert (ours - theirs).norm() <= 0.1 * theirs.norm()
     assert torch.equal(rough, exact) == (len(sizes) == 3)

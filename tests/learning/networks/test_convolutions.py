@@ -48,13 +48,13 @@ def test_the_layout_of_memory_changes_nothing(name):
 def test_narrow_products_are_near_and_policies_see_none(name):
     body, images = made(name)
     exact = body(images)
-    wanted = gradients(body, exact)
+    required = gradients(body, exact)
     alone = body(images[:1])
     body.conv_dtype = torch.bfloat16
     near = body(images)
     assert near.dtype == torch.float32 and not torch.equal(near, exact)
     assert (near - exact).abs().max() < 0.02 * exact.abs().max()
-    for mine, definition in zip(gradients(body, near), wanted, strict=True):
+    for mine, definition in zip(gradients(body, near), required, strict=True):
         assert nn.functional.cosine_similarity(mine.flatten(), definition.flatten(), dim=0) > 0.99
     assert torch.equal(body(images[:1]), alone)
 

@@ -70,7 +70,7 @@ def test_nothing_is_learned_of_no_images():
     assert pixels.moments.count == 0 and pixels.offset.isfinite().all()
 
 
-def test_images_beside_numbers():
+def test_images_with_numbers():
     space = gym.spaces.Dict(
         {"camera": SPACES["bytes"], "speed": gym.spaces.Box(-9, 9, (2,)), "gear": gym.spaces.Discrete(3)}
     )
@@ -85,7 +85,7 @@ def test_images_beside_numbers():
     assert (encoder.encoder.parts["0"].normalized.factor > 1 / 255).all()
 
 
-def test_statistics_go_on_where_they_were():
+def test_statistics_resume():
     first, _ = make_encoder(SPACES["bytes"], True, "shallow")
     first.observe(images("bytes", 10))
     second, _ = make_encoder(SPACES["bytes"], True, "shallow")

@@ -48,9 +48,9 @@ def test_outputs_and_gradients_are_those_of_plain_networks(chosen, blocks, activ
     torch.testing.assert_close(found, expected)
     with torch.no_grad():
         torch.testing.assert_close(layers.outputs(x, None, chosen), expected)
-    wanted = [x, *layers.parameters()]
-    plain_gradients = torch.autograd.grad(expected, wanted, gradients)
-    for ours, theirs in zip(torch.autograd.grad(found, wanted, gradients), plain_gradients, strict=True):
+    required = [x, *layers.parameters()]
+    plain_gradients = torch.autograd.grad(expected, required, gradients)
+    for ours, theirs in zip(torch.autograd.grad(found, required, gradients), plain_gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
     frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], None, chosen, frozen=True)
     (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
@@ -129,13 +129,13 @@ def test_bfloat16_products_stay_near_float32(grouping):
     torch.manual_seed(0)
     layers, x = ResidualMLP(2, 4, 64, 2, 1), torch.randn(ROWS, 4, requires_grad=True)
     gradients = torch.randn(2, ROWS, 1)
-    wanted = [x, *layers.parameters()]
+    required = [x, *layers.parameters()]
     exact = layers.outputs(x)
-    exact_gradients = torch.autograd.grad(exact, wanted, gradients)
+    exact_gradients = torch.autograd.grad(exact, required, gradients)
     layers.matrix_dtype = torch.bfloat16
     rough = layers.outputs(x)
     assert rough.dtype == torch.float32
     for ours, theirs in zip(
-        [rough, *torch.autograd.grad(rough, wanted, gradients)], [exact, *exact_gradients], strict=True
+        [rough, *torch.autograd.grad(rough, required, gradients)], [exact, *exact_gradients], strict=True
     ):
         assert (ours - theirs).norm() <= 0.1 * theirs.norm()

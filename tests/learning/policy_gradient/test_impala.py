@@ -232,25 +232,25 @@ def test_on_policy_v_trace_is_a2c_is_generalized_advantages(lam):
         assert_same(found["vtrace"][2], found["gae"][2])
 
 
-def test_what_is_reported():
+def test_metrics():
     nets = networks()
     result = IMPALAUpdate(copy.deepcopy(nets), IMPALASettings(), 0.9).update(unrolls(fresh=True, near=nets))
-    told = dict(zip(IMPALAUpdate.metrics, result.metrics.tolist(), strict=True))
-    assert told["rho_mean"] == pytest.approx(1.0, abs=1e-5)
-    assert told["effective_sample_size"] == pytest.approx(1.0, abs=1e-4)
-    assert told["kl_to_behavior"] == pytest.approx(0.0, abs=1e-5)
-    assert told["kept_share"] == 1.0 and told["replayed_share"] == 0.0
-    assert 0 < told["entropy"] <= np.log(ACTIONS)
+    reported = dict(zip(IMPALAUpdate.metrics, result.metrics.tolist(), strict=True))
+    assert reported["rho_mean"] == pytest.approx(1.0, abs=1e-5)
+    assert reported["effective_sample_size"] == pytest.approx(1.0, abs=1e-4)
+    assert reported["kl_to_behavior"] == pytest.approx(0.0, abs=1e-5)
+    assert reported["kept_share"] == 1.0 and reported["replayed_share"] == 0.0
+    assert 0 < reported["entropy"] <= np.log(ACTIONS)
     assert result.errors.shape == (B,) and result.policy.shape == (T, B, ACTIONS)
-    told = dict(
+    reported = dict(
         zip(
             IMPALAUpdate.metrics,
             IMPALAUpdate(nets, IMPALASettings(relevance_bound=0.05), 0.9).update(unrolls()).metrics.tolist(),
             strict=True,
         )
     )
-    assert 0 < told["kept_share"] < 1 and told["replayed_share"] == 0.5 and told["kl_to_behavior"] > 0
-    assert told["rho_mean"] < 1 and 0 < told["rho_clipped_share"] < 1 and told["effective_sample_size"] < 1
+    assert 0 < reported["kept_share"] < 1 and reported["replayed_share"] == 0.5 and reported["kl_to_behavior"] > 0
+    assert reported["rho_mean"] < 1 and 0 < reported["rho_clipped_share"] < 1 and reported["effective_sample_size"] < 1
 
 
 def test_rmsprop_is_tensorflows():

@@ -72,7 +72,7 @@ def test_images_differ_more_than_with_weights_of_pytorch():
     assert spread["orthogonal"] > 4 * spread["uniform"]
 
 
-def test_uniform_and_checkpoints_from_before_the_setting_are_alike():
+def test_checkpoints_from_before_the_setting_mean_uniform():
     torch.manual_seed(0)
     named = networks(initial_weights="uniform").state_dict()
     torch.manual_seed(0)

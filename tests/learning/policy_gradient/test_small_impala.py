@@ -34,8 +34,8 @@ def learned(name, shared):
 def test_updates_equal_those_of_networks_in_pytorch(name, shared):
     found, update = learned(name, shared)
     with without_numpy():
-        wanted, plain = learned(name, shared)
-    for one, other in zip(found, wanted, strict=True):
+        required, plain = learned(name, shared)
+    for one, other in zip(found, required, strict=True):
         torch.testing.assert_close(one.metrics, other.metrics, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(one.errors, other.errors, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(one.policy, other.policy, rtol=1e-4, atol=1e-5)
@@ -64,9 +64,9 @@ def test_passes_of_small_networks_are_pytorchs(shared, activation):
     torch.testing.assert_close(found, expected)
     with torch.no_grad():
         torch.testing.assert_close(layers.outputs(rows), expected)
-    wanted = [rows, *layers.parameters()]
-    gradients = torch.autograd.grad(expected, wanted, slopes)
-    for ours, theirs in zip(torch.autograd.grad(found, wanted, slopes), gradients, strict=True):
+    required = [rows, *layers.parameters()]
+    gradients = torch.autograd.grad(expected, required, slopes)
+    for ours, theirs in zip(torch.autograd.grad(found, required, slopes), gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

@@ -1,4 +1,4 @@
-"""V-trace against its definition as a sum over products, against numbers computed by hand, and at its limits."""
+"""V-trace against its definition as a sum over products, against manual computations, and at its limits."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_it_is_its_definition(options, masks):
     close(vtrace(*given, live, keep, **options), naive(*given, live, keep, **options))
 
 
-def test_two_steps_by_hand():
+def test_two_steps_against_manual_computation():
     # π/µ = 2 and 1/2, V = 1, 2, 3, r = 1, 2, γ = 1/2: δ₁ = ½(2 + ½·3 − 2) = ¾, δ₀ = 1·(1 + ½·2 − 1) = 1.
     log_ratios = torch.tensor([[2.0], [0.5]]).log()
     values, rewards = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[1.0], [2.0]])
@@ -92,7 +92,7 @@ def test_keep_may_be_shares():
 
 
 def generalized_advantages(values, rewards, terminated, ends, gamma, lam):
-    """GAE (arXiv:1506.02438) of one environment, step by step; `ends` mark terminated and truncated steps alike.
+    """GAE (arXiv:1506.02438) of one environment, step by step; `ends` mark both terminated and truncated steps.
 
     `values` are of each step's observation and of the one that it led to, ``(T, 2)``.
     """

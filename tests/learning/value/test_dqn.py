@@ -84,7 +84,7 @@ def test_the_update_is_that_of_autograd(head, kind, double, encoder):
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-def test_double_is_a_switch_of_its_own():
+def test_double_is_an_independent_switch():
     """It changes which action the targets value, nothing else: with equal networks it changes nothing."""
     nets = networks("quantiles")
     plain, double = (DQNUpdate(copy.deepcopy(nets), double=switch) for switch in (False, True))
@@ -165,7 +165,7 @@ def test_gradients_of_the_network_are_clipped_together():
     assert norm == pytest.approx(1e-3, rel=1e-2)
 
 
-def test_each_network_and_each_update_has_noise_of_its_own():
+def test_each_network_and_update_has_independent_noise():
     nets, drawn = networks(dueling=True, sigma0=0.5), []
     update = DQNUpdate(nets, double=True)
     for layers in (nets.actor.layers, nets.targets):
@@ -190,7 +190,7 @@ def test_the_policy_is_noisy_for_each_act_and_quiet_where_it_does_not_explore():
         assert any((Noisy().act(policy, seen, rng(i)) != policy.act(seen)).any() for i in range(20))
 
 
-def test_what_is_recorded_is_a_distribution():
+def test_recorded_outputs_are_distributions():
     policy = networks("quantiles").actor
     with torch.no_grad():
         recorded = policy.record(policy.output(torch.randn(9, OBS)))["behavior"]

@@ -70,8 +70,8 @@ def test_updates_equal_those_of_networks_in_pytorch(double, huber_delta, grad_cl
     options = {"double": double, "huber_delta": huber_delta, "grad_clip": grad_clip, "activation": activation}
     found, update = learned(options, loss=Huber(0.1))
     with without_numpy():
-        wanted, plain = learned(options, loss=Huber(0.1))
-    for mine, theirs in zip(found, wanted, strict=True):
+        required, plain = learned(options, loss=Huber(0.1))
+    for mine, theirs in zip(found, required, strict=True):
         torch.testing.assert_close(mine.errors, theirs.errors, rtol=0, atol=1e-9)
         torch.testing.assert_close(mine.metrics, theirs.metrics, rtol=0, atol=1e-9)
         assert set(mine.scores) == set(theirs.scores) == {"mean_error", "largest_error"}
@@ -80,7 +80,7 @@ def test_updates_equal_those_of_networks_in_pytorch(double, huber_delta, grad_cl
     same(plain, update)
 
 
-def test_it_goes_on_from_its_state_bit_for_bit():
+def test_it_resumes_bit_exactly():
     straight = made()
     for i in range(5):
         straight.update(drawn(i), rng())

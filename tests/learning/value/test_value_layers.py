@@ -102,7 +102,7 @@ def test_without_noise_and_with_noise_of_size_0_it_is_the_plain_network(dueling)
     torch.testing.assert_close(noisy.outputs(obs(), noise), plain.outputs(obs()), rtol=0, atol=1e-15)
 
 
-def test_noise_is_drawn_anew_and_kept_nowhere():
+def test_noise_is_redrawn_and_not_stored():
     layers, generator = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6), sigma0=0.5), rng()
     before = copy.deepcopy(layers.state_dict())
     one, other = (layers.outputs(obs(), layers.draw_noise(generator)) for _ in range(2))
