@@ -1,10 +1,10 @@
-"""Microseconds of the processor per env step: IMPALA and A2C beside RLlib's IMPALA and Stable-Baselines3's A2C.
+"""Microseconds of the processor per env step: IMPALA and A2C compared with RLlib's IMPALA and Stable-Baselines3's A2C.
 
     python -m benchmarks.actors [--task cartpole|minatar|pong] [--repeats 15]
 
-All run in this process on one thread, in turn. RLlib's IMPALA is the tuned one, without a process of its own for
-anything: its default polls. MinAtar and Pong are measured without replay, with half and with three quarters of each
-batch replayed, and with an elite and an attentive store in the place of a uniform one; others have none of it there.
+All run in this process on one thread, in turn. RLlib's IMPALA is tuned and uses no separate processes; by default it
+polls them. MinAtar and Pong are measured without replay, with half and with three quarters of each batch replayed, and
+with an elite and an attentive store instead of a uniform one; the other programs have no replay.
 Pong is our environment for all; Stable-Baselines3's network there is Mnih et al.'s, ours IMPALA's shallow one.
 """
 
@@ -34,12 +34,12 @@ class Task:
     """What all contenders have in common.
 
     Attributes:
-        env: Its id.
+        env: Id of the environment.
         hiddens: Widths of the layers.
-        environments: Stepped side by side, as many unrolls as an update has fresh ones.
-        steps: Of an unroll.
+        environments: Number of environments, which is also the number of fresh unrolls per update.
+        steps: Steps of an unroll.
         encoder: Convolutions by name.
-        replay: Whether it is measured with replayed unrolls; else A2C is beside it.
+        replay: Whether to measure replayed unrolls; otherwise A2C is measured, too.
         rllib: Whether RLlib's IMPALA takes part.
         stable_baselines: Numbers of environments with which Stable-Baselines3's A2C takes part.
     """
@@ -62,14 +62,14 @@ TASKS = {
 
 
 class Ours:
-    """Our algorithm, a call of which makes a little more than `CALL` env steps; `steps` says how many so far.
+    """Our algorithm. A call makes a little more than `CALL` env steps; `steps` counts all of them.
 
     Args:
-        task: What it learns.
-        trainer: Its name.
+        task: The task to learn.
+        trainer: Name of the algorithm.
         replayed: Share of replayed unrolls in a batch.
-        kind: Of the store that these are of.
-        runners: Processes that act, none for this one.
+        kind: Kind of the store of replayed unrolls.
+        runners: Number of processes that act; 0 acts in this process.
         more: Settings, and ``steps`` of an unroll where they are not the task's.
     """
 
@@ -152,7 +152,7 @@ class StableBaselines:
 
 
 def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
-    """Return those whose names contain one of `names`, the plain one first."""
+    """Return the contenders with one of `names` in their name, the plain one first."""
     a2c: dict[str, Any] = {"steps": 5, "activation": "tanh", "shared_layers": False}
     made: dict[str, Callable[[], Any]] = {"ours, IMPALA": lambda: Ours(task)}
     if task.replay:

@@ -1,7 +1,7 @@
-"""Keeps what a report needs of a study's runs, compressed: ``python -m benchmarks.keep_study RESULTS FOLDER``.
+"""Keep the parts of a study's runs that a report needs, compressed: ``python -m benchmarks.keep_study RESULTS FOLDER``.
 
-The figures can be redrawn from it: ``python -m interreplay.analysis FOLDER``. The study goes on from it, too, see
-`benchmarks.studies.restore_study`.
+The figures can be redrawn from it: ``python -m interreplay.analysis FOLDER``. `benchmarks.studies.restore_study`
+resumes the study from it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFold
 
 PLAIN = ("status.json",)
 STUDY = ("study.yaml", "random_returns.json")
-"""What is kept of the study itself."""
+"""Files of the study itself that are kept."""
 MACHINE = ("hostname", "node_ip", "pid")
-"""What results say of the machine, which nothing is drawn from."""
+"""Entries of results that describe the machine and are dropped."""
 FOLDERS = ("output_dir", "local_dir")
-"""Where its runs were, by the name of now and the one before."""
+"""Names of the setting with the study's folder: the current one and the previous one."""
 
 
 def keep(run: Path, folder: Path) -> None:
@@ -39,15 +39,15 @@ def keep(run: Path, folder: Path) -> None:
 
 
 def is_left(run: Path) -> bool:
-    """Return whether a run is not gone on with."""
+    """Return whether a run will not be resumed."""
     return TrialFolder(run).status()["state"] in (*OVER, FAILED)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Keep every run that is not gone on with: those that are over, and those that failed for good."""
+    """Keep every run that will not be resumed: finished runs and runs that failed permanently."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keep_study", description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, help="a study's folder")
-    parser.add_argument("folder", type=Path, help="where to")
+    parser.add_argument("folder", type=Path, help="output folder")
     args = parser.parse_args(argv)
     runs = sorted(path.parent for path in args.results.glob("*/result.json") if is_left(path.parent))
     for run in runs:

@@ -23,13 +23,13 @@ def single_thread() -> None:
 def interleaved(
     contenders: Mapping[str, Timed], repeats: int, warm_up: int = 2, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, np.ndarray]:
-    """Time each contender `repeats` times, in turn, so that a busy moment of the machine hits all alike.
+    """Time each contender `repeats` times, in turn, so that a busy moment of the machine affects all of them.
 
     Args:
         contenders: What to run, by name.
         repeats: Timed calls of each.
         warm_up: Calls of each beforehand that do not count.
-        clock: Gives seconds; `time.process_time` those of the processor alone.
+        clock: Returns seconds; `time.process_time` counts processor time only.
 
     Returns:
         Seconds per call ``(repeats,)`` by name.

@@ -4,9 +4,9 @@
     python -m benchmarks.updates --against ../another_checkout [--cpu-time]
 
 HalfCheetah's shapes, batch 256, two layers of 256, one thread, no environment and no buffer. Plain PyTorch's SAC is
-what one writes first: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`. `--compile` adds
-its losses through `torch.compile`, which needs a C++ compiler and half a minute. `--against` measures our updates
-beside those of another checkout, in one process and in turn.
+the straightforward implementation: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`.
+`--compile` adds its losses through `torch.compile`, which needs a C++ compiler and half a minute. `--against` measures
+the updates of this and of another checkout, in one process and in turn.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def called(update: Any) -> Callable[[], object]:
 
 
 def ours_of(checkout: str, trainer: str) -> Callable[[], object]:
-    """Return the update of another checkout, imported beside that of this one."""
+    """Return the update of another checkout, imported in addition to this checkout's."""
     mine = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "interreplay"}
     sys.path.insert(0, checkout)
     try:
@@ -179,8 +179,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compile", action="store_true", help="add torch.compile")
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--against", metavar="CHECKOUT", help="measure beside the updates of another checkout")
-    parser.add_argument("--cpu-time", action="store_true", help="of this process, where others keep the machine busy")
+    parser.add_argument("--against", metavar="CHECKOUT", help="also measure the updates of another checkout")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="measure the processor time of this process, for busy machines"
+    )
     arguments = parser.parse_args()
     single_thread()
     clock = time.process_time if arguments.cpu_time else time.perf_counter

@@ -1,4 +1,4 @@
-"""Microseconds of the processor per env step: DQN and its variants beside Stable-Baselines3's DQN and RLlib's.
+"""Microseconds of the processor per env step: DQN and its variants compared with Stable-Baselines3's and RLlib's DQN.
 
     python -m benchmarks.values [--task cartpole|cartpole-8|minatar|pong] [--repeats 15]
 

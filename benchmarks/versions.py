@@ -1,7 +1,7 @@
 """Test the installed versions of Ray, PyTorch, Gymnasium and Python: ``python -m benchmarks.versions``.
 
-It runs the tests of RLlib's interfaces, the tests of buffers and updates and three short training runs, each of which
-is resumed from a checkpoint. It prints one row of the table in docs/versions.md and exits with 1 if a part fails.
+It runs the tests of RLlib's interfaces, the tests of buffers and updates, and three short training runs, which are
+resumed from a checkpoint. It prints one row of the table in docs/versions.md and exits with 1 if a part fails.
 """
 
 from __future__ import annotations

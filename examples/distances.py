@@ -85,6 +85,8 @@ panel.set(title="how wrong the nearest neighbor's outcome is", xlabel="distance 
 show(figure, "distances_outcomes")
 
 # %% [markdown]
+# *Lower is better: 0 means that the nearest neighbor has the same outcome.*
+#
 # The units of Pendulum happen to suit plain distance: it is hardly worse than scaled distance.
 # In degrees it is worse than a distance without the action.
 # The next plot shows one anchor (×) and its ten nearest neighbors, in the plane of velocity and torque:
@@ -107,8 +109,7 @@ show(figure, "distances_plane")
 # An exact search compares each anchor with every stored row. Its time is proportional to the buffer's size, and at 10⁶
 # rows it exceeds the time of training.
 # `KNN` instead maintains a table of neighbors of every row, and updates it as rows are added and overwritten. A batch
-# is
-# then a lookup in the table.
+# is then a lookup in the table.
 # Three quantities matter: the time per batch, the time per added row, and the **recall**, the share of true neighbors
 # among those found.
 
@@ -151,6 +152,12 @@ panels[2].semilogx(sizes, recall, "o-", color=BLUE)
 panels[2].axhline(0.95, color=GREY, linestyle="--", linewidth=1)
 panels[2].set(title="recall of ten neighbors", xlabel="stored rows", ylabel="share found", ylim=(0.9, 1.005))
 show(figure, "distances_index")
+
+# %% [markdown]
+# *Left: time per batch of 256 anchors, logarithmic. Middle: time to update the table. Right: recall of the table; the
+# dashed line is 95 %.*
+
+# %%
 for row in zip(sizes, table, exact, added, recall, strict=True):
     print("{:>7,} rows: table {:.2f} ms, exact {:.1f} ms, {:.2f} ms per added row, recall {:.3f}".format(*row))
 

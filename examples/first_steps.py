@@ -125,6 +125,8 @@ panel.legend(frameon=False)
 show(figure, "first_steps_curves")
 
 # %% [markdown]
+# *Thin lines: individual seeds. Thick lines: means of two seeds. Each point is the mean return of five episodes.*
+#
 # **The answer.** Both methods learn within a few thousand steps.
 # Two seeds show no detectable difference: the seeds of one method differ as much as the two methods do.
 # `make_report` has written a page with intervals that states this.

@@ -59,6 +59,8 @@ panels[0].set(title="likeness to z = 0", xlabel="z")
 show(figure, "gp_kernels")
 
 # %% [markdown]
+# *Left: covariance with the value at z = 0. Other panels: three random functions drawn with each kernel.*
+#
 # ## The posterior and the line
 #
 # A neighborhood of NMER has an anchor and ten neighbors.
@@ -94,9 +96,12 @@ panels[0].annotate("truth", (0.05, 0.7), xycoords="axes fraction", color=GREY)
 show(figure, "gp_posterior")
 
 # %% [markdown]
+# *Dots: the anchor and its neighbors. The shaded band is two standard deviations wide on each side of the mean.*
+#
 # ## When is a process better than a line?
 #
-# The test has two hundred neighborhoods in four dimensions. Each contains a blend of the anchor with a random neighbor.
+# The test has two hundred neighborhoods in four dimensions. Each contains a blend of the anchor with a random
+# neighbor.
 # The deciding quantity is how much the outcome bends *within a neighborhood*.
 
 
@@ -132,6 +137,11 @@ panel.set(
     ylabel="RMSE ÷ spread of the outcome",
 )
 show(figure, "gp_line")
+
+# %% [markdown]
+# *Lower is better. Both axes are logarithmic.*
+
+# %%
 print(*(f"bend {bend:g}: process {a:.3f}, line {b:.3f}" for bend, (a, b) in zip(bends, errors, strict=True)), sep="\n")
 
 # %% [markdown]
@@ -161,10 +171,12 @@ panel.set(title="eleven points on a line", xlabel="gap between neighbors ÷ leng
 show(figure, "gp_stability")
 
 # %% [markdown]
+# *Above the dashed line, single precision fails. Both axes are logarithmic.*
+#
 # ## Throughput
 #
-# A batch of 256 has 256 neighborhoods × 18 targets (HalfCheetah: the reward and 17 changes of state) × one query, which
-# makes 4,608 small processes.
+# A batch of 256 has 256 neighborhoods × 18 targets (HalfCheetah: the reward and 17 changes of state) × one query,
+# which makes 4,608 small processes.
 # They are solved as one batch of Cholesky factorizations: one per neighborhood if the targets share a kernel, else one
 # per target.
 # The plot compares them with the straightforward loop over neighborhoods.
@@ -208,12 +220,16 @@ panel.set(title="18 targets, 11 points, 23 features", xlabel="neighborhoods at o
 panel.set_xticks(counts, counts, minor=False)
 panel.minorticks_off()
 show(figure, "gp_throughput")
+
+# %% [markdown]
+# *Median of five calls on one thread. The time axis is logarithmic.*
+
+# %%
 print(f"256 neighborhoods: {times[-1, 0]:.1f} ms together, {times[-1, 2]:.0f} ms one by one")
 
 # %% [markdown]
 # **The answer.** Where the outcome bends within a neighborhood, the error of the processes is about half to three
-# quarters
-# of the line's.
+# quarters of the line's.
 # Where it is straight, the line is better and costs nothing.
 # Where it bends too much for eleven points to show, neither method works.
 # In the buffers of MuJoCo's locomotion tasks, the line is equal or better (`benchmarks/RESULTS.md`), and the processes

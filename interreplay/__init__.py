@@ -32,7 +32,7 @@ __all__ = [
     "load_policy",
     "log_to",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULES = {
     "CheckpointError": "errors",

@@ -13,10 +13,21 @@ class Attentive(ReplayBuffer):
     slowly through a large state space. Short episodes with random starts benefit little, because the newest state is
     not informative about the next one.
 
+    Source: Sun et al. 2020, Attentive experience replay, AAAI.
+
     Args:
         multiplier: λ at the start of the run; the paper tests 2 to 10.
         distance: ``"cosine"`` or ``"ln"``.
         features: Maps observations ``(n, ...)`` to compared features ``(n, ...)``; the identity by default.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import Attentive
+        >>> buffer = Attentive(capacity=1_000, multiplier=3, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)  # of 96 candidates, those most similar to the newest observation
+        >>> tuple(sample.transitions.obs.shape)
+        (32, 3)
     """
 
     def __init__(

@@ -24,6 +24,8 @@ class BIER(ReplayBuffer):
     dynamics and have variances. On MuJoCo's locomotion tasks they are not closer to the simulator than the linear blend
     (benchmarks/RESULTS.md); there it contributes variances and weights.
 
+    Source: Sander 2021, Bayesian interpolated experience replay, MEng thesis, MIT, hdl.handle.net/1721.1/138972.
+
     Args:
         k: Number of neighbors to condition on; one of them is blended with the anchor.
         alpha: λ ~ Beta(α, α).
@@ -54,6 +56,15 @@ class BIER(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import BIER
+        >>> buffer = BIER(capacity=1_000, k=10, kernel="rq", seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.variances.shape)  # of the reward and of three numbers of the state
+        (32, 4)
     """
 
     # fmt: off

@@ -17,6 +17,8 @@ class ContinuousTransition(ReplayBuffer):
     this model, about as much as one of a critic. It helps if consecutive states are close enough to interpolate, which
     contacts prevent. Steps without a stored successor and steps next to a terminal one are not blended.
 
+    Source: Lin et al. 2021, Continuous transition: improving sample efficiency with MixUp, arXiv:2011.14487.
+
     Args:
         alpha: α; None for the adaptive temperature.
         threshold: τ of the adaptive temperature, in squared units of [s'; r].
@@ -26,6 +28,16 @@ class ContinuousTransition(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import ContinuousTransition
+        >>> buffer = ContinuousTransition(capacity=1_000, alpha=0.75, seed=0)
+        >>> slots = buffer.add(Episodes(ends=0).transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> blended = sample.neighbor_slots >= 0
+        >>> bool((sample.neighbor_slots == sample.slots + 1)[blended].all())
+        True
     """
 
     def __init__(

@@ -14,6 +14,8 @@ class Elite(ReplayBuffer):
     suits algorithms that are sensitive to old data, such as those with n-step returns or V-trace. Exploration noise in
     the stored actions makes the ranking less accurate; store the policy's output if possible.
 
+    Source: the elite sampling of a V-trace platform with experience replay (about 2022, unpublished), based on AER.
+
     Args:
         multiplier: λ at the start of the run.
         alpha: λ = multiplier − (multiplier − 1)·progress^alpha.
@@ -22,6 +24,17 @@ class Elite(ReplayBuffer):
         distance: ``"ln"``, ``"cosine"`` or ``"kl"`` (of Gaussians [mean; log std]).
         policy: Maps observations ``(n, ...)`` to outputs of the current policy ``(n, ...)``. An algorithm sets it with
             ``buffer.connect``. Without a policy, all rows count as on-policy, and a warning is issued.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import Elite
+        >>> def policy(obs):
+        ...     return 0 * obs[:, :2]  # actions (n, 2) for observations (n, 3)
+        >>> buffer = Elite(capacity=1_000, multiplier=6, policy=policy, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(400))
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.transitions.actions.shape)
+        (32, 2)
     """
 
     def __init__(

@@ -10,10 +10,21 @@ class ERE(ReplayBuffer):
     The cost is two random numbers per row, without a tree or memory. It helps if behavior changes quickly and there are
     few updates per step. With many updates, each row is drawn often in any case.
 
+    Source: Wang & Ross 2019, Boosting soft actor-critic: emphasizing recent experience, arXiv:1906.04009.
+
     Args:
         eta: η; 1 is uniform, the paper uses .996 for most tasks and .999 for slow ones.
         c_min: Minimum number of newest rows to draw from.
         final_eta: η at the end of the run, reached linearly; the paper uses 1. None keeps η constant.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import ERE
+        >>> buffer = ERE(capacity=1_000, eta=0.996, c_min=20, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(256)
+        >>> bool(sample.slots.float().mean() > slots.float().mean())  # newer than the average row
+        True
     """
 
     def __init__(

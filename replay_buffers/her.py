@@ -18,6 +18,8 @@ class HER(ReplayBuffer):
     blended, each end relabeled from its own episode, and rewards are computed from the blended goals:
     ``HER(neighborhood=KNN(k=10))`` combines HER and NMER.
 
+    Source: Andrychowicz et al. 2017, Hindsight experience replay, arXiv:1707.01495.
+
     Args:
         k: Relabeled rows per row that keeps its goal; 0 is `Uniform`.
         strategy: Step that achieved the goal: the row's own or a later one (``"future"``), the episode's last one
@@ -29,6 +31,20 @@ class HER(ReplayBuffer):
         blend: Blends the relabeled rows; `Mixup()` by default.
         selector: Draws the rows; uniform by default.
         credit: Which rows receive the TD error of a blend; the anchor by default.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import HER
+        >>> def compute_reward(achieved, desired, info):
+        ...     return -abs(achieved - desired).sum(-1)
+        >>> shapes = {"observation": (3,), "achieved_goal": (2,), "desired_goal": (2,)}
+        >>> buffer = HER(capacity=1_000, k=4, compute_reward=compute_reward, seed=0)
+        >>> rows = Episodes(obs_shape=shapes).transitions(200)
+        >>> slots = buffer.add(rows)
+        >>> sample = buffer.sample(1_000)
+        >>> changed = sample.transitions.obs["desired_goal"] != rows.obs["desired_goal"][sample.slots]
+        >>> round(float(changed.any(dim=1).float().mean()), 1)  # share of relabeled rows: k / (k + 1)
+        0.8
     """
 
     def __init__(

@@ -14,6 +14,8 @@ class KNNOutcome(ReplayBuffer):
     It shows whether NMER's benefit is due to blending or to the neighbors. The cost is that of NMER, the neighbor
     graph. The error is the change of r and Δs within the distance of a neighbor.
 
+    Source: the baseline in Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117.
+
     Args:
         k: Number of nearest neighbors; one of them is drawn uniformly.
         selector: Draws the anchors; uniform by default.
@@ -22,6 +24,16 @@ class KNNOutcome(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import KNNOutcome
+        >>> buffer = KNNOutcome(capacity=1_000, k=1, seed=0)
+        >>> rows = Episodes(ends=0).transitions(200)
+        >>> slots = buffer.add(rows)
+        >>> sample = buffer.sample(32)
+        >>> bool((sample.transitions.rewards == rows.rewards[sample.neighbor_slots]).all())
+        True
     """
 
     def __init__(

@@ -12,8 +12,20 @@ class LAP(ReplayBuffer):
     sum tree, as for PER. It helps if PER does not: with dense rewards and continuous actions. RLlib's own algorithms
     report the mean |δ| over critics and use their own loss; a warning is issued.
 
+    Source: Fujimoto et al. 2020, An equivalence between loss functions and non-uniform sampling, arXiv:2007.06049.
+
     Args:
         alpha: α; 0 is uniform replay with the Huber loss.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import LAP
+        >>> buffer = LAP(capacity=1_000, alpha=0.4, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> buffer.update(sample, td_errors=sample.transitions.rewards)  # usually the critic's errors
+        >>> sample.critic_loss
+        Huber(delta=1.0)
     """
 
     def __init__(

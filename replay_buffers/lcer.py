@@ -23,6 +23,8 @@ class LCER(ReplayBuffer):
     dynamics that are nearly linear within a cluster. It does not suit outcomes that jump within a cluster, due to
     contacts or goals, nor clusters of a few rows; reduce K if there are fewer than some tens of rows per cluster.
 
+    Source: Zahlner 2022, local cluster experience replay.
+
     Args:
         variant: ``"center"`` for the mean (LCER-CC), ``"member"`` for another row (LCER-RM).
         n_clusters: Number of clusters K, limited to half the number of rows.
@@ -33,6 +35,15 @@ class LCER(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import LCER
+        >>> buffer = LCER(capacity=1_000, variant="member", n_clusters=20, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.transitions.obs.shape), tuple(sample.mix.shape)
+        ((32, 3), (32,))
     """
 
     def __init__(

@@ -15,6 +15,8 @@ class NaiveMixup(ReplayBuffer):
     A baseline for methods that choose neighbors: it assumes that dynamics and rewards are linear over the whole state
     space. The cost is a second gather. Use it to measure the effect of locality.
 
+    Source: Zhang et al. 2018, mixup: beyond empirical risk minimization, arXiv:1710.09412.
+
     Args:
         alpha: α.
         selector: Draws the anchors; uniform by default.
@@ -23,6 +25,15 @@ class NaiveMixup(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import NaiveMixup
+        >>> buffer = NaiveMixup(capacity=1_000, alpha=0.75, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> bool(((sample.mix >= 0) & (sample.mix <= 1)).all())
+        True
     """
 
     def __init__(

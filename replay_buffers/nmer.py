@@ -17,6 +17,8 @@ class NMER(ReplayBuffer):
     gather per batch. It helps if data are scarce and dynamics are smooth, as in most locomotion tasks. It helps less if
     contacts or goals separate neighbors, and with images, because distances between pixels are not meaningful.
 
+    Source: Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117.
+
     Args:
         k: Number of neighbors to draw from.
         alpha: λ ~ Beta(α, α).
@@ -26,6 +28,17 @@ class NMER(ReplayBuffer):
         interp_decay: Decrease of that probability over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import NMER
+        >>> buffer = NMER(capacity=1_000, k=10, alpha=0.75, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))  # random observations (3,) and actions (2,)
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.transitions.obs.shape), tuple(sample.mix.shape)
+        ((32, 3), (32,))
+        >>> bool((sample.neighbor_slots != sample.slots).all())
+        True
     """
 
     def __init__(

@@ -14,12 +14,25 @@ class Noise(ReplayBuffer):
     per stored number, and the running standard deviation of the stored rows. A large σ breaks the relation between s, a
     and s'.
 
+    Source: after RAD (Laskin et al. 2020, Reinforcement learning with augmented data, arXiv:2004.14990).
+
     Args:
         sigma: σ, in standard deviations.
         multiplicative: x·(1 + σε) instead.
         action_low: Lowest action.
         action_high: Highest action.
         selector: Draws the rows; uniform by default.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import Noise
+        >>> buffer = Noise(capacity=1_000, sigma=0.1, seed=0)
+        >>> rows = Episodes().transitions(200)
+        >>> slots = buffer.add(rows)
+        >>> sample = buffer.sample(32)
+        >>> difference = sample.transitions.obs - rows.obs[sample.slots]
+        >>> bool(0.05 < difference.std() < 0.2)
+        True
     """
 
     def __init__(

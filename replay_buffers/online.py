@@ -11,8 +11,18 @@ class Online(ReplayBuffer):
     by one row. It has no cost. Use it to measure the effect of replay; most off-policy algorithms fail with it. Rows
     are repeated while fewer than n are stored.
 
+    Source: the baseline of Fedus et al. 2020, Revisiting fundamentals of experience replay.
+
     Args:
         capacity: Number of transitions to store; more than the batch size are never used.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import Online
+        >>> buffer = Online(capacity=256)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> buffer.sample(4).slots.tolist()
+        [199, 198, 197, 196]
     """
 
     def __init__(

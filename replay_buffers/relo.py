@@ -11,11 +11,24 @@ class ReLo(ReplayBuffer):
     tree, as for PER, and one more forward pass of the target critics per update. It helps if rewards or transitions are
     noisy, or if PER is worse than uniform replay.
 
+    Source: Sujit et al. 2022, Prioritizing samples in reinforcement learning with reducible loss, arXiv:2208.10483.
+
     Args:
         alpha: α; 0 is uniform.
         beta: β of the importance weights (N·P(i))^(−β), annealed to `final_beta` over the run.
         eps: ε.
         final_beta: β at the end of the run; there are no importance weights if both are 0.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import ReLo
+        >>> buffer = ReLo(capacity=1_000, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> losses = sample.transitions.rewards.abs()  # usually the differences of squared TD errors
+        >>> buffer.update(sample, td_errors=losses, scores={"reducible_loss": losses})
+        >>> tuple(buffer.sample(32).weights.shape)
+        (32,)
     """
 
     def __init__(

@@ -12,11 +12,22 @@ class S4RL(ReplayBuffer):
     offline data, where no new experience regularizes the critic. ``"dropout"`` and ``"switch"`` produce states that are
     physically impossible.
 
+    Source: Sinha et al. 2021, S4RL: surprisingly simple self-supervision for offline RL, arXiv:2103.06326.
+
     Args:
         augmentation: ``"mixup"``, ``"gaussian"``, ``"uniform"``, ``"scaling"``, ``"dropout"`` or ``"switch"``.
         views: Number of views m; learners average Q-values and targets over them. All views are in ``extras``.
         strength: Strength of the augmentation; the paper's value by default, see `StateAugmentation`.
         selector: Draws the rows; uniform by default.
+
+    Examples:
+        >>> from interreplay.diagnostics.random_rows import Episodes
+        >>> from replay_buffers import S4RL
+        >>> buffer = S4RL(capacity=1_000, augmentation="mixup", views=2, seed=0)
+        >>> slots = buffer.add(Episodes().transitions(200))
+        >>> sample = buffer.sample(32)
+        >>> tuple(sample.transitions.extras["views_obs"].shape)
+        (32, 2, 3)
     """
 
     def __init__(

@@ -43,7 +43,7 @@ def writer_of(folder, most_rows=1_000_000, env="Pendulum-v1", **more):
 
 def fill(folder, rows, step=1, version=0, chunk=1, **more):
     """Write rows into a store, `chunk` at a time, and close it."""
-    writer = writer_of(folder, **more)
+    writer = writer_of(folder, **{"seconds": 3600.0, **more})
     for start in range(0, len(rows), chunk):
         writer.add(rows[start : start + chunk], step + start, version + start)
     writer.close()

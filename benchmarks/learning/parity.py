@@ -4,8 +4,8 @@
     python -m benchmarks.learning.parity --draw           # redraws from benchmarks/data/parity
     python -m benchmarks.learning.parity --setup study_a  # the settings of studies/td3_nmer_ratio.yaml, 12,000 steps
 
-Both get the same networks, batches, learning rates (3e-4), random steps and updates per step, and are evaluated alike:
-5 episodes of the deterministic policy every so many steps. An interrupted run is made anew.
+Both get the same networks, batches, learning rates (3e-4), random steps and updates per step. Both are evaluated for 5
+episodes of the deterministic policy at regular intervals. An interrupted run starts again.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ PUBLISHED |= {40_000: (1_968, 3_196, 3_808), 50_000: (3_463, 4_212, 4_879)}
 
 @dataclass(frozen=True)
 class Setup:
-    """What both programs are asked for, and what is shown beside them.
+    """Settings of both programs, and published results for comparison.
 
     Attributes:
-        name: Of the folder and the figure.
-        trainers: Which are compared.
+        name: Name of the folder and the figure.
+        trainers: Algorithms to compare.
         steps: Env steps of a run.
         every: Steps between evaluations.
         starts: Random steps.
         batch: Rows per update.
-        width: Of each of two hidden layers.
-        published: Least, mean and most return of SAC by env steps, where somebody published them.
+        width: Width of each of the two hidden layers.
+        published: Minimum, mean and maximum return of SAC by env steps, if published.
     """
 
     name: str
@@ -192,8 +192,8 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     setup = SETUPS[arguments.setup]
-    wanted = [(setup, p, t, s) for s in arguments.seeds for t in setup.trainers for p in arguments.programs]
-    for job in wanted if not arguments.draw else []:
+    jobs = [(setup, p, t, s) for s in arguments.seeds for t in setup.trainers for p in arguments.programs]
+    for job in jobs if not arguments.draw else []:
         if not place(*job).exists():
             run(*job)
     print(summary(setup))

@@ -1,7 +1,7 @@
 """Draw the gait of a HalfCheetah: ``python -m benchmarks.learning.poses RUN FIGURE``.
 
-A return that stops rising near 1,000 may be that of a cheetah that learned to slide on its back. The angle of its trunk
-tells: 0 is upright, π on its back.
+If the return stops rising near 1,000, the cheetah may have learned to slide on its back. The angle of its trunk shows
+it: 0 is upright, π is on its back.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from benchmarks.measure import single_thread, table
 from interreplay.environments import registration
 
 WAITS = "benchmarks.speed.actor_processes:Waits-v0"
-"""CartPole, each step of which sleeps."""
+"""CartPole with a pause in each step."""
 
 
 class Waits(CartPoleEnv):

@@ -1,4 +1,4 @@
-"""BIER's batches and fits beside one SAC update, and the same predictions through GPyTorch.
+"""BIER's batches and fits compared with one SAC update, and the same predictions through GPyTorch.
 
     python -m benchmarks.speed.bier [--rows 50000] [--repeats 40]
 

@@ -1,4 +1,4 @@
-"""Replay buffers without training: time to draw a batch, to add a row, and memory per row, beside other libraries'.
+"""Replay buffers without training, compared with other libraries: time of a batch and of adding a row, memory per row.
 
     python -m benchmarks.speed.buffers [--rows 1000000] [--batch 256] [--repeats 1000] [--without NMER]
 

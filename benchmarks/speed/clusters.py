@@ -1,4 +1,4 @@
-"""LCER: time to draw a batch beside Uniform's, its upkeep per added row beside a SAC update, and how far clusters lag.
+"""LCER: time of a batch compared with Uniform, upkeep per row compared with a SAC update, and lag of the clusters.
 
     python -m benchmarks.speed.clusters [--rows 100000] [--repeats 500] [--data z.npy]
 
@@ -6,8 +6,8 @@ The rows are transitions of HalfCheetah-v5 with random actions, or a file that `
 Buffers are full; batches of 256 are drawn from them in turn, in one process on one thread. Then 2,000 rows are added
 one by one and 2,000 in portions of 100, both beyond the capacity, with updates of SAC (batch 256, two layers of 256) in
 between. Upkeep is what the neighborhood takes, in processor time; storing the rows does not count. The last table
-says which share of the rows is not in the cluster of its nearest center, in the scale that the clusters use and in the
-scale of now.
+shows the share of rows that are not in the cluster of the nearest center, in the scale that the clusters use and in the
+current scale.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[f
 
 
 def stale(buffer: Any) -> tuple[float, float]:
-    """Shares of rows that are not in the cluster of their nearest center: in the clusters' scale, in that of now."""
+    """Return the shares of rows outside their nearest center's cluster, in the clusters' scale and the current one."""
     import torch
 
     clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
@@ -130,7 +130,7 @@ def main() -> None:
     head = ["upkeep", "ms per 1,000 rows", "ms per refresh", "ms per SAC update", "refresh per row ÷ update"]
     print(table([*head, "filling by 1,000, s"], lines) + "\n")
     lines = [[n, *(f"{share:.4f}" for share in stale(buffers[n])), f"{spread(buffers[n]):.3f}"] for n in filling]
-    print(table(["rows not with their nearest center", "scale in use", "scale of now", "d² per dim."], lines))
+    print(table(["rows not with their nearest center", "scale in use", "current scale", "d² per dim."], lines))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Two runs at a time on two CPUs beside one alone, in env steps per second; and what Ray and Tune cost at the start.
+"""Env steps per second of two parallel runs on two CPUs and of a single run; and the start-up time of Ray and Tune.
 
 python -m benchmarks.speed.concurrent --steps 3000 --repeats 3
 """
@@ -83,8 +83,8 @@ def main() -> None:
             pair = rate(study(Path(name, f"pair{repeat}"), 2, 2, args))
             both = rate(plain(Path(name, f"plain{repeat}"), 2, args))
             shares.append(pair / (2 * alone))
-            told = f"alone {alone:6.1f} steps/s, two at a time {pair:6.1f} together: {shares[-1]:.2f} of twice one"
-            print(f"{told}; two processes without Tune {both:6.1f}: {pair / both:.2f} of that", flush=True)
+            line = f"alone {alone:6.1f} steps/s, two at a time {pair:6.1f} together: {shares[-1]:.2f} of twice one"
+            print(f"{line}; two processes without Tune {both:6.1f}: {pair / both:.2f} of that", flush=True)
         begun = time.time()
         found = start_seconds(study(Path(name, "short"), 3, 1, args, steps=PER_ITERATION), begun)
         first, waits = found[0], found[1:]

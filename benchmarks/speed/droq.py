@@ -1,4 +1,4 @@
-"""Env steps per second of processor time with 20 updates per step: our DroQ preset beside SBX's DroQ, which is JAX.
+"""Env steps per second of processor time with 20 updates per step: our DroQ preset and SBX's DroQ (JAX).
 
     pip install sbx-rl; python -m benchmarks.speed.droq [--repeats 9]
 

@@ -1,4 +1,4 @@
-"""Stacks of frames: time to add a row and to draw a batch, and bytes per row, beside a ring of whole stacks.
+"""Stacks of frames: time to add a row and to draw a batch, and bytes per row, compared with a ring of whole stacks.
 
     python -m benchmarks.speed.frames [--rows 20000] [--batch 32] [--envs 1 8]
 

@@ -1,4 +1,4 @@
-"""HER beside Stable-Baselines3's: time to draw a batch of relabeled transitions.
+"""HER compared with Stable-Baselines3: time to draw a batch of relabeled transitions.
 
     python -m benchmarks.speed.hindsight [--rows 1000000] [--batch 256] [--repeats 2000]
 

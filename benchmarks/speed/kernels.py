@@ -1,7 +1,7 @@
 """What layout and type of convolutions cost, and denormal numbers in Adam: ``python -m benchmarks.speed.kernels``.
 
 One thread. Convolutions: a forward and backward pass of 32 images through the layers of Mnih et al. 2015. Adam: a step
-of 4,610 parameters, those of CartPole's network, whose gradients are 0 and whose moments have decayed.
+of the 4,610 parameters of CartPole's network, with gradients of 0 and decayed moments.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The time that a batch of 256 takes with every replay method, beside Uniform's, on rows of HalfCheetah-v5.
+"""Time of a batch of 256 with every replay method, compared with Uniform, on rows of HalfCheetah-v5.
 
     python -m benchmarks.speed.methods [--rows 100000] [--repeats 1000] [--without NMER KNNOutcome] [--data z.npy]
 
 All buffers hold the same rows. Batches are drawn from each and from Uniform in turn, in one process on one thread.
-Elite is given a policy that costs nothing, and Continuous Transition a fixed λ beside the adaptive one, so that what
-networks cost stands apart.
+Elite uses a policy without cost. Continuous Transition is measured with a fixed and with the adaptive λ, so that the
+cost of networks is separate.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
         seconds = interleaved(pair, arguments.repeats, warm_up=50)
         ratio = np.median(seconds[name] / seconds["Uniform"])
         lines.append([name, *(f"{np.median(seconds[n]) * 1e6:.0f}" for n in (name, "Uniform")), f"{ratio:.2f}"])
-    head = [f"sample(256) of {arguments.rows:,}", "µs, median", "Uniform beside it", "×, median of pairs"]
+    head = [f"sample(256) of {arguments.rows:,}", "µs, median", "Uniform in the same turns", "×, median of pairs"]
     print(table(head, lines))
 
 

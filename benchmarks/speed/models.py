@@ -1,4 +1,4 @@
-"""Fitting a model to HalfCheetah beside a plain PyTorch loop of the same ensemble, rollouts, and batches of a mix.
+"""Fitting a model to HalfCheetah compared with a plain PyTorch loop of the same ensemble; rollouts; batches of a mix.
 
     python -m benchmarks.speed.models [--rows 10000] [--epochs 4] [--repeats 3]
 
@@ -44,7 +44,7 @@ def standardized(rows: Any) -> tuple[Any, Any]:
     """Return inputs and targets of a model, standardized."""
     import torch
 
-    from interreplay.experience.learned_models.scales import Scale
+    from interreplay.experience.learned_models.dynamics import Scale
 
     inputs = torch.cat([rows.obs, rows.actions], 1)
     targets = torch.cat([rows.rewards.unsqueeze(1), rows.next_obs - rows.obs], 1)
@@ -129,12 +129,13 @@ def plain(inputs: Any, targets: Any, held: Any, epochs: int, model: str, tidy: b
 
     learned = torch.ones(len(inputs), dtype=torch.bool)
     learned[held] = False
-    own, wanted, width = inputs[learned], targets[learned], targets.shape[1]
-    arrays = own.double().numpy(), wanted.double().numpy()
+    inputs_learned, targets_learned = inputs[learned], targets[learned]
+    width = targets.shape[1]
+    arrays = inputs_learned.double().numpy(), targets_learned.double().numpy()
 
     def batch(which: Any) -> Any:
         if tidy:
-            return own[which], wanted[which]
+            return inputs_learned[which], targets_learned[which]
         return tuple(torch.from_numpy(rows[which.numpy()]).float() for rows in arrays)
 
     def run() -> Any:
@@ -143,8 +144,8 @@ def plain(inputs: Any, targets: Any, held: Any, epochs: int, model: str, tidy: b
         adam = torch.optim.Adam(network.parameters(), lr=1e-3)
         best = np.full(MEMBERS, np.inf)
         for _ in range(epochs):
-            orders = torch.stack([torch.randperm(len(own)) for _ in range(MEMBERS)])
-            for start in range(0, len(own), BATCH):
+            orders = torch.stack([torch.randperm(len(inputs_learned)) for _ in range(MEMBERS)])
+            for start in range(0, len(inputs_learned), BATCH):
                 which = orders[:, start : start + BATCH]
                 adam.zero_grad()
                 plain_loss(network, *batch(which), model).backward()
@@ -198,7 +199,7 @@ def source_with_policy(rows: Any, **arguments: Any) -> Any:
 
 
 def imagined(rows: Any, repeats: int) -> str:
-    """Return a table of 10⁵ one-step rollouts with their storing, beside SAC's updates."""
+    """Return a table of 10⁵ one-step rollouts, including storing them, compared with SAC's updates."""
     import torch
 
     from benchmarks.speed.bier import sac_update

@@ -66,9 +66,7 @@ def main() -> None:
     for buffer in buffers.values():
         for start in range(0, arguments.rows, 20_000):
             buffer.add(rows_of(z, start, min(start + 20_000, arguments.rows)))
-    print(
-        f"{arguments.rows:,} rows, of which none was overwritten\n\n{drawn(buffers, arguments.repeats)}\n", flush=True
-    )
+    print(f"{arguments.rows:,} rows, none overwritten\n\n{drawn(buffers, arguments.repeats)}\n", flush=True)
     lines = [[n, f"{added(b, z, arguments):.0f}"] for n, b in buffers.items()]
     print(table(["adding a row over another", "µs of processor time, mean"], lines))
     print(f"\n{arguments.added:,} of them overwritten\n\n{drawn(buffers, arguments.repeats)}")

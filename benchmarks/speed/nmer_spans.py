@@ -1,11 +1,11 @@
-"""What NMER costs beside Uniform while an agent learns: env steps per second, and `add` and `sample` alone, in spans.
+"""Cost of NMER compared with Uniform while an agent learns: env steps per second, and `add` and `sample` alone.
 
     OMP_NUM_THREADS=1 python -m benchmarks.speed.nmer_spans [--buffers Uniform NMER "NMER{k: 5}"]
 
 SAC on HalfCheetah-v5, batch 256, 2×256, one update per env step, one thread. Two agents learn from step 0 in turns of a
-hundred steps; then two whose buffers held `--rows` rows of random actions beforehand. The first agent's rows are then
-added once more one by one to buffers alone, with a batch of 256 after each. Counted is the processor time of this
-process, and the wall clock beside it; ratios are medians over pairs of turns.
+hundred steps. Then two other agents learn with buffers that already hold `--rows` rows of random actions. Finally the
+first agent's rows are added one by one to buffers alone, with a batch of 256 after each. The processor time of this
+process is counted; the wall-clock time is shown, too. Ratios are medians over pairs of turns.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def memory(data: Path, readers: int) -> str:
 
 
 def asked(process: subprocess.Popen[str]) -> list[int]:
-    """Return what a reader says of its memory, KB."""
+    """Return the memory that a reader reports, in KB."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("\n")
     process.stdin.flush()
@@ -101,7 +101,7 @@ def asked(process: subprocess.Popen[str]) -> list[int]:
 
 
 def batches(data: Path, repeats: int) -> str:
-    """Return the processor time of a batch of two sources beside that of their own draws."""
+    """Return the processor time of a batch from two sources, compared with batches of each source alone."""
     from benchmarks.speed.buffers import ours
     from interreplay import Mix, Offline
 

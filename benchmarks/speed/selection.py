@@ -1,11 +1,11 @@
-"""The replay methods that choose rows, beside PER and Uniform: `sample` with `update`, and what they ask of an update.
+"""Replay methods that choose rows, compared with PER and Uniform: `sample` with `update`, and the cost of their scores.
 
     python -m benchmarks.speed.selection [--rows 100000] [--repeats 500]
 
-All buffers hold the same rows of HalfCheetah's shape. Of each method a batch of 256 is drawn, and errors and the scores
-that it wants are reported, in turn with PER and Uniform, in one process on one thread; so are updates of SAC with and
-without these scores, and with the draw of its batch by LaBER, which scores candidates with SAC's networks, and by
-Uniform. New rows are added one at a time to full buffers.
+All buffers hold the same rows of HalfCheetah's shape. Each method draws a batch of 256 and receives the errors and
+scores that it requires, in turn with PER and Uniform, in one process on one thread. Updates of SAC are measured with
+and without these scores, and with batches drawn by Uniform and by LaBER, which scores candidates with SAC's networks.
+New rows are added one at a time to full buffers.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def updates(made: dict[str, Any], scored: frozenset[str] = frozenset()) -> Calla
 
 
 def learning(buffer: Any) -> Callable[[], None]:
-    """Draw a batch, of candidates that are scored where the method wants it, and learns from it."""
+    """Return a function that draws a batch, scoring candidates if the method requires it, and learns from it."""
     from interreplay.part import Context
 
     update, rng = learner()
@@ -79,7 +79,7 @@ def learning(buffer: Any) -> Callable[[], None]:
 
 
 def adder(buffer: Any, seed: int = 1) -> Callable[[], None]:
-    """Add one row."""
+    """Return a function that adds one row."""
     from interreplay import Transitions
 
     (columns,) = portions(1_000)
@@ -89,14 +89,14 @@ def adder(buffer: Any, seed: int = 1) -> Callable[[], None]:
 
 
 def compare(title: str, pairs: dict[str, tuple[Callable[[], None], str, Callable[[], None]]], repeats: int) -> str:
-    """Measure each with what it is compared to, and write a table."""
+    """Measure pairs in turn and return a table."""
     lines = []
     for name, (mine, other, theirs) in pairs.items():
         seconds = interleaved({other: theirs, name: mine}, repeats, warm_up=10)
         ratio = np.median(seconds[name] / seconds[other])
         medians = (f"{np.median(seconds[each]) * 1e6:.0f}" for each in (name, other))
         lines.append([name, *medians, other, f"{ratio:.2f}"])
-    return table([title, "µs, median", "beside it", "which", "×, median of pairs"], lines) + "\n"
+    return table([title, "µs, median", "the other's", "compared with", "×, median of pairs"], lines) + "\n"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Bytes per transition from a runner to the buffer, beside RLlib's episodes; time and size of checkpoints.
+"""Bytes per transition from a runner to the buffer, compared with RLlib's episodes; time and size of checkpoints.
 
 python -m benchmarks.speed.transfers [--env HalfCheetah-v5] [--rows 100000] [--buffers Uniform NMER]
 """
@@ -77,7 +77,7 @@ def fill(buffer: Any, rows: int, like: Transitions) -> None:
 
 
 def checkpoints(env: str, buffer: str, rows: int, repeats: int) -> None:
-    """Print what a checkpoint takes beside the bytes that are saved."""
+    """Print the time and size of a checkpoint, compared with the bytes that are saved."""
     algo = algorithm(env, buffer, rows)
     try:
         fill(algo.replay_buffer, rows, algo.env_runner.collect(2, True))
@@ -91,8 +91,8 @@ def checkpoints(env: str, buffer: str, rows: int, repeats: int) -> None:
                 path = Path(algo.save_to_path(str(Path(folder, str(repeat)))))
                 times.append(time.perf_counter() - begun)
             size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        told = f"{size / 1e6:.1f} MB, {size / memory:.2f}x buffer and weights ({size / stored:.2f}x the buffer alone)"
-        print(f"checkpoint with {rows:,} rows of {buffer}: {median(times):.2f} s, {told}", flush=True)
+        sizes = f"{size / 1e6:.1f} MB, {size / memory:.2f}x buffer and weights ({size / stored:.2f}x the buffer alone)"
+        print(f"checkpoint with {rows:,} rows of {buffer}: {median(times):.2f} s, {sizes}", flush=True)
     finally:
         algo.stop()
 

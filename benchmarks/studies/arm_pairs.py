@@ -1,4 +1,4 @@
-"""What studies that compare pairs of arms show, some arms being those of a study beside."""
+"""Reports of studies that compare pairs of arms; some arms are from another study."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from benchmarks.studies.study_report import Found
 
 
 def with_arms_of(folder: Path, other: str, arms: Collection[str]) -> pd.DataFrame:
-    """Return the curves of a study's runs and of some arms of another in a folder beside, seeds that are whole."""
-    own, beside = read(folder), read(folder.parent / other)
-    beside = beside[beside["arm"].isin(arms) & beside["seed"].isin(own["seed"])]
-    return whole_seeds(pd.concat([own, beside], ignore_index=True))
+    """Return the curves of a study's complete seeds, with some arms of another study in a neighboring folder."""
+    own = read(folder)
+    others = read(folder.parent / other)
+    others = others[others["arm"].isin(arms) & others["seed"].isin(own["seed"])]
+    return whole_seeds(pd.concat([own, others], ignore_index=True))
 
 
 def contrast(ours: str, theirs: str) -> Contrast:
-    """Return what takes two arms from a task."""
+    """Return a function that takes two arms from a task."""
     return lambda task: (task[ours], task[theirs])
 
 
@@ -38,16 +39,16 @@ def compared(
     random: Mapping[str, float],
     pairs: Mapping[str, tuple[str, str]],
     colors: Mapping[str, str],
-    said: Callable[[Estimate], str],
+    conclusion: Callable[[Estimate], str],
 ) -> Found:
-    """Return the tables, and what draws the figure.
+    """Return the tables, and a function that draws the figure.
 
     Args:
         found: As `with_arms_of` returns it.
-        random: What random actions return, by task.
-        pairs: Arms that are compared, by what it is called; the first pair is what the study is about.
-        colors: By arm.
-        said: What the first effect means.
+        random: Mean return of random actions by task.
+        pairs: Pairs of arms by the name of the comparison; the first is the primary one.
+        colors: Colors by arm.
+        conclusion: Returns the conclusion from the primary effect.
     """
     tasks = tasks_of(found, random)
     effects = {name: estimate(list(tasks.values()), contrast(*pair)) for name, pair in pairs.items()}
@@ -55,5 +56,5 @@ def compared(
     contrasts = {name.replace("\n", " "): contrast(*pair) for name, pair in pairs.items()}
     primary, *_ = pairs
     parts = [areas_table(found, tasks), effects_table(lines, contrasts, list(tasks.values()))]
-    parts += [said(effects[primary]), by_task_table(tasks, contrasts)]
+    parts += [conclusion(effects[primary]), by_task_table(tasks, contrasts)]
     return "\n\n".join(parts), lambda: draw(found, effects, random, colors, (primary,), CLAIMS["SAC"])

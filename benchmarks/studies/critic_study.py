@@ -1,8 +1,8 @@
 """Effect of interpolation on a stable critic: ``python -m benchmarks.studies.critic_study FOLDER``.
 
 FOLDER holds the runs of ``studies/sac_stable_critic.yaml``, as Tune or `benchmarks.keep_study` left them. Those of
-``studies/sac_nmer_ratio.yaml``, two arms of which are shown, are beside it in a folder ``sac_nmer_ratio``, with what
-random actions return.
+``studies/sac_nmer_ratio.yaml`` are in the folder ``sac_nmer_ratio`` next to it, with the returns of random actions; two
+of their arms are shown.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from benchmarks.studies.arm_pairs import compared, with_arms_of
 from benchmarks.studies.ratio_report import CLAIMS, random_returns, reading_of
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 
 OTHER = "sac_nmer_ratio"
-BESIDE = ("Uniform-20", "NMER-20")
-"""Arms of the study beside."""
+OTHER_ARMS = ("Uniform-20", "NMER-20")
+"""Arms of the other study."""
 COLORS = {"Uniform-20": "#3e4c59", "NMER-20": "#c65d21", "NaiveMixup": "#8d6cab", "Uniform-LN": "#2f7ed8"}
 COLORS |= {"NMER-LN": "#f0b429"}
 PAIRS = {
@@ -24,14 +24,14 @@ PAIRS = {
     "NMER against NaiveMixup": ("NMER-20", "NaiveMixup"),
     "NaiveMixup against Uniform": ("NaiveMixup", "Uniform-20"),
 }
-"""What is compared; the first is what the study is about."""
+"""Comparisons; the first is the primary one."""
 
 
 def found_in(folder: Path) -> Found:
-    """Return the tables, and what draws the figure."""
-    found, random = with_arms_of(folder, OTHER, BESIDE), random_returns(folder.parent / OTHER)
+    """Return the tables, and a function that draws the figure."""
+    found, random = with_arms_of(folder, OTHER, OTHER_ARMS), random_returns(folder.parent / OTHER)
     return compared(found, random, PAIRS, COLORS, lambda effect: reading_of(folder, effect, {"SAC": CLAIMS["SAC"]}))
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.critic_study", __doc__, found_in)
+    report("benchmarks.studies.critic_study", __doc__, found_in)

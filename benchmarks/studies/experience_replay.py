@@ -20,7 +20,7 @@ from benchmarks.measure import table
 from benchmarks.studies.ratio_statistics import improvement
 from benchmarks.studies.replay_explained import CORRELATION, ERROR, explained, ratio
 from benchmarks.studies.study_curves import draw_curves
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 from interreplay.experiments.report.reading.results import REPLAY, read_results
 
 MEASURES = ("td_error_mean", "state_cosine", "time_gap", "age_ess", "same_episode_share")
@@ -145,12 +145,12 @@ def _draw_capacities(axis: plt.Axes, found: pd.DataFrame) -> None:
     axis.set(xlabel="capacity", xscale="log")
 
 
-def _draw_measures(alike: plt.Axes, errors: plt.Axes, found: pd.DataFrame) -> None:
+def _draw_measures(correlation: plt.Axes, errors: plt.Axes, found: pd.DataFrame) -> None:
     for arm, runs in found.groupby("arm"):
-        for axis, measure in ((alike, CORRELATION), (errors, ERROR)):
+        for axis, measure in ((correlation, CORRELATION), (errors, ERROR)):
             axis.scatter(runs[measure], runs["area"], s=14, color=COLORS[str(arm)], alpha=0.7, lw=0)
-    alike.set(xlabel="excess of |cos| in a batch")
-    alike.xaxis.set_major_locator(ticker.MaxNLocator(4))
+    correlation.set(xlabel="excess of |cos| in a batch")
+    correlation.xaxis.set_major_locator(ticker.MaxNLocator(4))
     errors.set(xlabel="mean |TD error| when drawn", xscale="log")
     errors.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 4, 7)))
     errors.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
@@ -171,4 +171,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.experience_replay", __doc__, found_in)
+    report("benchmarks.studies.experience_replay", __doc__, found_in)

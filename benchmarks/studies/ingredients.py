@@ -19,7 +19,7 @@ from scipy import stats
 from benchmarks.measure import table
 from benchmarks.studies.ratio_statistics import areas_of
 from benchmarks.studies.study_curves import draw_curves, read
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 
 COLORS = {"SAC-1": "#9aa5b1", "SAC-20": "#3e4c59", "DroQ": "#2f7ed8", "DroQ-NMER": "#c65d21", "REDQ-5": "#5a8f29"}
 """By arm, in the order in which they are shown; the first is what others are compared with."""
@@ -75,4 +75,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.ingredients", __doc__, found_in)
+    report("benchmarks.studies.ingredients", __doc__, found_in)

@@ -1,8 +1,8 @@
 """Effect of near partners on a stable critic: ``python -m benchmarks.studies.near_partners FOLDER``.
 
 FOLDER holds the runs of ``studies/sac_near_partners.yaml``, as Tune or `benchmarks.keep_study` left them. Those of
-``studies/sac_stable_critic.yaml``, three arms of which are shown, are beside it in a folder ``sac_stable_critic``; what
-random actions return is in ``sac_nmer_ratio``.
+``studies/sac_stable_critic.yaml`` are in the folder ``sac_stable_critic`` next to it; three of their arms are shown.
+The returns of random actions are in ``sac_nmer_ratio``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from benchmarks.studies.arm_pairs import compared, with_arms_of
 from benchmarks.studies.critic_study import COLORS as OF_CRITICS
 from benchmarks.studies.ratio_report import CLAIMS, left_of, random_returns
 from benchmarks.studies.ratio_statistics import Estimate
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 
-BESIDE = ("NMER-LN", "Uniform-LN", "NaiveMixup")
-"""Arms of the study beside."""
-COLORS = {arm: OF_CRITICS[arm] for arm in BESIDE} | {"NaiveMixup-LN": "#2f9e75"}
+OTHER_ARMS = ("NMER-LN", "Uniform-LN", "NaiveMixup")
+"""Arms of the other study."""
+COLORS = {arm: OF_CRITICS[arm] for arm in OTHER_ARMS} | {"NaiveMixup-LN": "#2f9e75"}
 PAIRS = {
     "NMER against NaiveMixup,\nboth with LayerNorm": ("NMER-LN", "NaiveMixup-LN"),
     "NaiveMixup against Uniform,\nboth with LayerNorm": ("NaiveMixup-LN", "Uniform-LN"),
     "LayerNorm against none,\nboth NaiveMixup": ("NaiveMixup-LN", "NaiveMixup"),
 }
-"""What is compared; the first is what the study is about."""
+"""Comparisons; the first is the primary one."""
 
 
 def reading(primary: Estimate) -> str:
-    """Return what the primary effect says, in the words that were fixed."""
+    """Return the conclusion from the primary effect, in the words that were fixed in advance."""
     if primary.low > 1:
         return "near partners add"
     if primary.high < 1:
@@ -38,8 +38,8 @@ def reading(primary: Estimate) -> str:
 
 
 def found_in(folder: Path) -> Found:
-    """Return the tables, and what draws the figure."""
-    found = with_arms_of(folder, "sac_stable_critic", BESIDE)
+    """Return the tables, and a function that draws the figure."""
+    found = with_arms_of(folder, "sac_stable_critic", OTHER_ARMS)
     waits = left_of(folder)
     return compared(
         found,
@@ -51,4 +51,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.near_partners", __doc__, found_in)
+    report("benchmarks.studies.near_partners", __doc__, found_in)

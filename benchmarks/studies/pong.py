@@ -14,7 +14,7 @@ from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
 from benchmarks.studies.study_curves import draw_curves, each_run, read
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 
 COLORS = {
     "Scaled-Fresh": "#9aa5b1",
@@ -63,4 +63,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.pong", __doc__, found_in)
+    report("benchmarks.studies.pong", __doc__, found_in)

@@ -26,11 +26,11 @@ from benchmarks.studies.study_curves import draw_curves, draw_ratios, each_run, 
 from interreplay.experiments.report.reading.runs import planned
 
 CLAIMS = {"TD3": 1.94, "SAC": 1.29}
-"""Sander et al. 2022 (arXiv:2205.09117): NMER's return beside uniform replay's."""
+"""Sander et al. 2022 (arXiv:2205.09117): NMER's return divided by that of uniform replay."""
 
 
 def random_returns(folder: Path) -> dict[str, float]:
-    """Return what random actions return in each task, of a study's folder."""
+    """Return the mean return of random actions in each task, from a study's folder."""
     played = json.loads((folder / "random_returns.json").read_text())
     return {env: value["mean"] for env, value in played.items()}
 
@@ -42,7 +42,7 @@ def whole_seeds(found: pd.DataFrame) -> pd.DataFrame:
         found: As `study_curves.read` returns it.
 
     Raises:
-        SystemExit: They are fewer than two, of which there is no interval.
+        SystemExit: There are fewer than two such seeds, too few for an interval.
     """
     runs = found.drop_duplicates(["env", "arm", "seed"])
     cells = runs["env"].nunique() * runs["arm"].nunique()
@@ -112,14 +112,14 @@ def by_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) 
     """Return the effects in each task by itself, and in all others without it, with 95 % intervals, as markdown.
 
     Args:
-        tasks: Two or more, by name.
-        contrasts: By the name to show.
+        tasks: Two or more tasks by name.
+        contrasts: Contrasts by the name to show.
     """
     parts = {env: [task] for env, task in tasks.items()}
     parts |= {f"without {env}": [task for name, task in tasks.items() if name != env] for env in tasks}
     lines = [[name, *(_ratio(part, contrast) for contrast in contrasts.values())] for name, part in parts.items()]
-    said = "Task by task, looked at afterwards; (–): every draw of seeds is at the floor:"
-    return said + "\n\n" + table(["tasks", *contrasts], lines)
+    title = "Task by task, looked at afterwards; (–): every draw of seeds is at the floor:"
+    return title + "\n\n" + table(["tasks", *contrasts], lines)
 
 
 def _ratio(tasks: Sequence[Task], contrast: Contrast) -> str:

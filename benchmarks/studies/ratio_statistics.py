@@ -1,4 +1,4 @@
-"""What a study of replay methods at several update ratios says; fixed before its first run, in its file.
+"""Statistics of a study of replay methods at several update ratios, fixed in the study's file before the first run.
 
 Areas are of learning curves above random play, arrays ``(n,)`` with a seed each. `Task` has those of one task by arm:
 ``"Uniform-1"`` is Uniform at one update per env step.
@@ -95,9 +95,10 @@ class Estimate:
 def bootstrapped(
     tasks: Sequence[Task], statistic: Callable[[Sequence[Task]], float], resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Return the 95 % BCa interval of a statistic; seeds are drawn within each task and arm, all else is made anew.
+    """Return the 95 % BCa interval of a statistic.
 
-    Both ends are NaN where all draws give the same.
+    Seeds are resampled within each task and arm, and everything else is recomputed. Both ends are NaN if all
+    resamples give the same value.
     """
     arms = [list(task) for task in tasks]
     strata = [areas for task in tasks for areas in task.values()]
@@ -151,7 +152,7 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def reading(primary: Estimate, claims: Mapping[str, float]) -> str:
-    """Return what primary A says, in the words that were fixed: supported, a size excluded, or undecided."""
+    """Return the conclusion from primary A, in the fixed words: supported, a size excluded, or undecided."""
     if primary.low > 1:
         return "supported in kind"
     excluded = [f"+{round(100 * (size - 1))} % ({name})" for name, size in claims.items() if primary.high < size]

@@ -38,7 +38,7 @@ from benchmarks.studies.ratio_statistics import (
 )
 from benchmarks.studies.ratio_statistics import interaction as interaction_of
 from benchmarks.studies.study_curves import read
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 
 COLORS = dict(zip(ARMS, ("#9aa5b1", "#3e4c59", "#f0b429", "#c65d21"), strict=True))
 NAMES = {
@@ -81,4 +81,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.ratio_study", __doc__, found_in)
+    report("benchmarks.studies.ratio_study", __doc__, found_in)

@@ -30,10 +30,10 @@ class Interval(NamedTuple):
 
 
 def rank_correlation(runs: Mapping[str, np.ndarray] | pd.DataFrame, measure: str, held: str | None = None) -> float:
-    """Return Spearman's correlation of the area with a measure, `held` fixed where it is given.
+    """Return Spearman's rank correlation of the area with a measure, with `held` fixed if it is given.
 
-    Of ranks, the partial correlation is that of what is left of both when the third's line is taken away. Where one
-    of them is the same for all runs nothing can be told: NaN.
+    The partial correlation is that of the ranks' residuals after a linear fit of the ranks of `held`. The result is NaN
+    if one of the quantities is the same for all runs.
     """
     ranks = [stats.rankdata(runs[name]) for name in ("area", measure, *([held] if held else []))]
     if any(np.ptp(rank) == 0 for rank in ranks):

@@ -1,8 +1,7 @@
-"""Lets a study go on where only kept results are left: ``python -m benchmarks.studies.restore_study FOLDER RESULTS``.
+"""Prepare to resume a study from kept results: ``python -m benchmarks.studies.restore_study FOLDER RESULTS``.
 
-Unpacks the runs that `benchmarks.keep_study` kept and that were over, so that ``cluster_run.py STUDY`` with
-``--output_dir RESULTS`` makes only the missing ones, on any machine. Runs that were not over begin anew: their
-checkpoints are not kept.
+Unpack the finished runs that `benchmarks.keep_study` kept. ``cluster_run.py STUDY --output_dir RESULTS`` then executes
+only the missing runs, on any machine. Unfinished runs start again, because their checkpoints are not kept.
 """
 
 from __future__ import annotations

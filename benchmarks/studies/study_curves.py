@@ -22,9 +22,9 @@ def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -
     Columns are ``env``, ``arm``, ``seed``, ``minutes`` (of the whole run), ``steps`` and ``value``.
 
     Args:
-        folder: Of the runs, as Tune or `benchmarks.keep_study` left them.
+        folder: Folder of the runs, as Tune or `benchmarks.keep_study` left them.
         column: ``"evaluation"`` or ``"training"`` returns.
-        arms_by: The setting whose value is the arm, such as ``"trainer"``; None for the end of the run's name.
+        arms_by: Name of the setting that distinguishes arms, such as ``"trainer"``; None for the end of the run's name.
     """
     parts = []
     for run in sorted(path.parent for path in folder.glob("*/params.json")):
@@ -63,10 +63,10 @@ def draw_curves(axis: Axes, rows: pd.DataFrame, colors: Mapping[str, str], smoot
     """Draw the arms of one task.
 
     Args:
-        axis: Where to.
-        rows: As `read` returns them.
-        colors: By arm.
-        smooth: Points of which each drawn one is the mean; single runs are left out where there are several.
+        axis: Axis to draw on.
+        rows: Curves as `read` returns them.
+        colors: Colors by arm.
+        smooth: Number of points in a moving average; if above 1, single runs are not drawn.
     """
     for arm, color in colors.items():
         runs = each_run(rows[rows["arm"] == arm])

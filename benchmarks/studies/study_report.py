@@ -10,16 +10,16 @@ from typing import Any
 import matplotlib
 
 Found = tuple[str, Callable[[], Any]]
-"""The tables as markdown, and what draws the figure, a `matplotlib.figure.Figure`."""
+"""The tables as Markdown, and a function that returns the figure, a `matplotlib.figure.Figure`."""
 
 
-def tell(module: str, doc: str, found_in: Callable[[Path], Found]) -> None:
-    """Print the tables of a study's folder and write the figure where ``--figure`` says.
+def report(module: str, doc: str, found_in: Callable[[Path], Found]) -> None:
+    """Print the tables of a study's folder and write the figure to the path of ``--figure``.
 
     Args:
-        module: What ``python -m`` is to run.
-        doc: Its docstring; the first line is for ``--help``.
-        found_in: Returns what the runs in a folder say, as Tune or `benchmarks.keep_study` left them.
+        module: Name of the module for ``python -m``.
+        doc: Docstring of the module; the first line is for ``--help``.
+        found_in: Returns the findings of the runs in a folder, as Tune or `benchmarks.keep_study` left them.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc.splitlines()[0])
     parser.add_argument("folder", type=Path, help="of the study's runs")

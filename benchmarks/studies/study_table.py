@@ -56,7 +56,7 @@ def by_task(each: pd.DataFrame, found: pd.DataFrame, baseline: str) -> str:
 
 
 def over_tasks(found: pd.DataFrame, improved: pd.DataFrame, baseline: str) -> str:
-    """Return normalized scores over all tasks beside the baseline's."""
+    """Return normalized scores over all tasks, compared with the baseline."""
     improved = improved.set_index(["algorithm", "method", "measure"])
     rows = []
     for _, row in found.iterrows():

@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter
 from benchmarks.measure import table
 from benchmarks.studies.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, holm
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, each_run, read
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 
 COLORS = {
     "Fresh": "#3e4c59",
@@ -121,4 +121,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.unroll_study", __doc__, found_in)
+    report("benchmarks.studies.unroll_study", __doc__, found_in)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from benchmarks.measure import table
 from benchmarks.studies.study_curves import draw_curves, each_run, read
-from benchmarks.studies.study_report import Found, tell
+from benchmarks.studies.study_report import Found, report
 
 COLORS = {
     "DQN": "#9aa5b1",
@@ -37,7 +37,7 @@ ASKED = {
 }
 """The return to reach by task, in the order in which they are shown."""
 LAST = 3
-"""Evaluations whose mean is the return at a run's end: of one alone 20 episodes say little."""
+"""Number of last evaluations to average for the final return; the 20 episodes of a single one are too noisy."""
 
 
 def shown(env: str) -> str:
@@ -98,4 +98,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    tell("benchmarks.studies.values_study", __doc__, found_in)
+    report("benchmarks.studies.values_study", __doc__, found_in)

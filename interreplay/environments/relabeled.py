@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from interreplay.environments.atari import KEY as LEARNER_VIEW
 from interreplay.environments.own_modules import described, import_own
 from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError, accepted_names, did_you_mean
@@ -97,7 +98,9 @@ class Relabel:
             found = self._function(obs, action, next_obs, **columns)
         except Exception as error:
             raise UsageError(f"relabel {self.name} failed on {place}: {described(error)}") from error
-        pair = found if isinstance(found, tuple) else (found, columns["terminated"])
+        pair = (found, columns["terminated"])
+        if isinstance(found, tuple):
+            pair = found
         if len(pair) != 2:
             raise UsageError(
                 f"relabel {self.name} returned {len(pair)} values; expected rewards, or rewards and terminations"
@@ -126,6 +129,8 @@ class Relabel:
 class Relabeled(gym.Wrapper):
     """An environment whose rewards, and terminations, are those of a function; see `Relabel`.
 
+    Of environments with a learner's view (Atari), the stored rewards and ends are replaced, the game's score is not.
+
     Args:
         env: The environment.
         function: The function or its name.
@@ -152,13 +157,16 @@ class Relabeled(gym.Wrapper):
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
+        stored_reward, stored_end = info.get(LEARNER_VIEW, (reward, terminated))
         columns = {
-            "reward": np.array([reward], np.float32),
-            "terminated": np.array([terminated], bool),
+            "reward": np.array([stored_reward], np.float32),
+            "terminated": np.array([stored_end], bool),
             "truncated": np.array([truncated], bool),
         }
         rewards, ends = self._relabel(_row(self._obs), _row(action), _row(obs), columns, "a step")
         self._obs = copy.deepcopy(obs)
+        if LEARNER_VIEW in info:  # what is stored ends with a life, the game continues
+            return obs, reward, terminated, truncated, info | {LEARNER_VIEW: (float(rewards[0]), bool(ends[0]))}
         return obs, float(rewards[0]), bool(ends[0]), truncated, info
 
     def save_state(self) -> dict[str, Any]:
@@ -199,7 +207,9 @@ def _imported(name: str) -> RewardFunction:
     own = [key for key, value in vars(loaded).items() if inspect.isfunction(value) and value.__module__ == module]
     found = vars(loaded).get(function)
     if function not in own:
-        reason = f"{module} has no function {function!r}" if found is None else f"{function} is not defined in {module}"
+        reason = f"{function} is not defined in {module}"
+        if found is None:
+            reason = f"{module} has no function {function!r}"
         hint = did_you_mean(function, own) or accepted_names(function, own)
         raise UsageError(f"--relabel {name!r}: {reason}; {hint}")
     return vars(loaded)[function]

@@ -194,7 +194,7 @@ class Offline:
         return sum(part.nbytes(self.capacity, features) for part in self.buffer.parts.values())
 
     def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` without copying."""
+        """Return `state_dict` with arrays that share memory with this object."""
         return self.buffer.state_view()
 
     def state_dict(self) -> dict[str, Any]:

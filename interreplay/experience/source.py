@@ -91,7 +91,7 @@ class RowSource(Protocol):
         ...
 
     def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` without copying."""
+        """Return `state_dict` with arrays that share memory with this object."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Neighbors:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
     def stored_slots(self, anchors: Tensor) -> Tensor:
-        """Return the slots ``(n, k)`` to read: the anchor's slot, from `anchors` ``(n,)``, if there is no neighbor."""
+        """Return the slots ``(n, k)`` to read; a missing neighbor is replaced by its anchor in `anchors` ``(n,)``."""
         return torch.where(self.slots >= 0, self.slots, anchors.unsqueeze(1))
 
 

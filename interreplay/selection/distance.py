@@ -16,7 +16,7 @@ Distance = Callable[[Tensor, Tensor], Tensor]
 
 
 def lp_norm(one: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
-    """Return the Lᵖ norm of the difference."""
+    """Return the Lᵖ norms ``(n,)`` of the differences of rows ``(n, d)`` and ``(n, d)`` or ``(1, d)``."""
     return torch.linalg.vector_norm(one - other, ord=p, dim=-1)
 
 
@@ -31,10 +31,10 @@ def kl(one: Tensor, other: Tensor) -> Tensor:
     """Return KL(one ‖ other) of Gaussians with independent dimensions, rows [mean; log std].
 
     Raises:
-        ValueError: If the rows cannot be halved.
+        ValueError: If a row has an odd number of entries.
     """
     if one.shape[-1] % 2:
-        raise ValueError(f"a distribution has {one.shape[-1]} numbers; expected means and as many log stds")
+        raise ValueError(f"a distribution has {one.shape[-1]} numbers; expected an even number: means, then log stds")
     mean, log_std = one.chunk(2, dim=-1)
     other_mean, other_log_std = other.chunk(2, dim=-1)
     ratio = 2.0 * (log_std - other_log_std)

@@ -55,7 +55,7 @@ class SharedSources(Generic[OneSource]):
         return found
 
     def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` without copying."""
+        """Return `state_dict` with arrays that share memory with this object."""
         sources = {name: source.state_view() for name, source in self.sources.items()}
         return {"sources": sources, "shares": self.shares.state_dict()}
 

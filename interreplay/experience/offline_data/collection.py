@@ -74,7 +74,9 @@ class Collection:
         self._spaces = spaces
         self._simple = len(self._datasets) == 1 and self._where == Where() and relabel is None
         self.files = [path for dataset in self._datasets for path in dataset.files]
-        self.rows = self._datasets[0].rows if self._simple else None
+        self.rows: int | None = None
+        if self._simple:
+            self.rows = self._datasets[0].rows
 
     def _chosen(self, datasets: list[Dataset]) -> list[Dataset]:
         """Return the datasets of the environment of the conditions."""
@@ -142,7 +144,7 @@ class Collection:
             rewards = rows.rewards.numpy()
             terminated = rows.terminated.numpy()
             if self._relabel is not None:
-                place = f"{dataset.name}, counted from {count:,}" if count else dataset.name
+                place = f"{dataset.name} after its first {count:,} rows"
                 rewards, terminated = relabeled(self._relabel, rows, self._action_space(dataset), place)
             assert rows.episode is not None
             row = {"rewards": rewards, "terminated": terminated, "truncated": rows.truncated.numpy()}
@@ -241,7 +243,9 @@ def name_of(data: str | Sequence[str]) -> str:
 
 def _unique(data: str | Sequence[str]) -> list[Dataset]:
     """Return the datasets, each once; of copies of a store, the one with the most rows."""
-    names = [data] if isinstance(data, str) else list(data)
+    names = [data]
+    if not isinstance(data, str):
+        names = list(data)
     if not names:
         raise UsageError("offline data: the list is empty; expected at least one path or id")
     found: dict[str, Dataset] = {}

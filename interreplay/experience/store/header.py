@@ -17,8 +17,15 @@ import numpy as np
 from interreplay.acting.space_records import record_of, space_of
 from interreplay.errors import UsageError
 from interreplay.runs.state_files import manifest
-from interreplay.runs.state_files.arrays import DTYPES, NAMES
 
+DTYPES = {
+    "BOOL": np.dtype(bool),
+    **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
+    **{f"U{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
+}
+"""Data types of columns by their names in the header, the names of safetensors."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 HEADER = "store.json"
 EXPERIENCE = "experience"
 """Name of the store in the folder of a run."""
@@ -118,10 +125,12 @@ def read_header(folder: Path) -> Header:
         raise UsageError(f"experience store {folder} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
         raise UsageError(f"experience store {folder} has a damaged {HEADER}: {' '.join(str(error).split())}") from None
-    missing = [name for name in REQUIRED if name not in columns]
-    if missing or not 0 < header.row_bytes <= WIDEST:
-        wrong = f"lacks the column {missing[0]}" if missing else f"has rows of {header.row_bytes:,} bytes"
-        raise UsageError(f"experience store {folder} has a damaged {HEADER}: it {wrong}")
+    damaged = f"experience store {folder} has a damaged {HEADER}"
+    for name in REQUIRED:
+        if name not in columns:
+            raise UsageError(f"{damaged}: it lacks the column {name}")
+    if header.row_bytes > WIDEST:
+        raise UsageError(f"{damaged}: it has rows of {header.row_bytes:,} bytes")
     return header
 
 

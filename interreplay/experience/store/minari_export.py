@@ -40,7 +40,7 @@ def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -
     rows = cat(list(store.portions()))
     assert rows.episode is not None
     found = store.episodes()
-    chosen = found.ids if newest is None else found.ids[-newest:]
+    chosen = found.ids[-(newest or len(found.ids)) :]
     order = torch.argsort(rows.episode, stable=True)
     sorted_ids = rows.episode[order]
     buffers: list[EpisodeBuffer] = []

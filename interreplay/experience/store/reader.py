@@ -12,10 +12,11 @@ import numpy as np
 from interreplay.errors import UsageError
 from interreplay.experience.store.header import EXPERIENCE, HEADER, META, read_header
 from interreplay.experience.store.segments import Segment, segment_folders
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions
 
 PORTION = 10_000
-SUCCESS = "extras.success"
+SUCCESS = f"extras.{SUCCESS_COLUMN}"
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,11 @@ class ExperienceStore:
 
     def column(self, name: str) -> np.ndarray:
         """Return a column ``(rows, ...)``; mapped if there is one segment."""
+        if not self.segments:
+            shape, dtype = self.header.columns[name]
+            return np.empty((0, *shape), dtype)
         parts = [segment.column(name) for segment in self.segments]
-        if len(parts) == 1:
-            return parts[0]
-        shape, dtype = self.header.columns[name]
-        return np.concatenate(parts) if parts else np.empty((0, *shape), dtype)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def check(self) -> None:
         """Compare all rows with their checksums.
@@ -119,7 +120,8 @@ class ExperienceStore:
         success = None
         if SUCCESS in self.header.columns:
             reached = np.bincount(group, self.column(SUCCESS), count) > 0
-            success = reached[order] if reached.any() else None
+            if reached.any():
+                success = reached[order]
         return Episodes(
             ids=unique[order],
             lengths=np.bincount(group, minlength=count)[order],

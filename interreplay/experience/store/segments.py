@@ -87,15 +87,22 @@ class Segment:
         self.path = path
         self.columns = columns
         self.commits = commits(path)
-        self.rows = self.commits[-1][0] if self.commits else 0
-        for name, (shape, dtype) in columns.items() if self.rows else ():
-            file = column_file(path, name)
-            if path.is_symlink() or file.is_symlink():
-                raise UsageError(f"experience store {path.parent} contains links, at {file}; expected files")
-            size = file.stat().st_size if file.is_file() else 0
-            if size < self.rows * width(shape, dtype):
-                need = self.rows * width(shape, dtype)
-                raise UsageError(f"experience store {path.parent} is truncated: {file} has {size} bytes of {need}")
+        self.rows = 0
+        if self.commits:
+            self.rows = self.commits[-1][0]
+            self._check_files()
+
+    def _check_files(self) -> None:
+        for name, (shape, dtype) in self.columns.items():
+            file = column_file(self.path, name)
+            if self.path.is_symlink() or file.is_symlink():
+                raise UsageError(f"experience store {self.path.parent} contains links, at {file}; expected files")
+            size = 0
+            if file.is_file():
+                size = file.stat().st_size
+            need = self.rows * width(shape, dtype)
+            if size < need:
+                raise UsageError(f"experience store {self.path.parent} is truncated: {file} has {size} bytes of {need}")
 
     def column(self, name: str) -> np.ndarray:
         """Return a column ``(n, ...)``, read-only and mapped."""
@@ -120,14 +127,8 @@ def checksum_of(arrays: Iterator[np.ndarray] | Sequence[np.ndarray]) -> int:
     value = 0
     for array in arrays:
         if array.size:
-            value = zlib.crc32(bytes_of(np.ascontiguousarray(array)), value)
+            value = zlib.crc32(np.ascontiguousarray(array).data, value)
     return value
-
-
-def bytes_of(array: np.ndarray) -> memoryview:
-    """Return the bytes of a contiguous array without copying."""
-    view: Any = array.reshape(-1).view(np.uint8)
-    return memoryview(view)
 
 
 def rewritten_journal(segment: Segment, rows: int, time: float) -> None:

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,11 +19,11 @@ from filelock import FileLock, Timeout
 
 from interreplay.errors import UsageError
 from interreplay.experience.store.header import HEADER, META, Header, read_header, width
-from interreplay.experience.store.reader import ExperienceStore
+from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
+    RECORD_BYTES,
     Segment,
-    bytes_of,
     checksum_of,
     column_file,
     commit_record,
@@ -30,6 +31,7 @@ from interreplay.experience.store.segments import (
     rewritten_journal,
     segment_name,
 )
+from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions, cat
 
 SECONDS = 1.0
@@ -90,6 +92,7 @@ class StoreWriter:
         self._files: dict[str, BinaryIO] = {}
         self._pending: list[tuple[Transitions, int, int, int, float]] = []
         self._pending_rows = 0
+        self._has_extras = False
         self._problem = ""
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -133,6 +136,7 @@ class StoreWriter:
             ended = bool((rows.terminated | rows.truncated).any())
         with self._lock:
             self._pending.append((rows, count, step, version, time.time()))
+            self._has_extras = self._has_extras or bool(rows.extras)
             self._pending_rows += count
             if ended or self._pending_rows >= ROWS_PER_COMMIT:
                 self._guarded(self._commit)
@@ -165,21 +169,23 @@ class StoreWriter:
         if self._header is None:
             self._begin(columns)
         assert self._header is not None
-        found = {name: (array.shape[1:], array.dtype) for name, array in columns.items()}
-        if found != dict(self._header.columns):
-            names = sorted(found.items() ^ dict(self._header.columns).items())
-            raise UsageError(f"it has other rows than this run: {names[0][0]}")
+        for name, array in columns.items():
+            if self._header.columns.get(name) != (array.shape[1:], array.dtype):
+                raise UsageError(f"it has other rows than this run: {name} {array.shape[1:]} {array.dtype}")
+        if len(columns) != len(self._header.columns):
+            missing = next(name for name in self._header.columns if name not in columns)
+            raise UsageError(f"it has other rows than this run: {missing} is missing")
         if not self._files or self._segments[-1][1] >= self._per_segment:
             self._begin_segment()
         self._drop_oldest()
-        arrays = [columns[name] for name in self._header.columns]
-        for name, array in zip(self._header.columns, arrays, strict=True):
-            _write_all(self._files[name], array)
+        checksum = 0
+        for name in self._header.columns:
+            data = columns[name].tobytes()
+            _write_all(self._files[name], data)
+            checksum = zlib.crc32(data, checksum)
         path, before = self._segments[-1]
         after = before + self._pending_rows
-        _write_all(
-            self._files[JOURNAL], np.frombuffer(commit_record(after, checksum_of(arrays), time.time()), np.uint8)
-        )
+        _write_all(self._files[JOURNAL], commit_record(after, checksum, time.time()))
         self._segments[-1] = (path, after)
         self.rows += self._pending_rows
         self._pending = []
@@ -187,18 +193,33 @@ class StoreWriter:
 
     def _columns(self) -> dict[str, np.ndarray]:
         """Return the added rows as contiguous arrays by column."""
-        found = {}
+        found = {SUCCESS: self._successes()}
         for name, column in cat([rows for rows, *_ in self._pending]).columns().items():
-            if name != "discounts":
+            if name not in ("discounts", SUCCESS):
                 array = column.numpy(force=True)
                 found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         _, *lists = zip(*self._pending, strict=True)
         counts, steps, versions, times = map(np.array, lists)
-        inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        found["step"] = (np.repeat(steps, counts) + inside).astype(META["step"])
-        found["time"] = np.repeat(times, counts).astype(META["time"])
-        found["version"] = np.repeat(versions, counts).astype(META["version"])
+        if len(counts) < self._pending_rows:  # several rows at a time
+            inside = np.arange(self._pending_rows) - np.repeat(np.cumsum(counts) - counts, counts)
+            steps = np.repeat(steps, counts) + inside
+            versions = np.repeat(versions, counts)
+            times = np.repeat(times, counts)
+        for name, values in (("step", steps), ("time", times), ("version", versions)):
+            found[name] = values.astype(META[name])
         return found
+
+    def _successes(self) -> np.ndarray:
+        """Return the successes of the added rows ``(n,)``, False where none was reported."""
+        successes = np.zeros(self._pending_rows, bool)
+        if not self._has_extras:
+            return successes
+        start = 0
+        for rows, count, *_ in self._pending:
+            if rows.extras and SUCCESS_COLUMN in rows.extras:
+                successes[start : start + count] = rows.extras[SUCCESS_COLUMN].numpy()
+            start += count
+        return successes
 
     def _begin(self, columns: Mapping[str, np.ndarray]) -> None:
         header = Header(
@@ -217,17 +238,21 @@ class StoreWriter:
         """Open the files of the next segment, or of the last one if it has room; cut off incomplete rows."""
         assert self._header is not None
         self._close_files()
-        if not self._segments or self._segments[-1][1] >= self._per_segment:
-            first = first_row(self._segments[-1][0]) + self._segments[-1][1] if self._segments else 0
-            self._segments.append((self.folder / segment_name(first), 0))
+        if not self._segments:
+            self._segments.append((self.folder / segment_name(0), 0))
         path, rows = self._segments[-1]
+        if rows >= self._per_segment:
+            path = self.folder / segment_name(first_row(path) + rows)
+            rows = 0
+            self._segments.append((path, rows))
         path.mkdir(exist_ok=True)
         for name, (shape, dtype) in self._header.columns.items():
             self._files[name] = _opened(column_file(path, name), rows * width(shape, dtype))
-        journal = path / JOURNAL
+        kept = 0
         if rows:
             rewritten_journal(Segment(path, self._header.columns), rows, time.time())
-        self._files[JOURNAL] = _opened(journal, journal.stat().st_size if rows else 0)
+            kept = RECORD_BYTES
+        self._files[JOURNAL] = _opened(path / JOURNAL, kept)
 
     def _drop_oldest(self) -> None:
         while len(self._segments) > 1 and self.rows + self._pending_rows > self._most:
@@ -316,12 +341,13 @@ class StoreWriter:
         try:
             work()
         except (OSError, ValueError, TypeError, KeyError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-            self._problem = f"experience is no longer recorded in {self.folder}: {reason}"
-            self.recording = False
-            self._pending = []
-            self._close_files()
-            self._claim.release()
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+            with self._lock:
+                self._problem = f"experience is not recorded any more in {self.folder}: {reason}"
+                self.recording = False
+                self._pending = []
+                self._close_files()
+                self._claim.release()
 
     def _report(self) -> None:
         """Pass on the reason for which the recording ended, once."""
@@ -338,14 +364,11 @@ def _opened(path: Path, size: int) -> BinaryIO:
     return file
 
 
-def _write_all(file: BinaryIO, array: np.ndarray) -> None:
-    """Write an array; a nearly full disk accepts only a part of it, and reports the error at the next call."""
-    if not array.size:
-        return
-    view = bytes_of(array)
-    written = 0
-    while written < len(view):
-        written += file.write(view[written:])
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """Write bytes; a nearly full disk accepts only a part of them, and reports the error at the next call."""
+    written = file.write(data)
+    while written < len(data):
+        written += file.write(data[written:])
 
 
 def _free_name(folder: Path, step: int) -> Path:
@@ -365,7 +388,7 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
     arrays = {name: np.ascontiguousarray(store.column(name)[start:]) for name in store.header.columns}
     for name, array in arrays.items():
         with _opened(column_file(segment, name), 0) as file:
-            _write_all(file, array)
+            _write_all(file, array.tobytes())
     record = commit_record(store.rows - start, checksum_of(list(arrays.values())), time.time())
     (segment / JOURNAL).write_bytes(record)
     header = read_header(store.folder)

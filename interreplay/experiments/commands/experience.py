@@ -71,7 +71,7 @@ def listed(given: argparse.Namespace) -> int:
         except UsageError as error:
             problems.append(str(error))
             continue
-        name = str(folder.parent if folder.name == "experience" else folder)
+        name = str(folder).removesuffix("/experience")
         lines.append(line_of(name, store, episodes))
         drawn[name] = episodes
     if lines:
@@ -79,7 +79,7 @@ def listed(given: argparse.Namespace) -> int:
     for problem in problems:
         print(problem)
     if not lines:
-        raise UsageError("no experience can be read" if problems else "there is no experience with rows")
+        raise UsageError("no experience can be read")
     if given.plot:
         plot(drawn, given.plot)
         print(f"returns in {given.plot}")

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.study import LANGUAGE, run_all
@@ -16,13 +18,11 @@ from interreplay.experiments.commands.study_checks import check, check_processor
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
-from interreplay.experiments.flags.training_flags import default_settings, settings_for
+from interreplay.experiments.flags.training_flags import default_settings, plain, settings_for
 from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.process.signals import before_anything_is_to_save
 from interreplay.experiments.studies import paired
-from interreplay.experiments.studies.entries import as_seeds
-from interreplay.experiments.studies.grid import expand
-from interreplay.experiments.studies.results_table import as_csv
+from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import write_whole
@@ -82,7 +82,7 @@ def act(given: argparse.Namespace) -> int:
     study = planned(given, checkpoint, parent, step)
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
-    check(study, numbers, here=True, files=True)
+    check(study, numbers, here=True)
     check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], alone=False)
     study = folder.begin(study)
     fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
@@ -154,8 +154,7 @@ def settings_of_parent(parent: Mapping[str, Any]) -> dict[str, Any]:
         value = parent[name]
         if name == "wrapper":
             value = [wrapper for wrapper in value if wrapper["type"] != WRAPPER]  # --relabel adds it
-        default = list(usual[name]) if isinstance(usual[name], tuple) else usual[name]
-        if value != default:
+        if plain({name: value}) != plain({name: usual[name]}):
             found[name] = value
     return found
 
@@ -170,7 +169,7 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     print(f"\n{paired.as_text(paired.table_of(arms))}")
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
-    write_whole(folder.path / PAIRED, as_csv(paired.rows_of(arms), paired.COLUMNS))
+    write_whole(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms)).to_csv(index=False))
     written = [PAIRED]
     if draw(arms, curve(parent), step, folder.path / FIGURE):
         written.append(FIGURE)
@@ -189,9 +188,9 @@ def draw(arms: Mapping[str, Mapping[int, paired.Curve]], parent: paired.Curve, s
     if past:
         panel.plot(*zip(*past, strict=True), color="0.6", label="parent")
     for number, (arm, curves) in enumerate(arms.items()):
-        for place, points in enumerate(curves.values()):
-            label = arm if place == 0 else None
-            panel.plot(*zip(*points, strict=True), color=f"C{number}", linewidth=0.9, alpha=0.8, label=label)
+        for points in curves.values():
+            panel.plot(*zip(*points, strict=True), color=f"C{number}", linewidth=0.9, alpha=0.8)
+        panel.plot([], color=f"C{number}", label=arm)
     panel.axvline(step, color="0.8", linewidth=0.8)
     panel.set(xlabel="env steps", ylabel="return", title=f"Arms after the fork at step {step:,}: one line per seed")
     panel.legend(frameon=False)

@@ -16,7 +16,6 @@ from interreplay.runs.results.intervals import CONFIDENCE
 from interreplay.runs.results.reader import curve
 
 MEASURES = {"mean": "mean return after the fork", "final": "final return"}
-COLUMNS = ("arm", "seed", "step", *MEASURES)
 Curve = list[tuple[int, float]]
 
 
@@ -76,8 +75,10 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
     """
     seeds = sorted(ours.keys() & theirs.keys())
     differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
-    if len(seeds) < 2:
-        return Difference(float(differences.mean()) if len(seeds) else math.nan, math.nan, math.nan, len(seeds))
+    if not seeds:
+        return Difference(math.nan, math.nan, math.nan, 0)
+    if len(seeds) == 1:
+        return Difference(float(differences[0]), math.nan, math.nan, 1)
     found = stats.ttest_1samp(differences, 0.0).confidence_interval(CONFIDENCE)
     return Difference(float(differences.mean()), float(found.low), float(found.high), len(seeds))
 
@@ -115,7 +116,7 @@ def as_text(lines: Sequence[Sequence[str]]) -> str:
 
 
 def rows_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
-    """Return a row per run with `COLUMNS`."""
+    """Return a row per run: arm, seed, last env step and `MEASURES`."""
     rows = []
     for arm, curves in arms.items():
         for seed, points in sorted(curves.items()):

@@ -125,10 +125,22 @@ class StudyRun:
             self.folder.set_aside_after(checkpoint)
             self.folder.rewind(algo.env_steps)
         self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
-        self.training = Training(algo, self.settings, self.folder, saved=self._saved, unwritten=unwritten(checkpoint))
+        self.training = Training(
+            algo,
+            self.settings,
+            self.folder,
+            notify=self._note_line,
+            saved=self._saved,
+            unwritten=unwritten(checkpoint),
+        )
         if self._requested:
             self.ask(self._requested)
         return self.training
+
+    def _note_line(self, line: str) -> None:
+        """Add a line to the notes of the run."""
+        with contextlib.suppress(OSError):  # full disk
+            self.folder.note(notes=[*self.folder.status().get("notes", []), line])
 
     def ended_from_outside(self) -> None:
         """Record that Tune ended the run: by a scheduler, or because the whole study stops."""

@@ -118,6 +118,16 @@ class A3CConfig(ActorLearnerConfig):
 
     A gradient is computed from the unrolls of all environments of a runner, so that ``train_batch_size`` is their
     number. With ``num_env_runners=0`` it is computed in this process with the newest weights, which is A2C.
+
+    Examples:
+        >>> from interreplay.rllib import A3CConfig
+        >>> config = A3CConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+        >>> config = config.training(lr=1e-3, steps_per_iteration=1_000)
+        >>> algorithm = config.build_algo()
+        >>> result = algorithm.train()
+        >>> algorithm.env_steps >= 1_000
+        True
+        >>> algorithm.stop()
     """
 
     settings_class = A3CSettings

@@ -26,9 +26,15 @@ class DQNModule(OffPolicyModule):
 class DQNConfig(DQNTraining, OffPolicyConfig):
     """Deep Q-networks, with every part of Rainbow as a setting of `DQNSettings`.
 
-    ```python
-    config = DQNConfig().environment("CartPole-v1").training(double=True).replay("PER", capacity=100_000)
-    ```
+    Examples:
+        >>> from interreplay.rllib import DQNConfig
+        >>> config = DQNConfig().environment("CartPole-v1").replay("PER", capacity=10_000)
+        >>> config = config.training(double=True, num_steps_sampled_before_learning_starts=100, steps_per_iteration=200)
+        >>> algorithm = config.build_algo()
+        >>> result = algorithm.train()
+        >>> algorithm.env_steps
+        200
+        >>> algorithm.stop()
     """
 
     settings_class: ClassVar[type] = DQNSettings
@@ -78,13 +84,28 @@ class DQN(OffPolicyAlgorithm):
     config_class = DQNConfig
 
 
+EXAMPLE = """
+
+Examples:
+    >>> from interreplay.rllib import {name}Config
+    >>> config = {name}Config().environment("CartPole-v1")
+    >>> config = config.training(num_steps_sampled_before_learning_starts=100, steps_per_iteration=110)
+    >>> algorithm = config.build_algo()
+    >>> result = algorithm.train()
+    >>> algorithm.env_steps
+    110
+    >>> algorithm.stop()
+"""
+"""Example in the docstring of a variant's configuration."""
+
+
 def variant(name: str, description: str) -> tuple[type[DQNConfig], type[DQN]]:
     """Return the configuration and the Algorithm of a variant of DQN, which has other defaults.
 
     Args:
         name: Its name in the table of algorithms; the classes must be assigned to the names in the table, by which
             checkpoints import them.
-        description: Docstring of both.
+        description: Docstring of both; that of the configuration also has an example.
     """
     row = ALGORITHMS[name]
 
@@ -97,7 +118,8 @@ def variant(name: str, description: str) -> tuple[type[DQNConfig], type[DQN]]:
 
     Config.__name__ = Config.__qualname__ = row.config
     algorithm = type(name, (DQN,), {"config_class": Config, "__module__": __name__})
-    Config.__doc__ = algorithm.__doc__ = description
+    Config.__doc__ = description + EXAMPLE.format(name=name)
+    algorithm.__doc__ = description
     return Config, algorithm
 
 
@@ -106,10 +128,11 @@ DuelingDQNConfig, DuelingDQN = variant(
     "DuelingDQN", "Dueling networks, learned as double DQN (Wang et al. 2016, arXiv:1511.06581)."
 )
 NoisyDQNConfig, NoisyDQN = variant(
-    "NoisyDQN", "DQN that explores by noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."
+    "NoisyDQN", "DQN that explores with noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."
 )
 C51Config, C51 = variant("C51", "A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887).")
 QRDQNConfig, QRDQN = variant("QRDQN", "DQN with quantile regression (Dabney et al. 2018, arXiv:1710.10044).")
+IQNConfig, IQN = variant("IQN", "Implicit quantile networks (Dabney et al. 2018, arXiv:1806.06923).")
 RainbowConfig, Rainbow = variant(
     "Rainbow",
     "Rainbow DQN: double, dueling, noisy, categorical, 3-step returns, and PER with α = 0.5 "

@@ -35,11 +35,15 @@ class SACConfig(SACTraining, OffPolicyConfig):
 
     Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207). `SACSettings` has its settings.
 
-    ```python
-    config = SACConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
-    algorithm = config.build_algo()
-    algorithm.train()
-    ```
+    Examples:
+        >>> from interreplay.rllib import SACConfig
+        >>> config = SACConfig().environment("Pendulum-v1").replay("NMER", capacity=10_000, k=10)
+        >>> config = config.training(num_steps_sampled_before_learning_starts=300, steps_per_iteration=320)
+        >>> algorithm = config.build_algo()
+        >>> result = algorithm.train()
+        >>> algorithm.env_steps
+        320
+        >>> algorithm.stop()
     """
 
     settings_class: ClassVar[type] = SACSettings
@@ -76,9 +80,15 @@ class TQCModule(SACModule):
 class TQCConfig(TQCTraining, SACConfig):
     """Truncated quantile critics (arXiv:2005.04269); `TQCSettings` has its settings.
 
-    ```python
-    config = TQCConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
-    ```
+    Examples:
+        >>> from interreplay.rllib import TQCConfig
+        >>> config = TQCConfig().environment("Pendulum-v1").replay("NMER", capacity=10_000, k=10)
+        >>> config = config.training(num_steps_sampled_before_learning_starts=300, steps_per_iteration=320)
+        >>> algorithm = config.build_algo()
+        >>> result = algorithm.train()
+        >>> algorithm.env_steps
+        320
+        >>> algorithm.stop()
     """
 
     settings_class = TQCSettings
@@ -111,9 +121,15 @@ class CrossQConfig(CrossQTraining, SACConfig):
     Its critics are 2048 wide: on a CPU, an update takes about 30 times as long as SAC's. With
     ``critic_hiddens=(512, 512)`` it takes about three times as long, with ``(256, 256)`` 1.4 times.
 
-    ```python
-    config = CrossQConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
-    ```
+    Examples:
+        >>> from interreplay.rllib import CrossQConfig
+        >>> config = CrossQConfig().environment("Pendulum-v1").replay("NMER", capacity=10_000, k=10)
+        >>> config = config.training(critic_hiddens=(256, 256), steps_per_iteration=1_010)
+        >>> algorithm = config.build_algo()
+        >>> result = algorithm.train()
+        >>> algorithm.env_steps
+        1010
+        >>> algorithm.stop()
     """
 
     settings_class = CrossQSettings

@@ -56,9 +56,15 @@ class TD3Config(TD3Training, DeterministicConfig):
 
     `TD3Settings` has its settings.
 
-    ```python
-    config = TD3Config().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
-    ```
+    Examples:
+        >>> from interreplay.rllib import TD3Config
+        >>> config = TD3Config().environment("Pendulum-v1").replay("NMER", capacity=10_000, k=10)
+        >>> config = config.training(num_steps_sampled_before_learning_starts=300, steps_per_iteration=320)
+        >>> algorithm = config.build_algo()
+        >>> result = algorithm.train()
+        >>> algorithm.env_steps
+        320
+        >>> algorithm.stop()
     """
 
     settings_class = TD3Settings
@@ -83,9 +89,15 @@ class DDPGConfig(DDPGTraining, DeterministicConfig):
     In contrast to the paper, actions enter the critic at its first layer, observations are not normalized, and the
     first steps are uniformly random. `DDPGSettings` has its settings.
 
-    ```python
-    config = DDPGConfig().environment("HalfCheetah-v5").replay("NMER", capacity=1_000_000, k=10)
-    ```
+    Examples:
+        >>> from interreplay.rllib import DDPGConfig
+        >>> config = DDPGConfig().environment("Pendulum-v1").replay("NMER", capacity=10_000, k=10)
+        >>> config = config.training(num_steps_sampled_before_learning_starts=300, steps_per_iteration=320)
+        >>> algorithm = config.build_algo()
+        >>> result = algorithm.train()
+        >>> algorithm.env_steps
+        320
+        >>> algorithm.stop()
     """
 
     settings_class = DDPGSettings

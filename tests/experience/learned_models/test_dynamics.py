@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.experience.learned_models.dynamics import Dynamics
+from interreplay.experience.imagination import Limits, as_schedule, rollout_length
+from interreplay.experience.learned_models.dynamics import Dynamics, Scale, calibration
 from interreplay.experience.learned_models.fitting import FitSettings
-from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation
-from interreplay.experience.learned_models.scales import Scale, calibration
-from interreplay.experience.learned_models.schedules import Limits, as_schedule, rollout_length
-from interreplay.experience.learned_models.states import StateColumns
+from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation, StateColumns
 
 QUICK = {"members": 3, "elites": 2, "hiddens": (32, 32)}
 
@@ -157,7 +155,7 @@ def test_plain_observations_and_parts_are_predicted_whole():
     both = {"a": torch.randn(4, 2), "b": torch.randn(4)}
     back = parts.restore(parts.flatten(both), both)
     assert not parts.goals and parts.width == 3 and all(torch.equal(back[name], both[name]) for name in both)
-    with pytest.raises(ValueError, match=r"copies are \(9,\); expected 0 numbers below 3"):
+    with pytest.raises(ValueError, match=r"copies are \(9,\); expected 0 column numbers from -1 to 2"):
         StateColumns({"a": (2,), "b": ()}, (9,))
 
 

@@ -19,8 +19,10 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.collection import numbered_episodes
 from interreplay.experience.offline_data.where import Where
 from interreplay.experience.store import ExperienceStore
-from interreplay.rllib.env_runner.env_state import restore_env, save_env
+from interreplay.rllib.env_runner.runner_state import restore_env, save_env
+from interreplay.runs import state_files
 from interreplay.transitions import cat
+from replay_buffers import Uniform
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +115,9 @@ def test_success(tmp_path):
     expected = joined(rows[5:25], rows[26:])
     assert torch.equal(found.obs, expected.obs) and found.extras["success"].sum() == 2
     assert ExperienceStore(tmp_path / "a").episodes().success.tolist() == [False, True, False, True]
-    fill(tmp_path / "b", rows)
+    buffer = Uniform(capacity=35)
+    buffer.add(rows)
+    state_files.save(tmp_path / "b", buffer.state_dict())
     with pytest.raises(UsageError, match="b does not record successes"):
         open_rows([str(tmp_path / "a"), str(tmp_path / "b")], SPACES, where="success")
     both = stored(open_rows([str(tmp_path / "a"), str(tmp_path / "b")], SPACES))
@@ -245,7 +249,7 @@ def broken(kind):
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("nan", "returned nan for row 13 of .*a; expected finite rewards"),
+        ("nan", "returned nan for row 13 of .*a after its first 0 rows; expected finite rewards"),
         ("column", r"returned rewards of shape \(35, 1\); expected \(35,\)"),
         ("short", r"returned rewards of shape \(34,\); expected \(35,\)"),
         ("three", "returned 3 values; expected rewards, or rewards and terminations"),

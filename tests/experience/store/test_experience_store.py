@@ -140,8 +140,8 @@ def test_a_full_disk_ends_the_recording_with_one_line(tmp_path, monkeypatch):
         writer.add(rows[start : start + 5], start + 1, 0)
     written = writer_module._write_all
 
-    def full(file, array):
-        file.write(array.tobytes()[: array.nbytes // 2])  # a part fits
+    def full(file, data):
+        file.write(data[: len(data) // 2])  # a part fits
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writer_module, "_write_all", full)
@@ -329,7 +329,7 @@ def test_a_store_is_learned_from_as_a_buffer_with_its_rows(tmp_path):
     state_files.save(tmp_path / "state", buffer.state_dict())
     ours, theirs = open_rows(str(folder), SPACES), open_rows(str(tmp_path / "state"), SPACES)
     slots = torch.arange(35)
-    assert equal(ours[slots], theirs[slots]) and ours[slots].truncated.sum() == 3
+    assert equal(ours[slots].replace(extras={}), theirs[slots]) and ours[slots].truncated.sum() == 3
     assert torch.equal(ours.successor(slots), theirs.successor(slots))
 
 
@@ -373,8 +373,9 @@ def test_ten_million_rows_are_listed_in_under_2_seconds(tmp_path, capsys):
     assert min(used) < 2.0, used
 
 
-def test_a_row_costs_at_most_10_microseconds(tmp_path):
-    """Of processor time, with the rows of a HalfCheetah run and its episodes of 1,000 steps."""
+@pytest.mark.parametrize("length", [1000, 20])
+def test_a_row_costs_at_most_10_microseconds(tmp_path, length):
+    """Of processor time, with the rows of a HalfCheetah run, and episodes of 1,000 or 20 steps."""
     rows = [
         unchecked(
             obs=torch.randn(1, 17),
@@ -382,14 +383,16 @@ def test_a_row_costs_at_most_10_microseconds(tmp_path):
             rewards=torch.randn(1),
             next_obs=torch.randn(1, 17),
             terminated=torch.tensor([False]),
-            truncated=torch.tensor([i % 1000 == 999]),
-            episode=torch.tensor([i // 1000]),
+            truncated=torch.tensor([i % length == length - 1]),
+            episode=torch.tensor([i // length]),
         )
-        for i in range(2_000)
+        for i in range(1_000)
     ]
     costs = []
-    for attempt in range(6):
+    for attempt in range(15):  # the smallest cost counts: other processes make each of them larger
         writer = StoreWriter(tmp_path / f"s{attempt}", "HalfCheetah-v5", {}, SPACES)
+        writer.add(rows[0], 0, 0)
+        writer.commit()  # creates the files
         before = time.process_time()
         for i, row in enumerate(rows):
             writer.add(row, i + 1, i)
