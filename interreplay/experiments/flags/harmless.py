@@ -29,6 +29,7 @@ DEFAULT_VALUES = {
     "furthest_neighbor": "-1",
 }
 """Flags that are accepted with the original default only, where they have no effect."""
+NO_EFFECT = frozenset(f"--{name}" for name in (*HARMLESS, *HARMLESS_VALUES, *DEFAULT_VALUES))
 SHORT = {
     "batch": "train_batch_size",
     "ct": "ct_baseline",
@@ -49,7 +50,7 @@ SHORT = {
     "v": "verbose",
 }
 """Short names of the original flags, which had one dash."""
-_ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
+ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
 
 
 def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
@@ -61,7 +62,7 @@ def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[s
     """
     found = []
     for word in words:
-        match = _ONE_DASH.fullmatch(word)
+        match = ONE_DASH.fullmatch(word)
         name = match[1] if match else ""
         if name in SHORT or (len(name) > 1 and f"--{name}" in known):
             word = f"--{SHORT.get(name, name)}{match[2]}" if match else word

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from interreplay.errors import InterreplayError, UsageError, did_you_mean
-from interreplay.experiments.flags.harmless import with_two_dashes, without_harmless
+from interreplay.experiments.flags.harmless import NO_EFFECT, ONE_DASH, with_two_dashes, without_harmless
 from interreplay.experiments.flags.values import boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
@@ -315,7 +315,8 @@ class FlagParser(OneLineParser):
             argv: The command line without the program's name.
         """
         words = [underscored(word) for word in argv]
-        if self._gone:
+        original = [word for word in words if word.partition("=")[0] in NO_EFFECT or ONE_DASH.match(word)]
+        if self._gone and original:
             words, notes = without_harmless(with_two_dashes(words, self._option_string_actions))
             sys.stdout.write("".join(f"{note}\n" for note in notes))
         assigned: list[str] = []
