@@ -49,8 +49,11 @@ class BoxActions(Actions):
         self.shape = space.shape
         self.low = space.low
         self.high = space.high
-        self.start = space.low if normalized else np.full_like(space.low, -1.0)
-        self.half = 0.5 * (space.high - space.low) if normalized else np.ones_like(space.low)
+        self.start = np.full_like(space.low, -1.0)
+        self.half = np.ones_like(space.low)
+        if normalized:
+            self.start = space.low
+            self.half = 0.5 * (space.high - space.low)
         self.dtype = space.dtype
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
@@ -74,7 +77,7 @@ class NestedActions(BoxActions):
         super().__init__(flat_actions(space), normalized)  # type: ignore[arg-type]
         self._space = space
         self._parts = dict(sorted(leaves(space).items()))
-        self._ends = np.cumsum([gym.spaces.flatdim(part) for part in self._parts.values()])[:-1]
+        self._ends = np.cumsum(list(map(gym.spaces.flatdim, self._parts.values())))[:-1]
 
     def to_env(self, actions: np.ndarray) -> Any:
         """Convert actions ``(n, d)`` to actions of the environment, each part an array ``(n, ...)``."""
@@ -133,7 +136,7 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
     """
     flat = flat_actions(space)
     if not isinstance(flat, kinds):
-        raise ValueError(f"the action space is {space}; expected {' or '.join(ACTIONS[kind] for kind in kinds)}")
+        raise ValueError(f"the action space is {space}; expected {' or '.join(map(ACTIONS.__getitem__, kinds))}")
     check_numbers("action", flat)
     if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")

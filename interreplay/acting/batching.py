@@ -17,12 +17,16 @@ def as_column(observation: Any) -> Any:
     if isinstance(observation, dict | tuple):
         return {name: as_column(part) for name, part in named_parts(observation).items()}
     array = np.asarray(observation)
-    return array.astype(np.float32) if array.dtype == np.float64 else array
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    return array
 
 
 def pick(observation: Any, rows: Any) -> Any:
     """Return some rows of a batch of observations."""
-    return {k: v[rows] for k, v in observation.items()} if isinstance(observation, dict) else observation[rows]
+    if isinstance(observation, dict):
+        return {name: part[rows] for name, part in observation.items()}
+    return observation[rows]
 
 
 def as_tensors(observation: Any, device: torch.device) -> Any:

@@ -106,7 +106,8 @@ class DeterministicPolicy(nn.Module):
 
     def forward(self, *parts: Tensor) -> Tensor:
         """Return actions ``(n, ...)`` for parts of observations ``(n, ...)``."""
-        obs = self.encoder(parts[0] if self.names == [""] else dict(zip(self.names, parts, strict=True)))
+        given = dict(zip(self.names, parts, strict=True))
+        obs = self.encoder(given.get("", given))
         chosen = self.actor.mode(self.actor.output(obs))
         if isinstance(self._space, gym.spaces.Discrete):
             return chosen + int(self._space.start)
@@ -238,7 +239,9 @@ def compared(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -
     Raises:
         ExportError: The actions differ by more than rounding.
     """
-    obs = parts[""] if parts.keys() == {""} else nested(policy.observation_space, parts)
+    obs = parts.get("")
+    if obs is None:
+        obs = nested(policy.observation_space, parts)
     space = flat_actions(policy.action_space)
     own = policy.act(obs)
     exported = run(parts)

@@ -35,28 +35,35 @@ def batch_of(space: gym.Space, observation: Any) -> Batch:
     if not isinstance(given, Mapping):
         given = {"": given}
     if given.keys() != spaces.keys():
-        found, expected = (", ".join(map(repr, sorted(names))) for names in (given, spaces))
+        found = ", ".join(map(repr, sorted(given)))
+        expected = ", ".join(map(repr, sorted(spaces)))
         raise ValueError(f"the observation has the parts {found}; expected {expected}, as in {space}")
-    columns = {name: _column(name, part, given[name]) for name, part in spaces.items()}
-    singles = {name: column.shape == spaces[name].shape for name, column in columns.items()}
-    if len({*singles.values()}) > 1:
-        raise ValueError(f"one part of the observation is of one, another of several: {singles}")
-    single = all(singles.values())
-    parts = {name: column[None] if single else column for name, column in columns.items()}
-    counts = {name: len(column) for name, column in parts.items()}
+    parts = {}
+    counts = {}
+    for name, part in spaces.items():
+        column = _column(name, part, given[name])
+        counts[name] = 0
+        if column.shape != part.shape:
+            counts[name] = len(column)
+        parts[name] = column.reshape(-1, *(part.shape or ()))
+    single = 0 in counts.values()
     if len({*counts.values()}) > 1:
-        raise ValueError(f"the parts of the observation are of different numbers of observations: {counts}")
+        raise ValueError(f"the parts of the observation are of different numbers of observations (0: one): {counts}")
     return Batch(parts, single)
 
 
 def column_type(space: gym.Space) -> np.dtype[Any]:
     """Return the dtype in which parts of observations are stored: the dtype of the space, float32 for float64."""
-    return np.dtype(np.float32) if space.dtype == np.float64 else np.dtype(space.dtype)
+    if space.dtype == np.float64:
+        return np.dtype(np.float32)
+    return np.dtype(space.dtype)
 
 
 def _column(name: str, space: gym.Space, given: Any) -> np.ndarray:
     array = as_column(given)
-    which = f"the observation's part {name!r}" if name else "the observation"
+    which = "the observation"
+    if name:
+        which += f"'s part {name!r}"
     shape = space.shape or ()
     if array.shape != shape and array.shape[1:] != shape:
         raise ValueError(f"{which} has the shape {array.shape}; expected {shape}, or (n, ...) of several")

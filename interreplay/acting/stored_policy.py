@@ -28,7 +28,10 @@ PARTS = ("encoder", "actor")
 
 def architecture_named(architecture: Architecture) -> str:
     """Return the name of an architecture in `ARCHITECTURES`, else ""."""
-    return next((name for name, found in ARCHITECTURES.items() if found is architecture), "")
+    for name, found in ARCHITECTURES.items():
+        if found is architecture:
+            return name
+    return ""
 
 
 def describe(
@@ -47,7 +50,7 @@ def describe(
         model: Settings of the networks by name.
         **about: ``normalized``, see `TrainedPolicy`, and other metadata.
     """
-    names = [name for name in (*COMMON, *architecture.settings) if name in model]
+    names = filter(model.__contains__, (*COMMON, *architecture.settings))
     return {
         "format": FORMAT,
         "architecture": architecture_named(architecture),
@@ -100,12 +103,13 @@ def load_policy(
     folder = best_of(path) if best else newest_of(path)
     description = described(folder)
     try:
-        seen, done = (space_of(description[f"{kind}_space"]) for kind in ("observation", "action"))
+        seen = space_of(description["observation_space"])
+        done = space_of(description["action_space"])
         nets = _networks(description, seen, done, folder)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"the policy in {folder} cannot be read: {reason}") from error
-    about = {name: description.get(name) for name in ("algorithm", "env")} | {"checkpoint": str(folder)}
+    about = {"algorithm": description.get("algorithm"), "env": description.get("env"), "checkpoint": str(folder)}
     return TrainedPolicy(nets.to(device), seen, done, description["normalized"], exploration, seed, about)
 
 

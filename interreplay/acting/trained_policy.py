@@ -49,7 +49,9 @@ class TrainedPolicy:
         self.action_space = action_space
         self.normalized = normalized
         self._actions = actions_of(action_space, normalized)
-        self.exploration = _default(nets.actor) if exploration is None else make_exploration(exploration)
+        self.exploration = _default(nets.actor)
+        if exploration is not None:
+            self.exploration = make_exploration(exploration)
         if self.exploration is not None:
             self.exploration.check(nets.actor)
         self._seed = seed
@@ -75,7 +77,9 @@ class TrainedPolicy:
             chosen = self._explored(encoded) if explore else self.nets.actor.act(encoded)
         kept = chosen.cpu().numpy().reshape(len(encoded), *self._actions.shape)
         actions = self._actions.to_env(kept)
-        return self._actions.first(actions) if batch.single else actions
+        if batch.single:
+            return self._actions.first(actions)
+        return actions
 
     def output(self, obs: Any) -> Tensor:
         """Return the outputs of the policy's network for observations ``(n, ...)``.
@@ -85,8 +89,9 @@ class TrainedPolicy:
         with torch.no_grad():
             encoded = self._encoded(batch_of(self.observation_space, obs).parts)
             memory = self.nets.actor.memory
-            seen = encoded if memory is None else memory.step(encoded, memory.begin(len(encoded)))[0]
-            return self.nets.actor.output(seen)
+            if memory is not None:
+                encoded = memory.step(encoded, memory.begin(len(encoded)))[0]
+            return self.nets.actor.output(encoded)
 
     def start(self) -> None:
         """Reset the memory and the exploration at the start of episodes."""
@@ -95,8 +100,7 @@ class TrainedPolicy:
             self.exploration.start(np.ones(1, dtype=bool))
 
     def _encoded(self, parts: dict[str, np.ndarray]) -> Tensor:
-        given = parts[""] if parts.keys() == {""} else parts
-        return self.nets.encoder(as_tensors(given, self._device))
+        return self.nets.encoder(as_tensors(parts.get("", parts), self._device))
 
     def _remembering(self, encoded: Tensor) -> Tensor:
         memory = self.nets.actor.memory
@@ -122,16 +126,20 @@ class TrainedPolicy:
     def _generator(self) -> torch.Generator:
         if self._rng is None:
             self._rng = torch.Generator(device=self._device)
-            self._rng.seed() if self._seed is None else self._rng.manual_seed(self._seed)
+            self._rng.seed()
+            if self._seed is not None:
+                self._rng.manual_seed(self._seed)
         return self._rng
 
     def __repr__(self) -> str:
-        known = " ".join(str(self.about[name]) for name in ("algorithm", "env") if self.about.get(name))
-        return f"TrainedPolicy({known or 'a policy'}: {self.observation_space} -> {self.action_space})"
+        known = f"{self.about.get('algorithm', 'a policy')} {self.about.get('env', '')}".rstrip()
+        return f"TrainedPolicy({known}: {self.observation_space} -> {self.action_space})"
 
 
 def _default(policy: Policy) -> Exploration | None:
     """Return the exploration of a policy by default."""
     if policy.stochastic:
         return Sampled()
-    return Noisy() if policy.noisy else None
+    if policy.noisy:
+        return Noisy()
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,9 +54,8 @@ class Diagnostics:
             self._append("", self.on_manifold.of_batch(sample))
 
     def _append(self, name: str, numbers: Mapping[str, float]) -> None:
-        prefix = f"{name}/" if name else ""
         for key, value in numbers.items():
-            self._found.setdefault(f"{prefix}{key}", []).append(value)
+            self._found.setdefault(f"{name}/{key}".lstrip("/"), []).append(value)
 
     def collect(self) -> dict[str, float]:
         """Return the means since the last call."""
@@ -68,7 +68,7 @@ class Diagnostics:
         return {
             "rng": self._rng.bit_generator.state,
             "batches": self._batches,
-            "found": {name: list(values) for name, values in self._found.items()},
+            "found": copy.deepcopy(self._found),
             "drawn": sum(self._drawn.values()),
             "drawn_by_buffer": dict(self._drawn),
         }
@@ -78,7 +78,7 @@ class Diagnostics:
         self._rng.bit_generator.state = state["rng"]
         self._batches = int(state["batches"])
         self._drawn = dict(state["drawn_by_buffer"])
-        self._found = {name: list(values) for name, values in state["found"].items()}
+        self._found = copy.deepcopy(dict(state["found"]))
 
 
 def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: Tensor) -> dict[str, float]:

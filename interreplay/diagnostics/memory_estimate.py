@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +13,7 @@ import torch
 from interreplay.environments.spaces import leaves
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experience.source import RowSource
-from interreplay.learning.architectures import Architecture, encoder_of
+from interreplay.learning.architectures import Architecture, encoder_of, resolved
 from interreplay.storage.columns import column_of
 from interreplay.transitions import join_parts
 from interreplay.unrolls.mixture import UnrollMix
@@ -56,6 +57,7 @@ def network_bytes(
         model: Settings of the networks by name.
     """
     with torch.random.fork_rng(devices=[]):
+        model = resolved(architecture, observation_space, model)
         encoder, inputs = encoder_of(observation_space, model)
         try:
             with torch.device("meta"):
@@ -65,8 +67,8 @@ def network_bytes(
         except RuntimeError:  # the number of parameters exceeds 64 bits
             return math.inf, math.inf
     parameters = [*encoder.parameters(), *networks.parameters()]
-    count = sum(each.numel() for each in parameters)
-    trained = sum(each.numel() for each in parameters if each.requires_grad)
+    count = sum(map(torch.numel, parameters))
+    trained = sum(map(torch.numel, filter(attrgetter("requires_grad"), parameters)))
     return count, 4 * (count + 3 * trained)
 
 

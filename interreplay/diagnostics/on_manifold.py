@@ -45,8 +45,12 @@ class OnManifold:
 
     def of_batch(self, sample: Sample) -> dict[str, float]:
         """Return the errors of the first blended rows of a batch, or {} if no row is blended."""
-        blended = torch.arange(len(sample)) if sample.mix is None else torch.nonzero(sample.mix < 1).flatten()
-        return self(sample.transitions[blended[: self.rows]]) if len(blended) else {}
+        blended = torch.arange(len(sample))
+        if sample.mix is not None:
+            blended = torch.nonzero(sample.mix < 1).flatten()
+        if not len(blended):
+            return {}
+        return self(sample.transitions[blended[: self.rows]])
 
     def of_rows(self, rows: Transitions) -> dict[str, float]:
         """Return the errors of the first rows."""
@@ -72,7 +76,9 @@ class OnManifold:
         moved = np.sqrt(np.mean(np.square(simulated - obs), axis=0))
         missed = np.sqrt(np.mean(np.square(next_obs - simulated), axis=0))
         moving = moved > 0
-        error = float(np.mean(missed[moving] / moved[moving])) if moving.any() else 0.0
+        error = 0.0
+        if moving.any():
+            error = float(np.mean(missed[moving] / moved[moving]))
         deviation = rows.rewards.numpy(force=True) - rewards
         return {
             "on_manifold_state_error": error,

@@ -80,7 +80,7 @@ class Episodes:
 
     def rows(self, n: int) -> list[Row]:
         """Return `n` rows of randomly chosen environments."""
-        return [self.row(int(env)) for env in self.rng.integers(0, len(self.running), n)]
+        return list(map(self.row, self.rng.integers(0, len(self.running), n).tolist()))
 
     def transitions(self, n: int) -> Transitions:
         """Return `n` rows as columns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class UnrollStatistics:
     """
 
     def __init__(self, distance: UnrollDistance | None = None, every: int = 10):
-        self.distance = distance if distance is not None else UnrollDistance()
+        self.distance = distance or UnrollDistance()
         self.every = every
         self.batches = 0
         self._given: dict[str, int] = {}
@@ -84,12 +85,13 @@ class UnrollStatistics:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""
-        found = {name: list(values) for name, values in self._found.items()}
-        return {"batches": self.batches, "given": dict(self._given), "found": found, "most": dict(self._most)}
+        state = {"batches": self.batches, "given": self._given, "found": self._found, "most": self._most}
+        return copy.deepcopy(state)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
         self.batches = int(state["batches"])
-        self._given = dict(state["given"])
-        self._found = {name: list(values) for name, values in state["found"].items()}
-        self._most = dict(state["most"])
+        state = copy.deepcopy(state)
+        self._given = state["given"]
+        self._found = state["found"]
+        self._most = state["most"]

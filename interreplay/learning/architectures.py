@@ -34,6 +34,7 @@ from interreplay.learning.policy_gradient.policy_value import (
     PolicyWithValue,
 )
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.learning.value.implicit import Implicit, ImplicitLayers
 from interreplay.learning.value.q_networks import QNetworks
 from interreplay.learning.value.streams import make_layers
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles, ValueHead
@@ -127,6 +128,14 @@ class Values(Architecture):
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         head = make_head(*(model[name] for name in _HEAD))
         actions = gym.spaces.flatdim(space)
+        if isinstance(head, Implicit):
+            for name in ("dueling", "noisy", "network"):
+                if model.get(name):
+                    raise ValueError(
+                        f"{name} is {model[name]} and distribution 'implicit'; expected another distribution"
+                    )
+            implicit = ImplicitLayers(inputs, actions, head.fractions, model["hiddens"], model["activation"])
+            return QNetworks(implicit, head, actions, inference_only)
         if model.get("network"):
             return QNetworks(
                 ListedValues(model["network"], inputs, actions, head.numbers), head, actions, inference_only
@@ -182,6 +191,8 @@ def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: floa
         return Mean(huber_delta)
     if distribution == "categorical":
         return Categorical(51 if atoms == "auto" else int(atoms), *value_range)
+    if distribution == "implicit":
+        return Implicit(64 if atoms == "auto" else int(atoms), kappa)
     return Quantiles(200 if atoms == "auto" else int(atoms), kappa)
 
 

@@ -88,6 +88,11 @@ class LayerList(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList()
         described = named_layers(layers)
+        for name, kind, _ in described:
+            try:
+                layer_class(kind)
+            except ValueError as error:
+                raise ValueError(f"{place}.{name}: {error}") from None
         last = max((i for i, (_, kind, _) in enumerate(described) if _has(kind, OUTPUTS)), default=-1)
         for i, (name, kind, arguments) in enumerate(described):
             shape = tuple(example.shape[1:])

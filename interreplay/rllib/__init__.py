@@ -31,6 +31,8 @@ from interreplay.rllib.algorithms.dqn import (
     DQNConfig,
     DuelingDQN,
     DuelingDQNConfig,
+    IQN,
+    IQNConfig,
     NoisyDQN,
     NoisyDQNConfig,
     QRDQN,
@@ -42,7 +44,7 @@ from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SAC, SACConfig, TQC, TQCConfig, CrossQ, CrossQConfig
 from interreplay.rllib.algorithms.td3 import DDPG, DDPGConfig, TD3, TD3Config
 from interreplay.rllib.stock.buffer import ReplayBuffer
-from interreplay.rllib.stock.configs import ReplayMixin, StockCQLConfig, StockDQNConfig, StockSACConfig, StockTQCConfig
+from interreplay.rllib.stock.configs import ReplayMixin, StockDQNConfig, StockSACConfig, StockTQCConfig
 
 __all__ = [
     "A2C",
@@ -65,6 +67,8 @@ __all__ = [
     "DuelingDQNConfig",
     "IMPALA",
     "IMPALAConfig",
+    "IQN",
+    "IQNConfig",
     "LASER",
     "LASERConfig",
     "NoisyDQN",
@@ -78,7 +82,6 @@ __all__ = [
     "ReplayMixin",
     "SAC",
     "SACConfig",
-    "StockCQLConfig",
     "StockDQNConfig",
     "StockSACConfig",
     "StockTQCConfig",

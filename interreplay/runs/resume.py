@@ -17,7 +17,9 @@ UNWRITTEN = "unwritten_result"
 
 def with_unwritten(settings: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
     """Return a run's settings for a checkpoint, with the row of results that could not be written, if there is one."""
-    return settings | {UNWRITTEN: plain(result)} if result else settings
+    if result is None:
+        return settings
+    return settings | {UNWRITTEN: plain(result)}
 
 
 def unwritten(checkpoint: Path | None) -> dict[str, Any] | None:
@@ -30,10 +32,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return list(map(plain, value))
     if isinstance(value, np.generic):
         return value.item()
-    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
 
 
 def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
@@ -45,7 +49,9 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
     reasons = []
     for checkpoint in checkpoints:
         try:
-            return {name: value for name, value in read_settings(checkpoint).items() if name != UNWRITTEN}
+            settings = read_settings(checkpoint)
+            settings.pop(UNWRITTEN, None)
+            return settings
         except CheckpointError as error:
             reasons.append(str(error))
     raise CheckpointError(f"no usable checkpoint: {'; '.join(reasons)}")
@@ -62,8 +68,10 @@ def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
     if output_dir is not None and output_dir.resolve() != home.parent.resolve():
         return None
     # Every run has the first of these files from its beginning.
-    is_run = any((home / name).exists() for name in ("params.json", "progress.csv", SETTINGS))
-    return home if is_run else None
+    for name in ("params.json", "progress.csv", SETTINGS):
+        if (home / name).exists():
+            return home
+    return None
 
 
 def restore(algo: Any, checkpoints: Sequence[Path], notify: Callable[[str], Any]) -> Path:
@@ -102,12 +110,14 @@ def changed_rates(
         report: Receives a line about the changes.
     """
     saved = read_settings(checkpoint)
-    names = [name for name in saved if name.endswith("lr") and getattr(settings, name, None) != saved[name]]
-    if not names:
+    changes = {}
+    for name, before in saved.items():
+        now = getattr(settings, name, None)
+        if name.endswith("lr") and now != before:
+            changes[name] = [before, now]
+            report(f"{name} {before} -> {now} from step {steps:,} on")
+    if not changes:
         return {}
-    changes = {name: [saved[name], getattr(settings, name)] for name in names}
-    listed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
-    report(f"{listed} from step {steps:,} on")
     return {"rate_changes": [*saved.get("rate_changes", []), {"env_steps": steps, **changes}]}
 
 

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class RunFolder:
         """
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}_{time.strftime('%Y%m%d-%H%M%S')}")
         for number in range(1, 100):
-            path = parent / (stem if number == 1 else f"{stem}_{number}")
+            path = parent / f"{stem}_{number}".removesuffix("_1")
             try:
                 path.mkdir(parents=True)
                 return cls(path)
@@ -191,7 +192,7 @@ class RunFolder:
     def returns(self, evaluations: bool) -> list[float]:
         """Return the mean returns so far, of evaluations or of training."""
         kind = "evaluation" if evaluations else "training"
-        return [value for _, value in values(self.path, kind)]
+        return list(map(itemgetter(1), values(self.path, kind)))
 
 
 def _steps_in(row: Any) -> float:

@@ -191,7 +191,7 @@ class Faded(Composite):
             slots, probabilities = self.inner.select(stored, math.ceil(missing / kept_share), rng)
             weights = self._weights_of(stored, slots)
             accepted = rng.permutation(np.flatnonzero(rng.random(len(weights)) < weights))[:missing]
-            which = torch.from_numpy(accepted).to(slots.device)
+            which = torch.from_numpy(accepted)
             chosen_weights = torch.from_numpy(weights[accepted]).to(probabilities)
             kept.append((slots[which], probabilities[which] * chosen_weights))
             missing -= len(accepted)

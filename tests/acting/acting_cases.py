@@ -49,12 +49,12 @@ CASES = {
     "discrete SAC": ("SAC", "Turns-v0", {}, 0),
     "DQN": ("DQN", "CartPole-v1", {"matrix_dtype": "bfloat16"}, 0),
     "Rainbow": ("Rainbow", "Turns-v0", {"encoder": "minatar", "normalize_observations": True}, 1),
+    "IQN": ("IQN", "CartPole-v1", {"atoms": 7}, 0),
     "QRDQN": ("QRDQN", "CartPole-v1", {"atoms": 7}, 0),
     "IMPALA": ("IMPALA", "CartPole-v1", {"shared_layers": False}, 0),
     "goals": ("TD3", "FetchReach-v4", {"normalize_observations": True}, 1),
     **{kind: ("SAC", f"{kind}Line-v0", {"normalize_observations": True}, 0) for kind in KINDS},
 }
-FIRST = ["SAC", "uneven", "unsquashed", "Rainbow", "goals", "Nested"]
 
 
 def built(trainer, env, settings, iterations):

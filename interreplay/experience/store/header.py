@@ -17,8 +17,15 @@ import numpy as np
 from interreplay.acting.space_records import record_of, space_of
 from interreplay.errors import UsageError
 from interreplay.runs.state_files import manifest
-from interreplay.runs.state_files.arrays import DTYPES, NAMES
 
+DTYPES = {
+    "BOOL": np.dtype(bool),
+    **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
+    **{f"U{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
+}
+"""Data types of columns by their names in the header, the names of safetensors."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 HEADER = "store.json"
 EXPERIENCE = "experience"
 """Name of the store in the folder of a run."""

@@ -7,17 +7,20 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from interreplay.environments.rendering import has_screen
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.values import boolean, number, whole
+from interreplay.experiments.flags.values import boolean, number, only, whole, without
 from interreplay.experiments.process import outcome
+from interreplay.experiments.process.machine import own_cpus
+from interreplay.learning.settings import LoopSettings
 from interreplay.unrolls import schema
 
 PIECES = 16
@@ -25,6 +28,7 @@ PIECES = 16
 MODES = ("train", "test", "train_w_load")
 REPLAY = '[{"type":"queue","capacity":1,"sample_ratio":0.5},{"type":"standard","capacity":1000,"sample_ratio":0.5}]'
 
+STOPS = ("max_time", "stop_at_return", "stop_without_improvement")
 SAME = {
     "env": ("env", "AtlantisNoFrameskip-v4"),
     "environment_max_steps": ("total_env_steps", "15000000"),
@@ -33,7 +37,8 @@ SAME = {
     "gradient_clip_by_norm_threshold": ("grad_clip", "40"),
     "gamma": ("gamma", ".99"),
     "seed": ("seed", None),
-    **{name: (name, None) for name in ("max_time", "stop_at_return", "stop_without_improvement")},
+    "preset": ("preset", "none"),
+    **{name: (name, None) for name in ("device", "output_dir", *STOPS)},
     "rmsprop_eps": ("optimizer_eps", ".01"),
     "value_loss_weight": ("vf_loss_coeff", ".5"),
     "entropy_loss_weight": ("entropy_coeff", ".01"),
@@ -43,7 +48,8 @@ SAME = {
 }
 """The platform's flags, our equivalents, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
 
-The flags that stop a run early are ours."""
+The flags that stop a run early, ``preset``, ``device`` and ``output_dir`` are ours. With ``preset``, flags that are not
+given have the preset's values."""
 
 GAMES = {
     "skipped_frames": "frameskip",
@@ -68,12 +74,29 @@ OTHERS = {
     "reward_clipping_method": "abs_one_sign",
     "use_policy_cloning_loss": "True",
     "use_value_cloning_loss": "True",
+    "policy_cloning_loss_weight": ".05",
+    "value_cloning_loss_weight": ".005",
+    "save_model_period": None,
     "use_kl_mask": "False",
     "kl_div_threshold": ".3",
     "replay_parameters": REPLAY,
     "training_fill_in_factor": ".2",
 }
 """Flags whose translation depends on other flags, and their defaults."""
+
+SOURCES = {
+    "lr": {"lr", "lr_end_value", "lr_scheduler_steps"},
+    "replay_parameters": {"replay_parameters", "training_fill_in_factor"},
+    "optimizer": {"optimizer"},
+    "num_workers": {"worker_count", "envs_per_worker"},
+    "num_envs_per_worker": {"worker_count", "envs_per_worker"},
+    "policy_cloning": {"use_policy_cloning_loss", "policy_cloning_loss_weight"},
+    "value_cloning": {"use_value_cloning_loss", "value_cloning_loss_weight"},
+    "relevance_bound": {"use_kl_mask", "kl_div_threshold"},
+    "relevance_of": {"use_kl_mask"},
+    "checkpoint_freq": {"save_model_period"},
+}
+"""The platform's flags of `OTHERS` that determine each of ours."""
 
 DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
 """Default of every flag."""
@@ -87,7 +110,7 @@ FIXED = {
 """Flags that support a single value here, and why."""
 
 IGNORED = {
-    *("load_optimizer_save", "save_model_period", "debug", "reproducible", "actions_count", "observation_shape"),
+    *("load_optimizer_save", "debug", "reproducible", "actions_count", "observation_shape"),
     *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy", "caching"),
     *("use_replay_compression", "lz4_compression_level", "caching_threads", "cache_sample_size", "avg_buff_size"),
     *("cache_output_buffer_size", "verbose_worker_out_int", "verbose_learner_out_int", "basic_verbose"),
@@ -99,9 +122,6 @@ IGNORED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of the platform.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code of training or of evaluation; 2 for a flag that the platform does not have.
     """
@@ -111,64 +131,72 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(words: Sequence[str]) -> int:
     """Train, resume or test; return the exit code."""
-    if not words or {"-h", "--help"} & set(words):
+    if not words:
         print(usage())
-        return 0 if words else 2
+        return 2
+    if {"-h", "--help"} & set(words):
+        print(usage())
+        return 0
     given = read(words)
     mode = given.get("op_mode", "train")
     if mode not in MODES:
         raise UsageError(f"--op_mode {mode}; expected one of {', '.join(MODES)}")
     if mode == "train":
         return train.main(translated(given))
-    if "load_model_url" not in given:
+    run = given.get("load_model_url")
+    if run is None:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
-    ignored = ", ".join(f"--{name}" for name in given if name in IGNORED)
+    ignored = ", --".join(only(given, IGNORED))
     if ignored:
-        print(f"{ignored} has no effect: a setting of the platform's implementation")
+        print(f"--{ignored} has no effect: a setting of the platform's implementation")
     if mode == "test":
-        shown = ["--render"] if _read(given, "render", boolean) and "render" in given else []
-        if shown and not has_screen():
-            raise UsageError(
-                "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
-                f"interreplay evaluate {given['load_model_url']} --video FILE.gif"
-            )
-        return evaluate.main([given["load_model_url"], "--episodes", _value(given, "test_episode_count"), *shown])
-    others = sorted(given.keys() - {"op_mode", "load_model_url"} - SAME.keys() - IGNORED)
-    if others:
-        raise UsageError(f"--{others[0]}: a resumed run keeps its settings; leave it out")
-    repeated = [f"--{SAME[name][0]}={value}" for name, value in given.items() if name in SAME]
-    return train.main(["--resume", given["load_model_url"], *repeated])
+        command = [run, "--episodes", _value(given, "test_episode_count")]
+        if "render" in given and _read(given, "render", boolean):
+            if not has_screen():
+                raise UsageError(
+                    "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
+                    f"interreplay evaluate {run} --video FILE.gif"
+                )
+            command.append("--render")
+        return evaluate.main(command)
+    command = ["--resume", run]
+    for name, value in without(given, {"op_mode", "load_model_url", *IGNORED}).items():
+        if name not in SAME:
+            raise UsageError(f"--{name}: a resumed run keeps its settings; leave it out")
+        command.append(f"--{SAME[name][0]}={value}")
+    return train.main(command)
 
 
 def usage() -> str:
     """Return the flags with the platform's defaults."""
-    lines = [f"  --{name}" + ("" if default is None else f"={default}") for name, default in sorted(DEFAULTS.items())]
-    games = f"of Atari games: {', '.join(f'--{name}' for name in GAMES)}; docs/migration.md lists their equivalents"
-    return "\n".join([f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", "", *lines, "", games])
+    lines = [f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", ""]
+    for name, default in sorted(DEFAULTS.items()):
+        lines.append(f"  --{name}={default}".removesuffix("=None"))
+    lines += ["", f"of Atari games: --{', --'.join(GAMES)}; docs/migration.md lists their equivalents"]
+    return "\n".join(lines)
 
 
 def read(words: Sequence[str]) -> dict[str, str]:
-    """Return the platform's flags by name.
-
-    Raises:
-        UsageError: A flag is unknown or has no value.
-    """
-    known = sorted({*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED})
+    """Return the platform's flags by name."""
+    known = {*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED}
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        name, equals, text = word.removeprefix("--").partition("=")
-        name = name if name in known else name.replace("-", "_")
-        if not word.startswith("--") or name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            near = f"did you mean --{close[0]}? " if close else ""
-            raise UsageError(f"unknown flag {word.partition('=')[0]}; {near}docs/migration.md lists all flags")
+        flag, equals, text = word.partition("=")
+        name = flag.removeprefix("--")
+        if name not in known:
+            name = name.replace("-", "_")
+        if not flag.startswith("--") or name not in known:
+            near = did_you_mean(flag, sorted(f"--{each}" for each in known))
+            raise UsageError(f"unknown flag {flag}; {near} docs/migration.md lists all flags".replace(";  ", "; "))
         if not equals and not rest:
             raise UsageError(f"--{name}: expected a value")
-        found[name] = text if equals else rest.pop(0)
+        if not equals:
+            text = rest.pop(0)
+        found[name] = text
     for name, (value, why) in FIXED.items():
-        if not _is(found.get(name, value), value):
+        if name in found and not _is(found[name], value):
             raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
     return found
 
@@ -183,55 +211,87 @@ def _is(text: str, value: str) -> bool:
 
 
 def translated(given: Mapping[str, str]) -> list[str]:
-    """Translate the platform's flags to those of `interreplay.experiments.commands.train`.
-
-    Raises:
-        UsageError: A value is invalid.
-    """
+    """Translate the platform's flags to those of `interreplay.experiments.commands.train`."""
     values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
+    optimizer = _value(given, "optimizer")
     values |= {
-        "trainer": "IMPALA",
         "lr": _schedule(given),
         "replay_parameters": json.dumps(_replay(given)),
-        "num_envs_per_worker": str(_read(given, "worker_count", whole(1)) * _read(given, "envs_per_worker", whole(1))),
-        "optimizer": {"rmsprop": "RMSprop", "adam": "Adam"}.get(optimizer := _value(given, "optimizer"), optimizer),
-        "policy_cloning": ".05" if _read(given, "use_policy_cloning_loss", boolean) else "0",
-        "value_cloning": ".005" if _read(given, "use_value_cloning_loss", boolean) else "0",
+        "optimizer": {"rmsprop": "RMSprop", "adam": "Adam"}.get(optimizer, optimizer),
+        **_processes(given),
     }
+    for name in ("policy_cloning", "value_cloning"):
+        used = _read(given, f"use_{name}_loss", boolean)
+        values[name] = _value(given, f"{name}_loss_weight") if used else "0"
     if _read(given, "use_kl_mask", boolean):
         values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
-    words = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    if given.get("save_model_period"):
+        steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
+        values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
+    if "preset" in given:
+        stated = {SAME[name][0] for name in given if name in SAME}
+        for ours, names in SOURCES.items():
+            if given.keys() & names:
+                stated.add(ours)
+        values = only(values, stated)
+    words = ["--trainer=IMPALA"]
+    for name, value in values.items():
+        if value is not None:
+            words.append(f"--{name}={value}")
     env = _value(given, "env")
     if "NoFrameskip" in env or env.startswith("ALE/"):
         words += ["--env_args", *_game_arguments(given)]
     return words
 
 
+def _processes(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the number of env runners and of their environments; all in this process if there are too few CPUs."""
+    workers = _read(given, "worker_count", whole(1))
+    envs = _read(given, "envs_per_worker", whole(1))
+    cpus = own_cpus()
+    if 1 < workers < cpus:
+        return {"num_workers": str(workers), "num_envs_per_worker": str(envs)}
+    if workers > 1:
+        print(f"{workers} workers and the learner need {workers + 1} CPUs, available: {cpus}; this process steps all")
+    return {"num_envs_per_worker": str(workers * envs)}
+
+
+def _steps_per_update(given: Mapping[str, str]) -> float:
+    """Return the environment steps per update: fresh unrolls of a batch times their steps."""
+    shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
+    return shares["queue"] * _read(given, "batch_size", whole(1)) * _read(given, "r_f_steps", whole(1))
+
+
 def _schedule(given: Mapping[str, str]) -> str:
     """Return learning rates by env step: (lr − end)·(1 − k/K)² + end after k of K updates, in `PIECES` pieces."""
-    shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
-    fresh = shares["queue"] * _read(given, "batch_size", whole(1))
-    steps = _read(given, "lr_scheduler_steps", whole(1)) * fresh * _read(given, "r_f_steps", whole(1))
+    steps = _read(given, "lr_scheduler_steps", whole(1)) * _steps_per_update(given)
     start = _read(given, "lr", number())
     end = _read(given, "lr_end_value", number())
-    done = [piece / PIECES for piece in range(PIECES + 1)]
-    return ",".join(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}" for share in done)
+    words = []
+    for share in np.linspace(0, 1, PIECES + 1):
+        words.append(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}")
+    return ",".join(words)
 
 
 def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sources of batches; stores are used once they are filled to a minimum share."""
-    size = _read(given, "batch_size", whole(1))
-    least = _read(given, "training_fill_in_factor", number())
-    entries = schema.read(_value(given, "replay_parameters"), size)
-    return [entry if entry["type"] == "queue" else {**entry, "fill_in": least} for entry in entries]
+    entries = schema.read(_value(given, "replay_parameters"), _read(given, "batch_size", whole(1)))
+    for entry in entries:
+        if entry["type"] != "queue":
+            entry["fill_in"] = _read(given, "training_fill_in_factor", number())
+    return entries
 
 
 def _game_arguments(given: Mapping[str, str]) -> list[str]:
     method = _value(given, "reward_clipping_method")
     if method not in CLIPPINGS:
         raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
-    clipping = CLIPPINGS[method] if _read(given, "clip_rewards", boolean) else "none"
-    return [f"reward_clipping={clipping}", *(f"{ours}={given[name]}" for name, ours in GAMES.items() if name in given)]
+    arguments = {"reward_clipping": "none"}
+    if _read(given, "clip_rewards", boolean):
+        arguments["reward_clipping"] = CLIPPINGS[method]
+    for name, value in only(given, GAMES).items():
+        arguments[GAMES[name]] = value
+    return list(map("=".join, arguments.items()))
 
 
 def _value(given: Mapping[str, str], name: str) -> str:

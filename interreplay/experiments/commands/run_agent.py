@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
+from interreplay.experiments.commands.rlcycle_files import SIZES, read_experiment
 from interreplay.experiments.flags.config_files import completed, names
 from interreplay.experiments.flags.values import boolean, whole
 from interreplay.experiments.process import outcome
@@ -110,9 +111,6 @@ BULLET = re.compile(r"(\w+)PyBulletEnv-v\d+")
 def main(argv: Sequence[str] | None = None) -> int:
     """Train with RLcycle's settings.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code of `interreplay.experiments.commands.train.main`; 2 for an unknown word, or without any.
     """
@@ -137,17 +135,18 @@ def usage(prog: str) -> str:
 
 
 def translated(words: Sequence[str]) -> list[str]:
-    """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged.
-
-    Raises:
-        UsageError: A setting is unknown, or has no equivalent.
-    """
+    """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged."""
     asked = [word.partition("=")[2] for word in words if word.startswith("configs=")]
     if len(asked) > 1:
         raise UsageError(f"configs= is given {len(asked)} times; expected one name such as {DEFAULT}")
     others = _with_range([word for word in words if not word.startswith("configs=")])
     bare = all("=" in word and not word.startswith("-") for word in others)
     config = asked or ([DEFAULT] if bare else [])
+    if asked and (theirs := read_experiment(asked[0], others)) is not None:
+        found = []
+        for word in (*theirs.words, *(word for word in others if not word.partition("=")[0].endswith(SIZES))):
+            found += _setting(word, theirs.of_values) if word.startswith("configs.") else [word]
+        return found
     trainer = [word for word in others if word.startswith("trainer=")]
     named = completed({"config": config[0]}, trainer).get("trainer") if config else None
     if config and config[0].startswith("pybullet/"):
@@ -200,6 +199,8 @@ def _implied(key: str, text: str, of_values: bool) -> list[str]:
 
 
 def _unknown(key: str) -> str:
+    if key.endswith(SIZES):
+        return f"unknown setting {key}; network.STREAM.LAYER.out_features= sets the size of a listed layer"
     lasts = {known.rpartition(".")[2]: known for known in (*INSTEAD, *SETTINGS)}
     close = difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.5)
     near = f"did you mean {lasts[close[0]]}?" if close else ""

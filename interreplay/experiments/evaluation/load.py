@@ -15,11 +15,11 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
 from interreplay.environments.own_modules import search_here
-from interreplay.environments.wrapped import own_name
+from interreplay.environments.registration import own_name
 from interreplay.errors import CheckpointError, UsageError, exits_as_errors, in_words
-from interreplay.rllib.checkpoints.algorithm import config_of
+from interreplay.rllib.checkpoints import config_of
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA
+from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, read_description
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
 """File in which RLlib's own algorithms store their configuration."""
@@ -83,8 +83,12 @@ def restore(algorithm: Algorithm, folder: Path) -> None:
     Raises:
         CheckpointError: It cannot be read, or does not fit.
     """
+    parts: list[str | None] = [None]
+    if (folder / CHECKPOINT).exists() and "replay_buffer_config" in read_description(folder).get("not_stored", ()):
+        parts = ["learner_group", "env_runner"]  # the replay method has arguments that are no plain data
     try:
-        algorithm.restore_from_path(str(folder))
+        for part in parts:
+            algorithm.restore_from_path(str(folder), component=part)
     except CheckpointError:
         raise
     except Exception as error:  # a file is missing, or an array has another shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ class PlaybackResult:
 
     def summary(self) -> str:
         """Return a line: mean and standard deviation of returns and lengths, success rate, files written."""
-        returns = np.array([episode.ret for episode in self.episodes])
-        lengths = np.array([episode.length for episode in self.episodes])
+        returns = np.array(list(map(attrgetter("ret"), self.episodes)))
+        lengths = np.array(list(map(attrgetter("length"), self.episodes)))
         successes = [episode.success for episode in self.episodes if episode.success is not None]
         line = (
             f"{counted(len(returns), 'episode')}: "

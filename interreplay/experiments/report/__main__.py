@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from interreplay.experiments.flags.reading import OneLineParser
@@ -13,7 +14,7 @@ from interreplay.experiments.report.reading.runs import FINISHED
 from interreplay.experiments.report.report import Report, make_report
 from interreplay.experiments.report.scores import EXAMPLE, Scores, read_scores
 from interreplay.experiments.report.sections import MEASURES
-from interreplay.experiments.report.tables import summaries
+from interreplay.experiments.report.tables import states, summaries
 
 DESCRIPTION = "Make figures, tables and a page from result folders."
 
@@ -78,7 +79,9 @@ def act(given: argparse.Namespace) -> int:
     """Make a report and print its summary."""
     options = vars(given)
     scores = options.pop("scores")
-    known = Scores(read_scores(scores) if scores else {}, options.pop("threshold"))
+    known = Scores({}, options.pop("threshold"))
+    if scores:
+        known = replace(known, given=read_scores(scores))
     report = make_report(options.pop("results"), options.pop("output_dir"), scores=known, **options)
     sys.stdout.write(summary(report))
     return 0
@@ -86,8 +89,7 @@ def act(given: argparse.Namespace) -> int:
 
 def summary(report: Report) -> str:
     """Return the states of runs, the results and the path of the page, as lines."""
-    states = report.tables["runs"]["state"].value_counts(sort=False)
-    lines = [f"{len(report.runs)} runs: {', '.join(f'{n} {state}' for state, n in states.items())}"]
+    lines = [f"{len(report.runs)} runs: {states(report.tables['runs'])}"]
     for run in report.runs:
         if run.state != FINISHED or run.repeats:
             lines.append(f"  {run.state}: {run.path.name}: {run.note}")

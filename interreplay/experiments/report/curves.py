@@ -71,9 +71,9 @@ def align(runs: Sequence[Run], column: str) -> Curves | None:
         The curves; None if there is no run or no common range.
     """
     listed = [points(run, column) for run in runs if run.has(column)]
-    if not listed:
-        return None
-    grid = np.unique(np.concatenate([steps for steps, _ in listed]))
+    grid = np.array([])
+    for steps, _ in listed:
+        grid = np.union1d(grid, steps)
     for steps, _ in listed:
         grid = grid[(grid >= steps[0]) & (grid <= steps[-1])]
     if not len(grid):
@@ -85,8 +85,11 @@ def align(runs: Sequence[Run], column: str) -> Curves | None:
 
 def together(curves: dict[str, Curves]) -> tuple[dict[str, Curves], float]:
     """Return the curves of several methods over the steps that all of them have, and the last of these steps."""
-    low = max(c.steps[0] for c in curves.values())
-    high = min(c.steps[-1] for c in curves.values())
+    low = -np.inf
+    high = np.inf
+    for c in curves.values():
+        low = max(low, c.steps[0])
+        high = min(high, c.steps[-1])
     common: dict[str, Curves] = {}
     for method, c in curves.items():
         kept = (c.steps >= low) & (c.steps <= high)

@@ -155,7 +155,9 @@ def _height(charts: list[Chart]) -> float:
 
 
 def _shortened(name: str, longest: int = LONGEST_NAME) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    if len(name) <= longest:
+        return name
+    return name[: longest - 1] + "…"
 
 
 def _draw_panel(panel: Any, chart: Chart, styles: Styles) -> None:

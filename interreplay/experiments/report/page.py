@@ -21,12 +21,13 @@ from interreplay.experiments.report import draw
 from interreplay.experiments.report.charts import Figure, Styles
 from interreplay.experiments.report.published import DIFFERENCES, STEPS
 from interreplay.experiments.report.sections import MEASURES, Section
-from interreplay.experiments.report.tables import groups, number, select, summaries
+from interreplay.experiments.report.tables import groups, number, select, states, summaries
 
 Table = dict[str, Any]
 """Label, header, rows and class of a table. A cell is a text, or a text and a small line below it; a row that is a
 text is the heading of the rows below."""
-RUNS_THAT_COUNT = "Runs that count"
+LABELS = {True: "Runs that count", False: "Runs that do not count"}
+"""Headings of the two tables of runs."""
 
 
 def page(
@@ -67,8 +68,8 @@ def page(
         title=title,
         version=interreplay.__version__,
         lead=lead,
-        excluded=_states(runs[~runs["counted"]]),
-        states=_states(runs),
+        excluded=states(runs[~runs["counted"]]),
+        states=states(runs),
         css=(package / "page.css").read_text(),
         script=(package / "page.js").read_text(),
         styles=styles,
@@ -78,13 +79,9 @@ def page(
         suffixes=draw.SUFFIXES,
         charts=charts,
         runs=_runs(runs, folder),
-        counting=RUNS_THAT_COUNT,
+        counting=LABELS[True],
         scale=_scale(tables["scale"]),
     )
-
-
-def _states(runs: pd.DataFrame) -> str:
-    return ", ".join(f"{count} {state}" for state, count in runs["state"].value_counts(sort=False).items())
 
 
 def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Figure]) -> dict[str, Any]:
@@ -95,6 +92,9 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
     for task in section.tasks:
         for note in task.notes:
             envs.setdefault(note, []).append(task.env)
+    notes = list(section.notes)
+    for note, names in envs.items():
+        notes.append(f"{', '.join(names)}: {note}")
     shown = {}
     if len(own["efficiency"]):
         shown["Sample efficiency"] = _efficiency(own["efficiency"], section.baseline)
@@ -109,7 +109,7 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
         "name": name,
         "measure": MEASURES[section.measure],
         "results": list(summaries(section, tables).values()),
-        "notes": [*section.notes, *(f"{', '.join(names)}: {note}" for note, names in envs.items())],
+        "notes": notes,
         "curves": figures[:1],
         "tables": shown,
         "figures": figures[1:],
@@ -124,7 +124,9 @@ def _with_interval(row: Any, name: str) -> str | tuple[str, str]:
     text = number(value)
     if name.endswith("ratio") and np.isfinite(value):
         text += "×"
-    return (text, f"{number(low)} to {number(high)}") if np.isfinite(low) else text
+    if not np.isfinite(low):
+        return text
+    return text, f"{number(low)} to {number(high)}"
 
 
 def _efficiency(rows: pd.DataFrame, baseline: str | None) -> Table:
@@ -138,7 +140,8 @@ def _efficiency(rows: pd.DataFrame, baseline: str | None) -> Table:
         f"Area ÷ {baseline}": "auc_ratio",
         f"Steps: {baseline} ÷ method": "steps_ratio",
     }
-    shown = {header: name for header, name in columns.items() if name in rows and rows[name].notna().any()}
+    known = rows.dropna(axis="columns", how="all").columns
+    shown = {header: name for header, name in columns.items() if name in known}
     cells: list[Any] = []
     for env, members in groups(rows, "env"):
         cells.append(str(env))
@@ -154,7 +157,7 @@ def _steps(row: Any) -> str | tuple[str, str]:
     """Return the median steps to the threshold of an environment, and how many runs reach it."""
     if not np.isfinite(row.threshold):
         return "–"
-    steps = number(row.steps) if np.isfinite(row.steps) else "not reached"
+    steps = number(row.steps).replace("–", "not reached")
     return steps, f"{row.reached:.0f} of {row.runs} runs reach {number(row.threshold)}"
 
 
@@ -183,15 +186,16 @@ def _published(rows: pd.DataFrame, section: Section) -> Table:
         for (method, source), points in groups(members, "method", "source"):
             line: list[Any] = [method, str(points["seeds"].iloc[0])]
             for point in points.itertuples():
-                star = "*" if point.interpolated and np.isfinite(point.mean) else ""
-                text = f"{number(point.mean)}{star}"
-                line.append((text, f"± {number(point.sd)}") if np.isfinite(point.sd) else text)
+                text = number(point.mean)
+                if point.interpolated and np.isfinite(point.mean):
+                    text += "*"
+                line.append((text, f"± {number(point.sd)}".removesuffix("± –")))
             cells.append([*line, source])
     notes = list(DIFFERENCES)
-    unknown = [task.env for task in section.tasks if task.env not in cells]
-    if unknown:
-        notes.append(f"No published curve of {', '.join(unknown)}.")
-    header = ["Method", "Seeds", *(f"{steps // 1000}k steps" for steps in STEPS), "Source"]
+    for task in section.tasks:
+        if task.env not in cells:
+            notes.append(f"No published curve of {task.env}.")
+    header = ["Method", "Seeds", *map("{:,} steps".format, STEPS), "Source"]
     return {"label": "Published results", "header": header, "rows": cells, "notes": notes}
 
 
@@ -201,11 +205,11 @@ def _runs(rows: pd.DataFrame, folder: Path) -> dict[str, Table]:
     ordered = rows.sort_values(["counted", "algorithm", "env", "method", "seed"], kind="stable")
     found: dict[str, Table] = {}
     for row in ordered.itertuples():
-        label = RUNS_THAT_COUNT if row.counted else "Runs that do not count"
+        label = LABELS[row.counted]
         place = Path(str(row.folder))
         address = quote(os.path.relpath(place, folder.resolve()).replace(os.sep, "/"))
         link = Markup('<small><a href="{}/">{}</a></small>').format(address, place.name)
-        seed = "–" if pd.isna(row.seed) else str(row.seed)
+        seed = str(row.seed).replace("<NA>", "–")
         cells = [row.state, row.algorithm, row.env, row.method, seed, f"{row.env_steps:,}", row.note or "–", link]
         table = found.setdefault(label, {"label": label, "header": header, "rows": [], "kind": "left"})
         table["rows"].append(cells)

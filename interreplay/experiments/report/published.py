@@ -63,7 +63,7 @@ def published_table(sections: Sequence[Section]) -> pd.DataFrame:
             common = {"algorithm": section.algorithm, "env": task.env}
             for method, own in task.own.items():
                 means = own.values.mean(axis=0)
-                sds = own.values.std(axis=0, ddof=1) if len(own.values) > 1 else np.full(len(means), np.nan)
+                sds = pd.DataFrame(own.values).std().to_numpy()
                 label = {**common, "method": method, "source": OWN, "seeds": len(own.values)}
                 rows += [label | row for row in _at_steps(own.steps, means, sds)]
             for (method, source), curve in curves.groupby(["method", "source"]):
@@ -76,7 +76,8 @@ def _at_steps(steps: np.ndarray, means: np.ndarray, sds: np.ndarray) -> list[dic
     """Return the mean and the standard deviation at each of `STEPS`, and whether they are interpolated."""
     rows = []
     for at in STEPS:
-        mean, sd = (float(np.interp(at, steps, values, left=np.nan, right=np.nan)) for values in (means, sds))
+        mean = float(np.interp(at, steps, means, left=np.nan, right=np.nan))
+        sd = float(np.interp(at, steps, sds, left=np.nan, right=np.nan))
         rows.append({"env_steps": at, "mean": mean, "sd": sd, "interpolated": at not in steps})
     return rows
 

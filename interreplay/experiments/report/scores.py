@@ -15,7 +15,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.report.curves import Curves, points
 from interreplay.experiments.report.reading.runs import Run
 
-KEYS = ("low", "high", "threshold")
+KEYS = {"low", "high", "threshold"}
 EXAMPLE = '{"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}'
 
 
@@ -63,12 +63,12 @@ def read_scores(path: Path) -> dict[str, dict[str, float]]:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsageError(f"--scores {path} cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
-        raise UsageError(f"--scores {path} is not a mapping of environments; expected {EXAMPLE}")
-    for env, entry in found.items():
-        for key, value in entry.items():
-            if key not in KEYS or not isinstance(value, int | float) or not math.isfinite(value):
-                raise UsageError(f"--scores {path}: invalid entry {key}: {value!r} of {env}; expected {EXAMPLE}")
+    try:
+        for entry in found.values():
+            if not KEYS.issuperset(entry) or not all(map(math.isfinite, entry.values())):
+                raise ValueError(entry)
+    except (AttributeError, TypeError, ValueError):
+        raise UsageError(f"--scores {path} does not hold returns by environment; expected {EXAMPLE}") from None
     return found
 
 
@@ -96,15 +96,13 @@ def find_scale(
         how = "success rates need no scale"
     else:
         low, start = _start(shared, runs)
-        finals = {method: float(curves.finals().mean()) for method, curves in shared.items()}
-        best = max(finals, key=lambda method: finals[method])
-        high = finals[best]
+        best = max(shared, key=lambda method: shared[method].finals().mean())
+        high = float(shared[best].finals().mean())
         how = f"0 is {start}, 1 the mean final return of the best method here ({best})"
-    names = [name for name in ("low", "high") if name in given]
-    if names:
-        low = given.get("low", low)
-        high = given.get("high", high)
-        how = f"{' and '.join(names)} given; otherwise {how}"
+    low = given.get("low", low)
+    high = given.get("high", high)
+    if {"low", "high"} & given.keys():
+        how = f"as given by --scores; otherwise {how}"
     if not high > low:
         return None
     threshold = given.get("threshold", low + scores.threshold * (high - low))
@@ -122,4 +120,6 @@ def _start(shared: Mapping[str, Curves], runs: Sequence[Run]) -> tuple[float, st
             random.extend(returns[steps <= begins])
     if random:
         return float(np.mean(random)), "the mean training return before learning starts, with random actions"
-    return float(np.mean([c.values[:, 0].mean() for c in shared.values()])), "the mean return at the first common step"
+    for curves in shared.values():
+        random.append(curves.values[:, 0].mean())
+    return float(np.mean(random)), "the mean return at the first common step"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.report.curves import Curves, align, together
@@ -71,22 +72,21 @@ class Section:
 
     def everywhere(self) -> tuple[list[str], list[Task]]:
         """Return the methods that have counted runs in all environments with a scale, and these environments."""
-        tasks = [task for task in self.tasks if task.scale is not None]
-        return self._in_all(tasks), tasks
+        return self._in_all([task for task in self.tasks if task.scale is not None])
 
     def ranked(self) -> tuple[list[str], list[Task]]:
         """Return the result of `everywhere`, or without any scale all environments: ranks require no scale."""
         methods, tasks = self.everywhere()
-        if not tasks:
-            tasks = [task for task in self.tasks if task.shared]
-            methods = self._in_all(tasks)
-        return methods, tasks
+        if tasks:
+            return methods, tasks
+        return self._in_all([task for task in self.tasks if task.shared])
 
-    def _in_all(self, tasks: list[Task]) -> list[str]:
-        if not tasks:
-            return []
-        common = set.intersection(*(set(task.shared) for task in tasks))
-        return [method for method in self.methods if method in common]
+    def _in_all(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
+        """Return the methods that all of some tasks have, and the tasks."""
+        methods = list(self.methods if tasks else ())
+        for task in tasks:
+            methods = list(filter(task.shared.__contains__, methods))
+        return methods, tasks
 
 
 def build(
@@ -106,7 +106,7 @@ def build(
     Raises:
         UsageError: The baseline is not a method of these runs.
     """
-    methods = sorted({run.method for run in runs})
+    methods = _names("method", runs)
     if baseline is not None and baseline not in methods:
         raise UsageError(f"no run of the baseline {baseline!r}; {accepted_names(baseline, methods)}")
     by_algorithm: dict[str, list[Run]] = {}
@@ -119,6 +119,11 @@ def build(
     return sections
 
 
+def _names(attribute: str, runs: Sequence[Run]) -> list[str]:
+    """Return the different values of an attribute, sorted."""
+    return sorted(set(map(attrgetter(attribute), runs)))
+
+
 def _section(
     algorithm: str, runs: Sequence[Run], baseline: str | None, measure: str, count: str, scores: Scores
 ) -> Section:
@@ -127,19 +132,20 @@ def _section(
     if measure == "auto":
         measure, notes = _default_measure(counted or runs)
     usable = [run for run in counted if run.has(measure)]
-    found, remark = _baseline(sorted({run.method for run in usable}), baseline)
+    found, remark = _baseline(_names("method", usable), baseline)
     notes += filter(None, [remark])
-    methods = sorted({run.method for run in runs}, key=lambda method: (method != found, method))
+    methods = sorted(_names("method", runs), key=lambda method: method != found)
     tasks = []
     unscaled = []
-    for env in sorted({run.env for run in runs}):
+    for env in _names("env", runs):
         task = _task(env, [run for run in usable if run.env == env], methods, measure, scores)
         tasks.append(task)
         if task.shared and task.scale is None:
             unscaled.append(env)
     if unscaled:
         notes.append(NO_SCALE.format(envs=", ".join(unscaled)))
-    for short, full in sorted({(run.method, run.full_name) for run in runs}):
+    full_names = dict(map(attrgetter("method", "full_name"), runs))
+    for short, full in sorted(full_names.items()):
         if short != full:
             notes.append(f"{short}: {full}.")
     section = Section(algorithm, measure, methods, found, tasks, notes)
@@ -208,8 +214,8 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
     notes = []
     if not shared:
         notes.append("The methods have no steps in common: no tables.")
-    elif max(curves.steps[-1] for curves in own.values()) > end:
+    elif len(shared) and any(own[method].steps[-1] > end for method in own):
         notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have.")
     if few:
-        notes.append(f"Intervals from fewer than five runs are too narrow, and one run has none: {', '.join(few)}.")
+        notes.append(f"Intervals from fewer than five runs are too narrow; a single run has none: {', '.join(few)}.")
     return Task(env, own, shared, counted, find_scale(env, measure, shared, usable, scores), notes)

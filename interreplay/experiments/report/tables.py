@@ -24,7 +24,8 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
         measures[section.algorithm] = MEASURES[section.measure]
         for method, members in task.counted.items():
             for i, run in enumerate(members):
-                values[id(run)] = {kind: task.own[method].summary(kind)[i] for kind in SUMMARIES}
+                own = task.own[method]
+                values[id(run)] = {"auc": own.means()[i], "final": own.finals()[i]}
     rows = []
     for run in runs:
         row = {
@@ -57,7 +58,7 @@ def curves_table(sections: Sequence[Section]) -> pd.DataFrame:
             columns: dict[str, Any] = {"algorithm": section.algorithm, "env": task.env, "measure": section.measure}
             columns |= {"method": method, "env_steps": curves.steps, "runs": len(curves.values)}
             frames.append(pd.DataFrame(columns | _estimate("mean", mean, [values])))
-    return _joined(frames)
+    return pd.concat(frames or [pd.DataFrame()], ignore_index=True)
 
 
 def efficiency_table(sections: Sequence[Section]) -> pd.DataFrame:
@@ -112,7 +113,9 @@ def strata(tasks: Sequence[Task], method: str, kind: str) -> list[Array]:
     found = []
     for task in tasks:
         values = task.shared[method].summary(kind)
-        found.append(values if task.scale is None else task.scale.normalized(values))
+        if task.scale is not None:
+            values = task.scale.normalized(values)
+        found.append(values)
     return found
 
 
@@ -155,7 +158,9 @@ def diagnostics_table(sections: Sequence[Section]) -> pd.DataFrame:
     frames = []
     for section, task in _tasks(sections):
         for method, runs in task.counted.items():
-            names = pd.concat([run.results for run in runs]).columns
+            names: set[str] = set()
+            for run in runs:
+                names.update(run.results.columns)
             for column in ["seconds", *sorted(filter(lambda name: name.startswith(REPLAY), names))]:
                 curves = align(runs, column)
                 if curves is not None:
@@ -163,7 +168,7 @@ def diagnostics_table(sections: Sequence[Section]) -> pd.DataFrame:
                     columns |= {"name": column.removeprefix(REPLAY), "runs": len(curves.values)}
                     columns |= {"env_steps": curves.steps} | _estimate("mean", mean, [curves.values.T])
                     frames.append(pd.DataFrame(columns))
-    return _joined(frames)
+    return pd.concat(frames or [pd.DataFrame()], ignore_index=True)
 
 
 def _tasks(sections: Sequence[Section]) -> Iterator[tuple[Section, Task]]:
@@ -176,10 +181,6 @@ def _estimate(name: str, statistic: Callable[..., Any], values: Sequence[Array])
     """Return the columns of a statistic and its 95 % interval."""
     low, high = interval(statistic, values)
     return {name: statistic(*values), f"{name}_low": low, f"{name}_high": high}
-
-
-def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 TABLES: dict[str, Callable[[Sequence[Section]], pd.DataFrame]] = {
@@ -197,6 +198,12 @@ def all_tables(runs: Sequence[Run], sections: Sequence[Section]) -> dict[str, pd
     return {"runs": runs_table(runs, sections)} | {name: make(sections) for name, make in TABLES.items()}
 
 
+def states(runs: pd.DataFrame) -> str:
+    """Return how many runs have each state, such as ``9 finished, 1 crashed``."""
+    counts = runs["state"].value_counts(sort=False)
+    return ", ".join(map("{} {}".format, counts, counts.index))
+
+
 def select(table: pd.DataFrame, **values: str) -> pd.DataFrame:
     """Return the rows with some values; an empty table, which has no columns, is returned unchanged."""
     for name, value in values.items():
@@ -209,7 +216,9 @@ def groups(table: pd.DataFrame, *columns: str) -> list[tuple[Any, pd.DataFrame]]
     """Return the values of columns with their rows, in order of appearance; none of an empty table."""
     if not len(table):
         return []
-    return list(table.groupby(list(columns) if len(columns) > 1 else columns[0], sort=False))
+    if len(columns) == 1:
+        return list(table.groupby(columns[0], sort=False))
+    return list(table.groupby(list(columns), sort=False))
 
 
 def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, list[str]]:

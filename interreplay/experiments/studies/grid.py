@@ -6,6 +6,7 @@ import argparse
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     Raises:
         UsageError: A name is unknown, or a list is empty.
     """
-    common = {key: value for key, value in contents.items() if key in GRID_KEYS}
+    common = {key: contents[key] for key in GRID_KEYS if key in contents}
     grids = contents.get("grids", [{}])
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")
@@ -101,9 +102,9 @@ def _combinations(
 ) -> Iterator[tuple[int, dict[str, Any], str | None]]:
     """Yield the position of the seed, the flags and the label of each run of a grid."""
     seeds = seeds_from(grid.get("seeds", 1))
-    buffers = [_buffer(value, resolver) for value in _listed(grid, "buffers", [None])]
-    envs = [_with_settings(value, "env", resolver) for value in _listed(grid, "envs", ["InvertedPendulum-v5"])]
-    trainers = [_with_settings(value, "trainer", resolver) for value in _listed(grid, "trainers", ["SAC"])]
+    buffers = map(partial(_buffer, resolver=resolver), _listed(grid, "buffers", [None]))
+    envs = map(partial(_with_settings, "env", resolver), _listed(grid, "envs", ["InvertedPendulum-v5"]))
+    trainers = map(partial(_with_settings, "trainer", resolver), _listed(grid, "trainers", ["SAC"]))
     for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
         label, own = buffer
         yield place, grid["settings"] | trainer | env | own | {"seed": seed}, label
@@ -145,8 +146,10 @@ def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsRe
     flags = dict(run.flags)
     arguments = dict(flags.get("buffer_args", {}))
     for name, value in values.items():
-        target = flags if name in resolver.flags else arguments
-        target[name] = value
+        if name in resolver.flags:
+            flags[name] = value
+        else:
+            arguments[name] = value
     if arguments:
         flags["buffer_args"] = arguments
     return replace(make_run(flags, run.label, resolver, sampled=dict(values)), called=run.called)
@@ -175,7 +178,7 @@ def _buffer(value: Any, resolver: SettingsResolver) -> tuple[str | None, dict[st
     return label, flags
 
 
-def _with_settings(value: Any, kind: str, resolver: SettingsResolver) -> dict[str, Any]:
+def _with_settings(kind: str, resolver: SettingsResolver, value: Any) -> dict[str, Any]:
     """Return the flags of an entry of ``envs`` or ``trainers``."""
     name, options = entry(value, kind)
     return {kind: name} | typed(options, resolver.flags)
@@ -200,14 +203,18 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
             )
         instead = flags[name].in_study
         if instead is not None:
-            hint = f"; use {instead}" if instead else ""
-            raise UsageError(f"settings: {key} does not belong into a study{hint}")
+            raise UsageError(f"settings: {key} does not belong into a study; use {instead or 'custom_training.py'}")
         try:
             read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
-        found[name] = list(read) if isinstance(read, tuple) else read
+        found[name] = as_in_file(read)
     return found
+
+
+def as_in_file(value: Any) -> Any:
+    """Return the value of a flag in the form of a study file: tuples as lists."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
@@ -234,11 +241,10 @@ def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
     if isinstance(value, dict) and len(value) == 1:
         ((name, options),) = value.items()
         if isinstance(name, str) and isinstance(options, dict | None):
-            return name, {str(key): item for key, item in (options or {}).items()}
+            return name, dict(zip(map(str, options or ()), (options or {}).values(), strict=True))
     if isinstance(value, str) and value.strip():
         name, brace, rest = value.strip().partition("{")
-        options = _mapping(brace + rest, value) if brace else {}
-        return name.strip(), options
+        return name.strip(), _mapping(brace + rest or "{}", value)
     raise UsageError(
         f"{kind} {value!r} is not a valid entry; expected a name, 'NAME{{option: value}}' or {{NAME: {{...}}}}"
     )
@@ -275,8 +281,10 @@ def as_seeds(words: Sequence[str]) -> int | list[int]:
         UsageError: The words are neither.
     """
     try:
-        numbers = [int(word) for word in words]
+        numbers = list(map(int, words))
     except ValueError:
         message = "expected a number of seeds such as 5, or seeds such as 0,3"
         raise UsageError(f"--seeds {','.join(words)}: {message}") from None
-    return numbers[0] if len(numbers) == 1 else numbers
+    if len(numbers) == 1:
+        return numbers[0]
+    return numbers

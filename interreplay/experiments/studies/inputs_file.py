@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.studies.grid import SettingsResolver, make_run
+from interreplay.experiments.studies.grid import SettingsResolver, as_in_file, make_run
 from interreplay.experiments.studies.study import PlannedRun
 
 FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
@@ -64,5 +64,5 @@ def _flags(given: dict[str, Any], resolver: SettingsResolver) -> dict[str, Any]:
             continue
         flag = resolver.flags[name]
         if flag.in_study is None or flag.scope not in ("execution", "invocation"):
-            flags[name] = list(value) if isinstance(value, tuple) else value
+            flags[name] = as_in_file(value)
     return flags

@@ -6,6 +6,7 @@ import io
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
     for number, run in enumerate(runs):
         trial = folder.trial(run)
         status = trial.status()
-        returns = np.array([value for _, value in curve(trial.path)] or [math.nan])
+        returns = np.array(curve(trial.path) or [(0, math.nan)])[:, 1]
         row = {
             "number": number,
             "name": run.name,
@@ -64,9 +65,8 @@ def table_of(rows: pd.DataFrame) -> pd.DataFrame:
         line: Row = dict(zip(GROUP, names, strict=True)) | {"n": len(done)}
         for name in ("final", "mean"):
             values = done[f"{name}_return"].to_numpy()
-            bounds = interval(mean, [values]) if len(done) else (math.nan, math.nan)
             line[f"{name}_return"] = done[f"{name}_return"].mean()
-            line[f"{name}_low"], line[f"{name}_high"] = bounds
+            line[f"{name}_low"], line[f"{name}_high"] = interval(mean, [values])
         table.append(line)
     return pd.DataFrame(table).sort_values(["env", "trainer"], kind="stable")
 
@@ -108,13 +108,11 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
         final = done["final_return"].mean()
         steps = members["env_steps"].max()
         rank = (env, trainer, math.isnan(final), -np.nan_to_num(final), -steps)
-        values = ", ".join(f"{key}={_short(value)}" for key, value in drawn[members["name"].iloc[0]].items())
-        lines.append((rank, (env, trainer, buffer, values, str(len(done)), shown(final), f"{steps:,}")))
-    return [line for _, line in sorted(lines)]
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        values = []
+        for key, value in drawn[members["name"].iloc[0]].items():
+            values.append(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}")
+        lines.append((rank, (env, trainer, buffer, ", ".join(values), str(len(done)), shown(final), f"{steps:,}")))
+    return list(map(itemgetter(1), sorted(lines)))
 
 
 def as_command(run: PlannedRun) -> str:

@@ -117,11 +117,12 @@ class Study:
         """
         try:
             runs = []
-            for entries in plain["runs"]:
+            execution = dict(plain)
+            for entries in execution.pop("runs"):
                 run = dict(entries)
                 runs.append(PlannedRun(called=run.pop("name"), **run))
                 check_name(runs[-1].name, f"{STUDY}: the run")
-            return cls(runs, Execution(**{key: value for key, value in plain.items() if key != "runs"}))
+            return cls(runs, Execution(**execution))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, UsageError):
                 raise

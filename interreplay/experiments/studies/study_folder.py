@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ class StudyFolder:
                     f"--resume {self.path}"
                 )
             return replace(study, runs=runs)
-        for name in sorted(path.name for path in self.path.iterdir()):
+        for name in sorted(os.listdir(self.path)):
             if not name.startswith(".") and name != JOBS:
                 raise UsageError(f"--output_dir {self.path} holds {name!r} and no study; choose a new folder")
         write_whole(self.path / STUDY, _dump(study.to_plain()))
@@ -85,6 +86,7 @@ class StudyFolder:
 def _dump(plain: dict[str, Any]) -> str:
     """Return YAML with a line per run."""
     runs = plain.pop("runs")
-    lines = [yaml.safe_dump(run, default_flow_style=True, sort_keys=False, width=10**9).rstrip() for run in runs]
-    head = yaml.safe_dump(plain, sort_keys=False)
-    return head + "runs:\n" + "".join(f"- {line}\n" for line in lines)
+    text = yaml.safe_dump(plain, sort_keys=False) + "runs:\n"
+    for run in runs:
+        text += "- " + yaml.safe_dump(run, default_flow_style=True, sort_keys=False, width=10**9)
+    return text

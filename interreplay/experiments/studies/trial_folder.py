@@ -66,7 +66,7 @@ class TrialFolder(RunFolder):
 
     def clear(self) -> None:
         """Remove the results of an attempt without a checkpoint."""
-        for path in [*(self.path / name for name in _RESULTS), *self.path.glob("events.out.*")]:
+        for path in [*map(self.path.joinpath, _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
         for folder in best_checkpoint.inside(self.path):
             shutil.rmtree(folder, ignore_errors=True)

@@ -91,11 +91,13 @@ class RunLog:
         Raises:
             OSError: A file could not be written. No further result can be added.
         """
-        row = {name: value for name, value in result.items() if name != "config"}
+        row = dict(result)
+        row.pop("config", None)
         row["timesteps_total"] = steps
         columns = flatten_dict(row, delimiter="/")
         self._add_columns(columns)
-        sizes = {path: _size(path) for path in (self._table, self._lines)}
+        self._table.touch()
+        sizes = {path: path.stat().st_size for path in (self._table, self._lines)}
         try:
             with self._table.open("a", newline="") as file:
                 writer = csv.DictWriter(file, self._header, restval="")
@@ -107,8 +109,7 @@ class RunLog:
             self._events.add_scalars(scalars(row), steps)
         except OSError:
             for path, size in sizes.items():
-                if _size(path) > size:
-                    os.truncate(path, size)  # requires no space
+                os.truncate(path, size)  # requires no space
             self._events.discard()
             raise
         self._for_each_tracker(
@@ -117,8 +118,7 @@ class RunLog:
 
     def _add_columns(self, row: dict[str, Any]) -> None:
         """Add new columns to the table, whose earlier rows leave them empty."""
-        known = set(self._header)
-        header = self._header + [name for name in row if name not in known]
+        header = list(dict.fromkeys([*self._header, *row]))
         if self._header and len(header) > len(self._header):
             work = self._table.with_name(".progress.csv")
             try:
@@ -157,7 +157,3 @@ class RunLog:
                 self._trackers.remove(tracker)
                 reason = " ".join(str(error).split())
                 self._notify(f"{type(tracker).__name__} stopped, the run continues without it: {reason}")
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

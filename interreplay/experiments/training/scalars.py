@@ -57,11 +57,11 @@ def _named(key: str) -> str | None:
         return f"speed/{SPEED[key]}"
     match = _RUNNERS.fullmatch(key)
     if match:
-        group = "evaluation" if match[1] else "training"
-        inner = match[2]
-        if inner in EPISODES:
-            return f"{group}/{EPISODES[inner]}"
-        return None if _HOST.match(inner) else f"{group}/{inner}"
+        group = (match[1] or "training/").rstrip("/")
+        inner = EPISODES.get(match[2], match[2])
+        if _HOST.match(inner) and match[2] not in EPISODES:
+            return None
+        return f"{group}/{inner}"
     if _LEFT_OUT.match(key):
         return None
     for prefix, group in (("learners/default_policy/", "learner"), ("replay_buffer/", "replay")):

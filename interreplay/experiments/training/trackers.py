@@ -58,7 +58,7 @@ def offline_runs(folder: Path) -> str:
     found = sorted(folder.glob("wandb/offline-run-*"))
     if not found:
         return ""
-    runs = " ".join(shlex.quote(str(path)) for path in found)
+    runs = shlex.join(map(str, found))
     return f"Weights & Biases: the run is in {folder / 'wandb'}; upload it with: wandb sync {runs}"
 
 

@@ -151,9 +151,10 @@ class Training:
         """
         try:
             log.write(result, self.algo.env_steps)
-            frames = self.algo.evaluation_video.take() if self.algo.evaluation_video is not None else []
-            if frames:
-                log.video("evaluation", frames, self.algo.env_steps)
+            if self.algo.evaluation_video is not None:
+                frames = self.algo.evaluation_video.take()
+                if frames:
+                    log.video("evaluation", frames, self.algo.env_steps)
         except OSError as error:
             self._unwritten = {name: value for name, value in result.items() if name != "config"}
             problem = f"results in {self.folder.path} cannot be written ({error.strerror})"
@@ -164,13 +165,13 @@ class Training:
         try:
             return f"what was learned so far is kept in {self.save(more=1)}"
         except Exception as error:  # runners may be lost too
-            newest = next((path.name for path in self.folder.checkpoints()), "none")
-            return f"no checkpoint could be made of it ({first_line(error)}); the newest is {newest}"
+            return f"no checkpoint could be made of it ({first_line(error)}); {self.last_checkpoint()}"
 
     def last_checkpoint(self) -> str:
         """Return a clause that names the newest checkpoint; all checkpoints have finite weights."""
-        newest = next((path for path in self.folder.checkpoints()), None)
-        return "no checkpoint was made before" if newest is None else f"the last finite checkpoint is {newest}"
+        for newest in self.folder.checkpoints():
+            return f"the last finite checkpoint is {newest}"
+        return "no checkpoint was made before"
 
     def pulse(self) -> tuple[int, ...] | None:
         """Return counts that change with any progress, None before the first progress. Safe in other threads."""
@@ -179,7 +180,9 @@ class Training:
             if runner is not None:
                 counts.append(runner.num_env_steps_sampled_lifetime)
         self._first = self._first or tuple(counts)
-        return tuple(counts) if tuple(counts) != self._first else None
+        if tuple(counts) == self._first:
+            return None
+        return tuple(counts)
 
     def save(self, more: int = 0) -> Path:
         """Write a checkpoint, and keep ``more`` older ones than usual."""

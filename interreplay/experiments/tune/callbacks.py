@@ -27,7 +27,7 @@ class Progress(tune.Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the reporter out, which holds a stream: studies resume from the folders of their runs."""
-        return {name: value for name, value in vars(self).items() if name != "_on_event"}
+        return vars(self) | {"_on_event": None}
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.running.add(str(trial))
@@ -55,11 +55,11 @@ class Progress(tune.Callback):
         folder = _folder(trial)
         failures = folder.status()["failures"]
         if len(failures) <= self._failures.get(str(trial), 0):
-            text = Path(trial.error_file).read_text() if trial.error_file else ""
-            lines = [line.strip() for line in text.split("\n") if line.strip()] or [""]
-            causes = [line for line in lines if "exit" in line.lower()] or lines
-            # Ray appends guesses to the cause.
-            cause = causes[-1].partition(" Some common causes include")[0]
+            cause = ""
+            if trial.error_file:
+                for line in Path(trial.error_file).read_text().split("\n"):
+                    if "exit" in line.lower():
+                        cause = line.partition(" Some common causes include")[0]  # Ray appends guesses
             failures = folder.note_failure(f"its process ended: {cause}")["failures"]
         self._failures[str(trial)] = len(failures)
         return failures[-1]

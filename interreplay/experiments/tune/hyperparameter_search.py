@@ -8,6 +8,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,20 +87,26 @@ def sampled(
             rounds.setdefault(0, []).append(run)
             continue
         for number in range(samples):
-            values = {name: _draw(found[name], f"{run.trainer} {run.label} {name} {number}") for name in sorted(taken)}
+            values = {}
+            for name in sorted(taken):
+                values[name] = _draw(found[name], f"{run.trainer} {run.label} {name} {number}")
             drawn = with_values(replace(run, label=f"{run.label}_{number:03d}"), values, resolver)
             rounds.setdefault(number, []).append(drawn)
     unused = sorted(found.keys() - known)
     if unused:
         raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], sorted(known))}")
-    return sum((rounds[number] for number in sorted(rounds)), [])
+    return list(chain(*map(rounds.get, sorted(rounds))))  # type: ignore[arg-type]
 
 
 def _arguments(run: PlannedRun, resolver: SettingsResolver, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:
     """Return the arguments of a run's replay method."""
     name = resolver.settings_for(run.given()).buffer
-    recipe = resolve(name) if ":" in name or name == OF_PARTS else catalogue.get(name)
-    return set(inspect.signature(recipe).parameters) if recipe else set()  # stores of unrolls are not in the catalogue
+    recipe = catalogue.get(name)
+    if ":" in name or name == OF_PARTS:
+        recipe = resolve(name)
+    if recipe is None:  # a store of unrolls
+        return set()
+    return set(inspect.signature(recipe).parameters)
 
 
 def _draw(domain: Domain, key: str) -> Any:

@@ -76,16 +76,18 @@ def run_trials(
     resources = PlacementGroupFactory([bundle] + [{"CPU": 1}] * workers)
     common = {"hang_timeout": execution.hang_timeout}
     space: dict[str, Any] = {}
+    samples = 1
     if searcher is None:
         space["job"] = tune.grid_search([{"folder": str(path), "settings": how} | common for path, how in jobs])
     else:
+        samples = len(jobs)
         searcher.configured = common
     tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(Trial, signals=signals), resources),
         param_space=space,
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            num_samples=1 if searcher is None else len(jobs),
+            num_samples=samples,
             scheduler=scheduler,
             max_concurrent_trials=execution.max_concurrent or None,
             trial_name_creator=lambda trial: Path(trial.config["job"]["folder"]).name,
@@ -125,7 +127,9 @@ def run_trials(
                     ending.request()
     if errors:
         raise errors[0]
-    return interrupts.exit_code if interrupts.received else 0
+    if interrupts.received:
+        return interrupts.exit_code
+    return 0
 
 
 def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Callable[[str], Any]) -> Execution:
@@ -158,10 +162,8 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
     if execution.gpus_per_trial:
         room = min(room, int(gpus / execution.gpus_per_trial))
     at_once = min(execution.max_concurrent or room, room, len(jobs))
-    where = "this machine"
-    if address != "local":
-        where = f"{sum(node['Alive'] for node in ray.nodes())} nodes at {address}"
-    available = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {where}"
+    nodes = counted(len(ray.nodes()), "node")
+    available = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {nodes} at {address}"
     notify(f"{available}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
     return replace(execution, max_concurrent=at_once)
 

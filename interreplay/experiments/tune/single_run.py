@@ -34,7 +34,9 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
             _write(stream, colored(f"failed for good: {error}", RED, stream))
             return 1
         except Exception as error:
-            then = "for good" if attempt == how.max_failures else "trying again from its last checkpoint"
+            then = "trying again from its last checkpoint"
+            if attempt == how.max_failures:
+                then = "for good"
             _write(stream, colored(f"failed, {then}: {described(error)}", RED, stream))
     with contextlib.suppress(OSError):  # full disk
         folder.note(state=FAILED)
@@ -59,9 +61,11 @@ def _attempt(run: StudyRun, stream: TextIO) -> int:
         if run.over in OVER:
             return 0
     status = run.folder.status()
-    reason = f" ({status['reason']})" if status.get("reason") else ""
-    _write(stream, f"{run.over}{reason} at {status['env_steps']:,} steps; the same command resumes it")
-    return interrupts.exit_code if interrupts.received else RESUMABLE
+    reason = status.get("reason") or "by a signal"
+    _write(stream, f"{run.over} ({reason}) at {status['env_steps']:,} steps; the same command resumes it")
+    if interrupts.received:
+        return interrupts.exit_code
+    return RESUMABLE
 
 
 def _write(stream: TextIO, line: str) -> None:

@@ -68,5 +68,9 @@ class Trial(tune.Trainable):
 
 def scored(figures: dict[str, Any]) -> dict[str, float]:
     """Return the score for schedulers: the return of the newest evaluation, or of training without evaluations."""
-    value = figures["return" if figures["evaluations"] == 0 else "evaluation_return"]
-    return {} if math.isnan(value) else {"score": value}
+    value = figures["evaluation_return"]
+    if figures["evaluations"] == 0:
+        value = figures["return"]
+    if math.isnan(value):
+        return {}
+    return {"score": value}

@@ -132,6 +132,7 @@ NoisyDQNConfig, NoisyDQN = variant(
 )
 C51Config, C51 = variant("C51", "A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887).")
 QRDQNConfig, QRDQN = variant("QRDQN", "DQN with quantile regression (Dabney et al. 2018, arXiv:1710.10044).")
+IQNConfig, IQN = variant("IQN", "Implicit quantile networks (Dabney et al. 2018, arXiv:1806.06923).")
 RainbowConfig, Rainbow = variant(
     "Rainbow",
     "Rainbow DQN: double, dueling, noisy, categorical, 3-step returns, and PER with α = 0.5 "

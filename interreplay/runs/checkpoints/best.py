@@ -32,7 +32,8 @@ class Best(NamedTuple):
     value: float
 
     def __str__(self) -> str:
-        return f"{'evaluation' if self.evaluated else 'training'} return {self.value:,.1f}"
+        kind = "evaluation" if self.evaluated else "training"
+        return f"{kind} return {self.value:,.1f}"
 
 
 def found_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
@@ -42,9 +43,12 @@ def found_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
         result: Result with the returns of episodes in training, and of an evaluation if there was one.
         evaluations: Whether the run has evaluations; returns in training are then ignored.
     """
-    part = result.get("evaluation", {}) if evaluations else result
-    value = float(part.get("env_runners", {}).get("episode_return_mean", math.nan))
-    return None if math.isnan(value) else Best(evaluations, value)
+    if evaluations:
+        result = result.get("evaluation", {})
+    value = float(result.get("env_runners", {}).get("episode_return_mean", math.nan))
+    if math.isnan(value):
+        return None
+    return Best(evaluations, value)
 
 
 def inside(run: Path) -> list[Path]:

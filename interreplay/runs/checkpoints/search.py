@@ -30,18 +30,24 @@ def find(folder: Path) -> list[Path]:
         UsageError: There is no checkpoint.
     """
     if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else "does not exist"
-        raise UsageError(f"{folder} {problem}; {_EXPECTED}")
+        raise UsageError(f"{folder} does not exist; {_EXPECTED}")
     if is_checkpoint(folder):
         return [folder.absolute()]
     found = []
     for path in folder.glob("**/checkpoint_*/"):
         if _NUMBERED.fullmatch(path.name) and is_checkpoint(path):
-            name = CHECKPOINT if (path / CHECKPOINT).exists() else METADATA
-            found.append(((path / name).stat().st_mtime, path.absolute()))
+            found.append(path.absolute())
     if not found:
         raise UsageError(f"{folder} holds no checkpoint; {_EXPECTED}")
-    return [path for _, path in sorted(found, reverse=True)]
+    return sorted(found, key=_written, reverse=True)
+
+
+def _written(checkpoint: Path) -> float:
+    """Return when a checkpoint was written."""
+    file = checkpoint / CHECKPOINT
+    if not file.exists():
+        file = checkpoint / METADATA
+    return file.stat().st_mtime
 
 
 def newest_of(folder: Path) -> Path:

@@ -59,14 +59,15 @@ def read_rows(folder: Path) -> Rows:
         found.append(dict(_flat(row)))
     if broken and not found:
         raise ValueError(f"{FILES[0]} holds no result that can be read")
-    return Rows(found, f"{broken} unreadable line{'s' * (broken > 1)}" if broken else "")
+    return Rows(found, f"unreadable lines: {broken}" * bool(broken))
 
 
 def _lines(folder: Path) -> Iterator[str]:
     for name in FILES:
         path = folder / name
         if path.exists() and path.stat().st_size:
-            with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            opener: Any = {".gz": gzip.open}.get(path.suffix, open)
+            with opener(path, "rt") as file:
                 yield from file
             return
 

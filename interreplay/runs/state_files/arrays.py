@@ -1,20 +1,20 @@
 """States on disk: nested containers of arrays and plain values, in one JSON file and one array file.
 
 ``state.json`` holds the containers and the plain values. ``arrays.safetensors`` holds every array by its place in
-them, in the safetensors format (a JSON header and the bytes of the arrays), which many tools read. Neither is a
-pickle, so loading a state from elsewhere does not execute code.
+them. Neither is a pickle, so loading a state from elsewhere does not execute code.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 from torch import Tensor
 
 from interreplay.errors import CheckpointError
@@ -25,16 +25,6 @@ STATE = "state.json"
 ARRAYS = "arrays.safetensors"
 MAPPED = 1 << 24
 """Bytes from which on an array is mapped into memory instead of read."""
-ALIGNMENT = 64
-"""Bytes to which the header is padded; arrays are ordered by the size of their items, so that each is aligned."""
-DTYPES = {
-    "BOOL": np.dtype(bool),
-    **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
-    **{f"U{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
-    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
-}
-"""Data types of the array file by their names in its header."""
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def save(directory: str | Path, state: Any) -> None:
@@ -53,11 +43,14 @@ def save(directory: str | Path, state: Any) -> None:
     arrays: dict[str, np.ndarray] = {}
     tree = encode(state, arrays)
     (folder / STATE).write_text(json.dumps(tree))
-    _write_arrays(folder / ARRAYS, arrays)
+    try:
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, folder / ARRAYS)
+    except (KeyError, SafetensorError) as error:
+        raise TypeError(f"an array has a data type that {ARRAYS} does not support: {error}") from error
 
 
 def load(directory: str | Path, *path: str) -> Any:
-    """Read what `save` wrote. Large arrays are mapped into memory.
+    """Read what `save` wrote. Large arrays are mapped into memory; writing to them never changes the file.
 
     Args:
         directory: The folder.
@@ -71,9 +64,14 @@ def load(directory: str | Path, *path: str) -> Any:
         node = json.loads((folder / STATE).read_text())
         for key in path:
             node = node["dict"][key]
-        return decode(node, _ArrayFile(folder / ARRAYS).read)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        with safe_open(folder / ARRAYS, "pt") as file:  # of both frameworks, only PyTorch's maps files
+            return decode(node, lambda name: _unmapped(file.get_tensor(name).numpy()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _unmapped(array: np.ndarray) -> np.ndarray:
+    return array if array.nbytes >= MAPPED else array.copy()
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
@@ -83,9 +81,8 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         TypeError: A value is neither a container, an array nor plain.
     """
     if isinstance(value, Mapping):
-        if all(isinstance(key, str) for key in value):
-            return {"dict": {key: encode(item, arrays, f"{place}/{key}") for key, item in value.items()}}
-        return {"items": [[key, encode(item, arrays, f"{place}/{key}")] for key, item in value.items()]}
+        items = [[key, encode(item, arrays, f"{place}/{key}")] for key, item in value.items()]
+        return {"dict": dict(items)} if all(isinstance(key, str) for key in value) else {"items": items}
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [encode(item, arrays, f"{place}/{number}") for number, item in enumerate(value)]}
@@ -102,7 +99,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         array = np.asarray(value)
         axes = _memory_order(array)
         arrays[name] = array.transpose(axes)
-        return {kind: name} if axes == sorted(axes) else {kind: name, "axes": axes}
+        return {kind: name, "axes": axes}
     if value is None or isinstance(value, bool | int | float | str):
         return {"value": value}
     raise TypeError(f"{place.lstrip('/')} is a {type(value).__name__}; expected an array or a plain value")
@@ -126,18 +123,17 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
         node: The JSON.
         array: Returns an array by its name.
     """
-    axes = node.get("axes")
     kind, content = next(iter(node.items()))
     if kind == "dict":
         return {key: decode(item, array) for key, item in content.items()}
     if kind == "items":
         return {key: decode(item, array) for key, item in content}
-    if kind == "list":
-        return [decode(item, array) for item in content]
-    if kind == "tuple":
-        return tuple(decode(item, array) for item in content)
+    if kind in ("list", "tuple"):
+        items = [decode(item, array) for item in content]
+        return tuple(items) if kind == "tuple" else items
     if kind == "array":
-        return array(content) if axes is None else array(content).transpose(np.argsort(axes))
+        found = array(content)
+        return found.transpose(np.argsort(node.get("axes", range(found.ndim))))
     if kind == "scalar":
         return array(content)[()]
     if kind == "bytes":
@@ -145,65 +141,6 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
     if kind == "value":
         return content
     raise ValueError(f"{kind!r} is not a kind of value")
-
-
-def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays in the safetensors format.
-
-    Raises:
-        TypeError: An array has a data type that the format does not support.
-    """
-    header = {}
-    end = 0
-    ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
-    for name, array in ordered:
-        dtype = NAMES.get(array.dtype.newbyteorder("<"))
-        if dtype is None:
-            raise TypeError(f"{name} has the data type {array.dtype}; expected one of {', '.join(map(str, NAMES))}")
-        start = end
-        end += array.nbytes
-        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-(8 + len(text)) % ALIGNMENT)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for _, array in ordered:
-            np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tofile(file)
-
-
-class _ArrayFile:
-    """Reads arrays from a file in the safetensors format.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is damaged.
-    """
-
-    def __init__(self, path: Path):
-        self._path = path
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            self._start = 8 + size
-            self._length = path.stat().st_size - self._start
-            if self._length < 0:
-                raise ValueError(f"{path} is shorter than its header states")
-            self._header = json.loads(file.read(size))
-            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if self._length else b""
-
-    def read(self, name: str) -> np.ndarray:
-        """Return an array. Writing to a large one changes memory only, never the file."""
-        entry = self._header[name]
-        dtype = DTYPES[entry["dtype"]]
-        shape = tuple(entry["shape"])
-        start, end = entry["data_offsets"]
-        if not 0 <= start <= end <= self._length or end - start != dtype.itemsize * np.prod(shape, dtype=object):
-            raise ValueError(f"{name} has {end - start} bytes in {self._path}; expected {shape} of {dtype}")
-        if start == end:
-            return np.empty(shape, dtype)
-        count = (end - start) // dtype.itemsize
-        array = np.frombuffer(self._bytes, dtype, count, self._start + start).reshape(shape)
-        return array if end - start >= MAPPED else array.copy()
 
 
 def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:

@@ -20,9 +20,14 @@ Entry = tuple[int, int]
 
 def seal(folder: Path) -> None:
     """Flush every file to disk and write the manifest."""
-    _write(folder, {str(path.relative_to(folder)): _flushed(path) for path in _files(folder) if path.name != MANIFEST})
-    for path in (folder, *(p for p in folder.rglob("*") if p.is_dir())):
-        sync(path)
+    entries = {}
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            sync(path)
+        elif path.name != MANIFEST:
+            entries[str(path.relative_to(folder))] = _flushed(path)
+    _write(folder, entries)
+    sync(folder)
 
 
 def add(folder: Path, name: str, text: str) -> None:
@@ -143,7 +148,9 @@ def _flushed(path: Path) -> Entry:
 
 def _check_file(path: Path, entry: Entry) -> None:
     size, checksum = entry
-    found = path.stat().st_size if path.is_file() else "no"
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing; expected {size} bytes: the checkpoint is damaged")
+    found = path.stat().st_size
     if found != size:
         raise CheckpointError(f"{path} has {found} bytes; expected {size}: the checkpoint is damaged")
     if _checksum(path) != checksum:

@@ -41,9 +41,35 @@ def test_the_learning_rate_falls_over_so_many_updates_as_its_square():
     assert made.lr[8] == [steps // 2, pytest.approx(1e-4 + 9e-4 / 4)]
 
 
+def test_presets_apply_only_if_they_are_named():
+    plain, tuned = settings("--env=CartPole-v1"), settings("--env=CartPole-v1", "--preset=actor-learner", "--lr=1e-3")
+    assert (plain.preset, plain.loss, plain.hiddens, plain.activation) == ("none", "sum", [512], "relu")
+    assert (tuned.preset, tuned.loss, tuned.hiddens, tuned.activation) == ("actor-learner", "mean", [64, 64], "tanh")
+    assert tuned.lr[0] == [0, 1e-3] and tuned.policy_cloning == 0.0 and tuned.num_envs_per_worker == 8
+
+
+def test_workers_are_processes_if_there_are_cpus(monkeypatch, capsys):
+    words = ["--env=CartPole-v1", "--worker_count=2", "--envs_per_worker=3"]
+    monkeypatch.setattr(actor_learner, "own_cpus", lambda: 3)
+    made = settings(*words)
+    assert (made.num_workers, made.num_envs_per_worker) == (2, 3) and capsys.readouterr().out == ""
+    monkeypatch.setattr(actor_learner, "own_cpus", lambda: 2)
+    made = settings(*words)
+    assert (made.num_workers, made.num_envs_per_worker) == (0, 6)
+    assert "2 workers and the learner need 3 CPUs, available: 2" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        (
+            ["--policy_cloning_loss_weight=.1", "--use_value_cloning_loss=False"],
+            {"policy_cloning": 0.1, "value_cloning": 0.0},
+        ),
+        (
+            ["--save_model_period=100", "--device=cpu", "--output_dir=runs"],
+            {"checkpoint_freq": 50, "output_dir": "runs"},
+        ),
         (["--env=CartPole-v1", "--worker_count=2", "--envs_per_worker", "3"], {"num_envs_per_worker": 6}),
         (["--optimizer=adam", "--seed=5"], {"optimizer": "Adam", "seed": 5}),
         (["--use-policy-cloning-loss=False"], {"policy_cloning": 0.0, "value_cloning": 0.005}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from browser import SCHEMES, address_of, chromium, needs_chromium, watched
+from browser import address_of, chromium, needs_chromium, watched
 from run_folders import study
 
 from interreplay.experiments.report.__main__ import main
@@ -39,17 +39,9 @@ def page(request, browser, folder):
         page.close()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", [390, 1280])
-def test_the_page_opens_without_errors_requests_or_sideways_scrolling(browser, folder, width, scheme):
-    with address_of(folder, scheme) as address:
-        page = opened(browser, width, address)
-        assert page.said == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        page.close()
-
-
-def test_every_figure_is_as_wide_as_the_page_allows(page):
+def test_the_page_has_no_errors_requests_or_sideways_scrolling_and_wide_figures(page):
+    assert page.said == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true })")
     charts = page.query_selector_all(".chart")
     assert len(charts) >= 8

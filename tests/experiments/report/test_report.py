@@ -137,7 +137,7 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     ours(tmp_path / "runs", "Hopper-v5", "Uniform", 0, [0.0, 1.0])
     wrong = []
     for words, part in [
-        (["{top}/nothing"], "nothing does not exist"),
+        (["{top}/nothing"], "nothing is not a folder"),
         (["{top}/empty"], "no runs in"),
         (["{top}/runs", "--baseline", "Unifrom"], "did you mean Uniform?"),
         (["{top}/runs", "--threshold", "nan"], "must be a number above 0"),

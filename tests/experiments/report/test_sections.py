@@ -121,7 +121,7 @@ def test_one_seed_has_no_interval(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
     assert np.isnan(tables["curves"]["mean_low"]).all() and np.isnan(one(tables["efficiency"])["auc_low"])
-    assert any("one run has none" in note for note in section.tasks[0].notes)
+    assert any("a single run has none" in note for note in section.tasks[0].notes)
     assert any("Only NMER has counted runs: there is nothing to compare it with" in note for note in section.notes)
 
 

@@ -48,16 +48,6 @@ def test_draws_concentrate_where_earlier_runs_were_good():
     assert far[40] < 0.2 < far[0]  # .29 of random draws
 
 
-def test_the_search_learns_from_its_own_runs():
-    search = SequentialSearch(SPACE, [slot() for _ in range(50)], [])
-    found = []
-    for number in range(50):
-        found.append(suggested(search, number)["x"])
-        result = {"score": -((found[-1] - 0.8) ** 2), "training_iteration": 1, "env_steps": 100}
-        search.on_trial_complete(f"trial_{number}", result)
-    assert np.abs(np.array(found[-15:]) - 0.8).mean() < 0.15 < np.abs(np.array(found[:10]) - 0.8).mean()
-
-
 def test_interrupted_runs_keep_their_values_and_invalid_draws_are_repeated():
     began = {"x": 0.123, "k": 3}
     refuse = lambda values: values["k"] != 2

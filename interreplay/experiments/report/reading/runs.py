@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 import pandas as pd
@@ -83,16 +84,15 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     paths: set[Path] = set()
     for folder in listed:
         if not folder.is_dir():
-            reason = "is not a folder" if folder.exists() else "does not exist"
             raise UsageError(
-                f"{folder} {reason}; expected a folder with results, such as custom_training.py's --output_dir"
+                f"{folder} is not a folder; expected a folder with results, such as custom_training.py's --output_dir"
             )
         paths.update(map(Path.resolve, _run_folders(folder)))
-    runs = [_read(path) for path in sorted(paths)]
+    runs = list(map(_read, sorted(paths)))
     if not any(run.state != EMPTY or run.description != Description() for run in runs):
         shown = ", ".join(map(str, listed))
         raise UsageError(f"no runs in {shown}; the folder of a run contains result.json and params.json")
-    names = method_names([run.description for run in runs])
+    names = method_names(list(map(attrgetter("description"), runs)))
     found = []
     for run, (short, full) in zip(runs, names, strict=True):
         found.append(replace(run, method=short, full_name=full))
@@ -170,7 +170,7 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
     if not len(results.table):
         if error.is_file():
             return CRASHED, f"before its first result: {_last_line(error)}"
-        return EMPTY, "no result yet" if path.is_dir() else "not started"
+        return EMPTY, "no result yet"
     steps = int(results.table["env_steps"].iloc[-1])
     progress = f"{steps:,} steps"
     if description.total is not None:

@@ -61,11 +61,15 @@ def describe(folder: Path) -> Description:
     path = folder / "params.json"
     if not path.exists() or not path.stat().st_size:
         match = re.match(r"([^_]+)_([^_]+)_([^_]+)_s(\d+)(_|$)", folder.name)
-        return Description(match[1], match[2], match[3], int(match[4])) if match else Description()
+        if not match:
+            return Description()
+        return Description(match[1], match[2], match[3], int(match[4]))
     params = json.loads(path.read_text())
     if not isinstance(params, dict):
         raise ValueError("params.json holds no settings")
-    return _from_own_params(by_name(params)) if "trainer" in params else _from_rllib_params(params, folder.name)
+    if "trainer" in params:
+        return _from_own_params(by_name(params))
+    return _from_rllib_params(params, folder.name)
 
 
 def _whole_number(params: Mapping[str, Any], name: str) -> int | None:
@@ -103,11 +107,12 @@ def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
     if kind == "ReplayBuffer":
         kind = _class_name(replay.pop("buffer", kind))
     kind = STOCK_BUFFERS.get(kind, kind)
-    algorithm, underscore, _ = folder.partition("_")
+    if not OWN_SETTINGS & params.keys():
+        kind = f"RLlib {kind}"
     return Description(
-        algorithm=algorithm if underscore else "unknown",
+        algorithm=folder.partition("_")[0],
         env=str(params.get("env", "unknown")),
-        buffer=kind if OWN_SETTINGS & params.keys() else f"RLlib {kind}",
+        buffer=kind,
         seed=_whole_number(params, "seed"),
         settings={name: params[name] for name in RLLIB_SETTINGS if name in params},
         arguments={key: readable(value) for key, value in replay.items()},
@@ -156,7 +161,9 @@ def method_names(runs: Sequence[Description]) -> list[tuple[str, str]]:
 
 def _differences(runs: Sequence[Description]) -> set[str]:
     """Return the settings in which runs differ: those known of all of them, and arguments of the replay method."""
-    known = set.intersection(*(set(run.settings) for run in runs))
+    known = set(runs[0].settings)
+    for run in runs:
+        known &= run.settings.keys()
     for run in runs:
         known |= run.arguments.keys()
     return {name for name in known if len({_text(_value(run, name)) for run in runs}) > 1}
@@ -169,4 +176,6 @@ def _value(run: Description, name: str) -> Any:
 def _text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, default=str)

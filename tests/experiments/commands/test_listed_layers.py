@@ -1,0 +1,157 @@
+"""Listed layers on the command line and in files, and RLcycle's own experiment files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+import custom_training
+import run_agent
+from argument_parser import make_parser, settings_for
+from interreplay.errors import UsageError
+from interreplay.experiments.commands.run_agent import translated
+
+NETWORK = {"q": {"fc1": {"layer": "Linear", "out_features": 16}, "act": "ReLU", "out": "Linear"}}
+SHORT = "--total_env_steps 150 --learning_starts 60 --buffer_size 500 --evaluation_interval 0 --quiet".split()
+LINEAR, NOISY = (f"rlcycle.common.models.layers.{name}" for name in ("LinearLayer", "FactorizedNoisyLinearLayer"))
+
+
+def settings(*words):
+    return settings_for(make_parser().given(words))
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"trainer": "DQN", "env": "CartPole-v1", "network": NETWORK}))
+    return str(tmp_path / "mine.yaml")
+
+
+def test_a_file_a_flag_and_words_name_layers(file):
+    assert settings("--config", file).network == NETWORK
+    flag = ("--trainer", "DQN", "--env", "CartPole-v1", f"--network={json.dumps(NETWORK)}")
+    assert settings(*flag).network == NETWORK and settings(*flag[:4]).network is None
+    made = settings("--config", file, "network.q.fc1.out_features=32", "network.q.act=Tanh").network["q"]
+    assert made == {"fc1": {"layer": "Linear", "out_features": 32}, "act": "Tanh", "out": "Linear"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("network.q.act=ReLUU", "--network.q.act: unknown layer 'ReLUU'; did you mean ReLU?"),
+        ("network.q.fc1.in_features=7", "--network.q.fc1: Linear does not fit inputs of shape (4,): "),
+        (
+            "network.q.out.layer=Linear network.q.out.out_features=5",
+            "--network.q: the last layer returns (5,); expected (2,)",
+        ),
+        ("network.q.act=1", "--network: layer act is 1; expected a name such as ReLU"),
+        ("network.actor.fc=Linear", "--network has no stream 'actor' here"),
+    ],
+)
+def test_errors_are_one_line(file, words, message, capsys, tmp_path):
+    words = ["--config", file, *SHORT, "--output_dir", str(tmp_path / "runs")] + words.split()
+    assert custom_training.main(words) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and message in error
+
+
+@pytest.mark.slow
+def test_a_listed_network_trains_resumes_and_is_evaluated(file, tmp_path, capsys):
+    words = ["network.q.act=ELU", "--output_dir", str(tmp_path / "runs"), *SHORT]
+    assert custom_training.main(["--config", file, *words]) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert json.loads((run / "params.json").read_text())["network"]["q"]["act"] == "ELU"
+    assert custom_training.main(["--resume", str(run), "--total_env_steps", "250"]) == 0
+    import enjoy
+
+    assert enjoy.main([str(run), "--episodes", "2"]) == 0 and "2 episodes: return" in capsys.readouterr().out
+
+
+# --- RLcycle's files ---------------------------------------------------------------------------------------------
+
+
+def layer(size, activation="relu", kind=LINEAR):
+    return {"class": kind, "params": {"input_size": "undefined", "output_size": size, "post_activation_fn": activation}}
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """An experiment as RLcycle lays it out: a file, and files for hyperparameters and the model."""
+    about = {
+        "agent": "rlcycle.dqn_base.agent.DQNBaseAgent",
+        "learner": "rlcycle.dqn_base.learner.DQNLearner",
+        "loss": "rlcycle.dqn_base.loss.CategoricalLoss",
+        "device": "cpu",
+        "log_wandb": True,
+        "env": {"name": "CartPole-v1", "is_atari": False, "max_episode_steps": 300},
+        "total_num_episodes": 10,
+        "test_num": 2,
+    }
+    defaults = [{"hyper_params": "quick"}, {"models": "small"}]
+    hyper = {
+        "batch_size": 16,
+        "use_per": True,
+        "per_alpha": 0.5,
+        "per_beta_total_steps": 9,
+        "weight_decay": 0.0,
+        "tau": 0.01,
+    }
+    cfg = {
+        "num_atoms": 11,
+        "v_min": -5,
+        "v_max": 5,
+        "linear_features": layer(16),
+        "advantage": {"fc1": layer(8, kind=NOISY), "fc2": layer("undefined", "identity", NOISY)},
+        "value": {"fc1": layer(8, kind=NOISY), "fc2": layer(1, "identity", NOISY)},
+    }
+    for path, contents in (
+        ("mine.yaml", {"experiment_info": about, "defaults": defaults}),
+        ("hyper_params/quick.yaml", {"hyper_params": hyper}),
+        ("models/small.yaml", {"model": {"class": "x.DuelingCategoricalDQN", "params": {"model_cfg": cfg}}}),
+    ):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(yaml.safe_dump(contents, sort_keys=False))
+    return tmp_path / "mine.yaml"
+
+
+def test_an_experiment_of_rlcycle_is_read(experiment):
+    made = settings(*translated([f"configs={experiment}", "configs.hyper_params.batch_size=32"]))
+    assert (made.trainer, made.env, made.buffer, made.horizon) == ("C51", "CartPole-v1", "PER", 300)
+    assert (made.train_batch_size, made.tau, made.atoms, made.value_range) == (32, 0.01, 11, [-5, 5])
+    assert list(made.network) == ["features", "value", "advantage"]
+    assert made.network["features"] == {"linear": {"layer": "Linear", "out_features": 16}, "linear_activation": "ReLU"}
+    assert made.network["value"]["fc2"] == {"layer": "NoisyLinear"}
+
+
+def test_words_change_its_layers(experiment):
+    word = "configs.model.params.model_cfg.linear_features.params.output_size=256"
+    made = settings(*translated([f"configs={experiment}", word]))
+    assert made.network["features"]["linear"]["out_features"] == 256
+    with pytest.raises(UsageError, match="the experiment has no such layer"):
+        translated([f"configs={experiment}", word.replace("linear_features", "nothing")])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("DQNBaseAgent", "MyAgent", "experiment_info.agent is .*MyAgent.*expected an agent of RLcycle"),
+        ("quick", "slow", "defaults: hyper_params: slow; there is no file"),
+    ],
+)
+def test_other_experiments_name_the_line_to_change(experiment, old, new, message):
+    experiment.write_text(experiment.read_text().replace(old, new))
+    with pytest.raises(UsageError, match=message):
+        translated([f"configs={experiment}"])
+
+
+def test_other_layers_name_the_line_to_change(experiment):
+    model = experiment.parent / "models" / "small.yaml"
+    model.write_text(model.read_text().replace("layers.LinearLayer", "layers.MyLayer"))
+    with pytest.raises(UsageError, match="model.linear_features.linear: class MyLayer has no equivalent"):
+        translated([f"configs={experiment}"])
+
+
+@pytest.mark.slow
+def test_an_experiment_of_rlcycle_trains(experiment, tmp_path):
+    assert run_agent.main([f"configs={experiment}", *SHORT, f"local_dir={tmp_path / 'runs'}"]) == 0
