@@ -18,6 +18,7 @@ import pytest
 import torch
 from kept_rows import SPACES, episodes_of, equal, everything, fill, writer_of
 
+from interreplay import Offline, Transitions
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.store import ExperienceStore, StoreWriter
@@ -399,3 +400,38 @@ def test_a_row_costs_at_most_10_microseconds(tmp_path, length):
         costs.append((time.process_time() - before) / len(rows) * 1e6)
         writer.close()
     assert min(costs) < 10.0, costs
+
+
+def test_observations_with_parts_come_back_and_serve_hindsight(tmp_path):
+    rng = np.random.default_rng(0)
+    names = {"observation": 4, "achieved_goal": 2, "desired_goal": 2}
+    parts = {name: rng.normal(size=(21, width)).astype(np.float32) for name, width in names.items()}
+    over = np.arange(20) % 10 == 9
+    rows = Transitions(
+        obs={name: part[:-1] for name, part in parts.items()},
+        actions=rng.uniform(-1, 1, (20, 1)).astype(np.float32),
+        rewards=np.zeros(20, np.float32),
+        next_obs={name: part[1:] for name, part in parts.items()},
+        terminated=np.zeros(20, bool),
+        truncated=over,
+        episode=np.arange(20) // 10,
+    )
+    boxes = {name: gym.spaces.Box(-np.inf, np.inf, (width,), np.float32) for name, width in names.items()}
+    spaces = (gym.spaces.Dict(boxes), SPACES[1])
+    writer = StoreWriter(tmp_path / "s", "Goals-v0", {}, spaces)
+    writer.add(rows, 1, 0)
+    writer.close()
+    store = ExperienceStore(tmp_path / "s")
+    assert equal(everything(store).replace(extras={}), rows) and store.header.observation_space == spaces[0]
+    source = Offline(str(tmp_path / "s"), "HER", {"k": 4, "compute_reward": distance}, spaces=spaces, seed=0)
+    drawn = source.sample(500).transitions
+    goals = drawn.obs["desired_goal"]
+    achieved = torch.from_numpy(parts["achieved_goal"][1:])
+    relabeled = (goals[:, None] == achieved[None]).all(2).any(1)
+    assert 0.7 < relabeled.float().mean() < 0.9  # four of five
+    expected = distance(drawn.next_obs["achieved_goal"].numpy(), goals.numpy(), {})
+    assert drawn.rewards[relabeled].numpy() == pytest.approx(expected[relabeled.numpy()])
+
+
+def distance(achieved, desired, info):
+    return -np.linalg.norm(achieved - desired, axis=-1)
