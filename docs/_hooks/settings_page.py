@@ -14,7 +14,7 @@ from interreplay.learning.settings import ReplaySettings
 
 FAMILIES = {
     "SAC, TQC, CrossQ, TD3 and DDPG": ("SAC", "TQC", "CrossQ", "TD3", "DDPG"),
-    "DQN and its variants": ("DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "Rainbow"),
+    "DQN and its variants": ("DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "IQN", "Rainbow"),
     "Algorithms that learn from unrolls": ("IMPALA", "CLEAR", "LASER", "A2C", "A3C"),
 }
 HEAD = "| setting | default | accepted | meaning |\n|---|---|---|---|"

@@ -66,7 +66,8 @@ def test_the_migration_page_knows_every_flag_of_the_original():
     original += [flag.name for flag in GAUSSIAN_PROCESS_FLAGS]
     missing = [name for name in (*original, *REMOVED) if not re.search(rf"`--{name}\b", page)]
     assert not missing
-    assert all(f"| `--{name}` | {instead} |" in page for name, instead in REMOVED.items())
+    text = page.replace("`", "")
+    assert [name for name, instead in REMOVED.items() if f"| --{name} | {instead} |" not in text] == []
 
 
 def test_the_catalogue_pages_know_every_method():
@@ -161,7 +162,7 @@ def test_the_figures_of_paths_show_existing_files_and_are_current(monkeypatch):
     figures = importlib.import_module("path_figures")
     for section, name in figures.SECTIONS.items():
         steps = figures.steps_of(section)
-        assert len(steps) >= 8
+        assert len(steps) >= 7
         places = [
             ROOT / file if file.startswith("replay_buffers/") else ROOT / "interreplay" / file for file, _ in steps
         ]
