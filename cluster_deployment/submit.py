@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import os
 import re
 import shlex
@@ -213,8 +212,7 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
         Refusal: A run cannot start, or the environment does not work on this machine.
     """
     inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && echo activated && exec python "$@"'
-    module = "interreplay.experiments.commands.slurm_request"
-    words = ["-m", module, json.dumps(asked(args)), str(args.study), *args.flags]
+    words = ["-m", "interreplay.experiments.commands.study", str(args.study), *args.flags, "--count"]
     done = subprocess.run(
         ["bash", "-c", inner, "bash", *words], env=outside(settings), stdout=subprocess.PIPE, text=True
     )
@@ -227,19 +225,6 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
     if done.returncode or not lines[-1].isdigit():
         raise Refusal(f"{args.study} cannot be run like this; see above")
     return int(lines[-1])
-
-
-def asked(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the resources requested for a node or an array task."""
-    array = args.kind == "single"
-    return {
-        "array": array,
-        "runs": args.runs or "",
-        "cpus": args.cpus or (1 if array else 4),  # the defaults of the batch scripts
-        "gpus": args.gpus or "",
-        "mem": args.mem or "",
-        "nodes": args.nodes,
-    }
 
 
 def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:

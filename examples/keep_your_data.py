@@ -137,10 +137,11 @@ show(figure, "new_reward")
 
 # %% [markdown]
 # **The answer.** Yes: rewards are a function of stored columns, so the transitions of the first run serve the new task.
-# The run that starts with them learns from its first step on, while the other one first has to collect data.
-# Two seeds show that it works, not how large the effect is; a study measures that.
+# A run that starts with them makes updates from its first step on, while the other one first has to collect data.
+# Two seeds show how it works. They cannot show how large the effect is: the seeds differ as much as the two ways.
+# The study `studies/relabeled_data.yaml` is designed to measure the effect.
 
 # %%
 areas = {name: np.mean([c[:, 1].mean() for (n, _), c in curves.items() if n == name]) for name, _ in curves}
 print({name: round(float(area), 1) for name, area in areas.items()})
-assert areas["old data, new reward"] > areas["from nothing"]
+assert np.isfinite(list(areas.values())).all()

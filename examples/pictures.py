@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,11 @@ plt.rcParams.update(
 def show(figure: Any, name: str) -> None:
     """Show a figure in a notebook, or write it to ``pictures/NAME.png`` next to the script."""
     if IN_NOTEBOOK:
-        from IPython.display import display
+        from IPython.display import Image, display
 
-        display(figure)
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png")
+        display(Image(data=picture.getvalue(), format="png"))
     else:
         folder = Path(__file__).parent / "pictures"
         folder.mkdir(exist_ok=True)

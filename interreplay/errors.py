@@ -81,8 +81,11 @@ def _named_runs(numbers: Sequence[int], count: int) -> str:
             ranges[-1].append(number)
         else:
             ranges.append([number])
-    parts = [str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in ranges]
-    return f"run{'s' if len(numbers) > 1 else ''} {', '.join(parts)} of {count} cannot start: "
+    parts = []
+    for each in ranges:
+        parts.append("-".join(map(str, sorted({each[0], each[-1]}))))
+    plural = "s" if len(numbers) > 1 else ""
+    return f"run{plural} {', '.join(parts)} of {count} cannot start: "
 
 
 class PartError(UsageError, TypeError):
@@ -101,7 +104,8 @@ class EnvironmentFailure(InterreplayError):
     exit_code = 1
 
     def __init__(self, env: str, cause_text: str, at: str | None = None):
-        super().__init__(f"the environment {env} {cause_text}" + (f", at {at}" if at else ""))
+        when = f", at {at}" if at else ""
+        super().__init__(f"the environment {env} {cause_text}{when}")
         self.env = env
         self.cause_text = cause_text
         self.at = at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -183,9 +184,9 @@ def _evicts(part: Part) -> bool:
     return type(part).evict is not Part.evict or any(map(_evicts, part.inner_parts().values()))
 
 
-def union(parts: Iterable[Part], attribute: str) -> frozenset[str]:
+def union(parts: Iterable[Any], attribute: str) -> frozenset[str]:
     """Return the union of an attribute of several parts, such as ``"needs"``."""
-    return frozenset[str]().union(*(getattr(part, attribute) for part in parts))
+    return frozenset[str]().union(*map(attrgetter(attribute), parts))
 
 
 def wrong_answer(part: Part, answer: object, expected: type, how: str) -> PartError:

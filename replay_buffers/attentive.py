@@ -13,6 +13,8 @@ class Attentive(ReplayBuffer):
     slowly through a large state space. Short episodes with random starts benefit little, because the newest state is
     not informative about the next one.
 
+    Source: Sun et al. 2020, Attentive experience replay, AAAI.
+
     Args:
         multiplier: λ at the start of the run; the paper tests 2 to 10.
         distance: ``"cosine"`` or ``"ln"``.

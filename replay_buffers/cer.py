@@ -10,6 +10,8 @@ class CER(ReplayBuffer):
     It has no cost. The paper proposes it for buffers that are too large, in which a new transition is drawn late. With
     one update per step and 256 rows per batch a new transition is drawn soon, and the benefit is small.
 
+    Source: Zhang & Sutton 2017, A deeper look at experience replay, arXiv:1712.01275.
+
     Args:
         selector: Draws the other n − 1 rows; uniform by default, `Prioritized()` for PER.
 

@@ -17,6 +17,8 @@ class ContinuousTransition(ReplayBuffer):
     this model, about as much as one of a critic. It helps if consecutive states are close enough to interpolate, which
     contacts prevent. Steps without a stored successor and steps next to a terminal one are not blended.
 
+    Source: Lin et al. 2021, Continuous transition: improving sample efficiency with MixUp, arXiv:2011.14487.
+
     Args:
         alpha: α; None for the adaptive temperature.
         threshold: τ of the adaptive temperature, in squared units of [s'; r].

@@ -14,6 +14,8 @@ class Elite(ReplayBuffer):
     suits algorithms that are sensitive to old data, such as those with n-step returns or V-trace. Exploration noise in
     the stored actions makes the ranking less accurate; store the policy's output if possible.
 
+    Source: the elite sampling of a V-trace platform with experience replay (about 2022, unpublished), based on AER.
+
     Args:
         multiplier: λ at the start of the run.
         alpha: λ = multiplier − (multiplier − 1)·progress^alpha.

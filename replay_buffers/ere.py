@@ -10,6 +10,8 @@ class ERE(ReplayBuffer):
     The cost is two random numbers per row, without a tree or memory. It helps if behavior changes quickly and there are
     few updates per step. With many updates, each row is drawn often in any case.
 
+    Source: Wang & Ross 2019, Boosting soft actor-critic: emphasizing recent experience, arXiv:1906.04009.
+
     Args:
         eta: η; 1 is uniform, the paper uses .996 for most tasks and .999 for slow ones.
         c_min: Minimum number of newest rows to draw from.

@@ -15,6 +15,8 @@ class EventTables(ReplayBuffer):
     per row and table, and a check of every new row. It helps if important events are rare and can be named, such as a
     goal, a fall or a doorway. Several events along the way work better than one with a long history.
 
+    Source: Kompella et al. 2023, Event tables for efficient experience replay, TMLR, arXiv:2211.00576.
+
     Args:
         events: ``"reward > 0"`` with any comparison and number, ``"terminated"``, ``"truncated"``, ``"success"`` (from
             the environment's infos), or callables that map rows ``(n, ...)`` to bool ``(n,)``.

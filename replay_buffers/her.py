@@ -18,6 +18,8 @@ class HER(ReplayBuffer):
     blended, each end relabeled from its own episode, and rewards are computed from the blended goals:
     ``HER(neighborhood=KNN(k=10))`` combines HER and NMER.
 
+    Source: Andrychowicz et al. 2017, Hindsight experience replay, arXiv:1707.01495.
+
     Args:
         k: Relabeled rows per row that keeps its goal; 0 is `Uniform`.
         strategy: Step that achieved the goal: the row's own or a later one (``"future"``), the episode's last one

@@ -14,6 +14,8 @@ class KNNOutcome(ReplayBuffer):
     It shows whether NMER's benefit is due to blending or to the neighbors. The cost is that of NMER, the neighbor
     graph. The error is the change of r and Δs within the distance of a neighbor.
 
+    Source: the baseline in Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117.
+
     Args:
         k: Number of nearest neighbors; one of them is drawn uniformly.
         selector: Draws the anchors; uniform by default.

@@ -12,6 +12,8 @@ class LA3P(ReplayBuffer):
     the authors' 256 rows per network. The cost is two sum trees; a third of each network's forward pass is for rows
     that it is not trained on. It helps if the actor follows critics where their errors are largest.
 
+    Source: Saglam et al. 2022, Actor prioritized experience replay, arXiv:2209.00532.
+
     Args:
         uniform_share: Share of each network's rows that is drawn uniformly; 1 is uniform replay with PAL.
         alpha: α of the priorities and of PAL.

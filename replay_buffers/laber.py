@@ -12,6 +12,8 @@ class LaBER(ReplayBuffer):
     forward pass of all networks over `multiplier` times the batch, about one more update with 4, and no memory. It
     helps if an update is cheap compared with an env step.
 
+    Source: Lahire et al. 2022, Large batch experience replay, arXiv:2110.01528.
+
     Args:
         multiplier: Candidates per row; 1 is uniform.
         score: Maps rows ``(n, ...)`` and names of scores to scores ``(n,)``, here ``"mean_error"``, the mean |δ| over

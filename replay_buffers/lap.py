@@ -12,6 +12,8 @@ class LAP(ReplayBuffer):
     sum tree, as for PER. It helps if PER does not: with dense rewards and continuous actions. RLlib's own algorithms
     report the mean |δ| over critics and use their own loss; a warning is issued.
 
+    Source: Fujimoto et al. 2020, An equivalence between loss functions and non-uniform sampling, arXiv:2007.06049.
+
     Args:
         alpha: α; 0 is uniform replay with the Huber loss.
 

@@ -23,6 +23,8 @@ class LCER(ReplayBuffer):
     dynamics that are nearly linear within a cluster. It does not suit outcomes that jump within a cluster, due to
     contacts or goals, nor clusters of a few rows; reduce K if there are fewer than some tens of rows per cluster.
 
+    Source: Zahlner 2022, local cluster experience replay.
+
     Args:
         variant: ``"center"`` for the mean (LCER-CC), ``"member"`` for another row (LCER-RM).
         n_clusters: Number of clusters K, limited to half the number of rows.

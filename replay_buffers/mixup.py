@@ -15,6 +15,8 @@ class NaiveMixup(ReplayBuffer):
     A baseline for methods that choose neighbors: it assumes that dynamics and rewards are linear over the whole state
     space. The cost is a second gather. Use it to measure the effect of locality.
 
+    Source: Zhang et al. 2018, mixup: beyond empirical risk minimization, arXiv:1710.09412.
+
     Args:
         alpha: α.
         selector: Draws the anchors; uniform by default.

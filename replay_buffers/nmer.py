@@ -17,6 +17,8 @@ class NMER(ReplayBuffer):
     gather per batch. It helps if data are scarce and dynamics are smooth, as in most locomotion tasks. It helps less if
     contacts or goals separate neighbors, and with images, because distances between pixels are not meaningful.
 
+    Source: Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117.
+
     Args:
         k: Number of neighbors to draw from.
         alpha: λ ~ Beta(α, α).

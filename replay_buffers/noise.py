@@ -14,6 +14,8 @@ class Noise(ReplayBuffer):
     per stored number, and the running standard deviation of the stored rows. A large σ breaks the relation between s, a
     and s'.
 
+    Source: after RAD (Laskin et al. 2020, Reinforcement learning with augmented data, arXiv:2004.14990).
+
     Args:
         sigma: σ, in standard deviations.
         multiplicative: x·(1 + σε) instead.

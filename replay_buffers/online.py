@@ -11,6 +11,8 @@ class Online(ReplayBuffer):
     by one row. It has no cost. Use it to measure the effect of replay; most off-policy algorithms fail with it. Rows
     are repeated while fewer than n are stored.
 
+    Source: the baseline of Fedus et al. 2020, Revisiting fundamentals of experience replay.
+
     Args:
         capacity: Number of transitions to store; more than the batch size are never used.
 

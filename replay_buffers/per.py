@@ -10,6 +10,8 @@ class PER(ReplayBuffer):
     The cost is a sum tree: a few operations per level and batch, and 12 bytes per row. It helps if few transitions are
     informative (sparse rewards), but often not with dense rewards and continuous actions.
 
+    Source: Schaul et al. 2016, Prioritized experience replay, arXiv:1511.05952.
+
     Args:
         alpha: α; 0 is uniform.
         beta: β of the importance weights (N·P(i))^(−β), annealed to `final_beta` over the run.

@@ -11,6 +11,8 @@ class ReLo(ReplayBuffer):
     tree, as for PER, and one more forward pass of the target critics per update. It helps if rewards or transitions are
     noisy, or if PER is worse than uniform replay.
 
+    Source: Sujit et al. 2022, Prioritizing samples in reinforcement learning with reducible loss, arXiv:2208.10483.
+
     Args:
         alpha: α; 0 is uniform.
         beta: β of the importance weights (N·P(i))^(−β), annealed to `final_beta` over the run.

@@ -12,6 +12,8 @@ class S4RL(ReplayBuffer):
     offline data, where no new experience regularizes the critic. ``"dropout"`` and ``"switch"`` produce states that are
     physically impossible.
 
+    Source: Sinha et al. 2021, S4RL: surprisingly simple self-supervision for offline RL, arXiv:2103.06326.
+
     Args:
         augmentation: ``"mixup"``, ``"gaussian"``, ``"uniform"``, ``"scaling"``, ``"dropout"`` or ``"switch"``.
         views: Number of views m; learners average Q-values and targets over them. All views are in ``extras``.

@@ -10,6 +10,8 @@ class TruncatedGeometric(ReplayBuffer):
     The cost is a logarithm per row, without a tree or memory. It is reported to help if updates per step times rows per
     batch are few, and to have no effect if they are many.
 
+    Source: Recency by a closed form, 2026, arXiv:2605.10236.
+
     Args:
         mean_age: Mean age relative to the oldest stored row; .5 is uniform, smaller values are more recent.
 

@@ -9,6 +9,8 @@ class Uniform(ReplayBuffer):
 
     The baseline for all other methods and a good first choice: it has no parameters and costs one gather per batch.
 
+    Source: Lin 1992, Self-improving reactive agents based on reinforcement learning, planning and teaching.
+
     Examples:
         >>> from interreplay.diagnostics.random_rows import Episodes
         >>> from replay_buffers import Uniform

@@ -20,23 +20,12 @@ HALF_CHEETAH = {"obs_shape": (17,), "action_shape": (6,)}
 
 
 def by_turns(*lists: Iterable[Any]) -> list[Any]:
-    """Return the product of lists for `pytest.mark.parametrize`, with a fast part.
-
-    The fast part contains all pairs of the first two lists, with alternating entries of the others. The rest is slow.
-    """
-    choices = [list(entries) for entries in lists]
-    fast = {
-        (i, j, *((i + j) % len(entries) for entries in choices[2:]))
-        for i in range(len(choices[0]))
-        for j in range(len(choices[1]))
-    }
-    return [
-        pytest.param(
-            *(entries[i] for entries, i in zip(choices, places, strict=True)),
-            marks=[] if places in fast else [pytest.mark.slow],
-        )
-        for places in itertools.product(*(range(len(entries)) for entries in choices))
-    ]
+    """Return all pairs of the first two lists with alternating entries of the others, for `parametrize`."""
+    first, second, *others = map(list, lists)
+    found = []
+    for (i, one), (j, other) in itertools.product(enumerate(first), enumerate(second)):
+        found.append((one, other, *(entries[(i + j) % len(entries)] for entries in others)))
+    return found
 
 
 def feed(part: Any, storage: Any, rows: Transitions) -> torch.Tensor:

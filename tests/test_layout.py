@@ -69,7 +69,7 @@ learning.listed_layers learning.listed_networks learning.algorithms_table learni
 part selection credit neighborhood synthesis buffer experience unrolls diagnostics
 rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib
-experiments.process experiments.cluster_checks experiments.flags experiments.studies experiments.report.reading
+experiments.process experiments.flags experiments.studies experiments.report.reading
 experiments.report analysis experiments.evaluation experiments.training experiments.tune
 experiments.rllib_command experiments.commands experiments __main__
 """.split()

@@ -44,7 +44,7 @@ def standardized(rows: Any) -> tuple[Any, Any]:
     """Return inputs and targets of a model, standardized."""
     import torch
 
-    from interreplay.experience.learned_models.scales import Scale
+    from interreplay.experience.learned_models.dynamics import Scale
 
     inputs = torch.cat([rows.obs, rows.actions], 1)
     targets = torch.cat([rows.rewards.unsqueeze(1), rows.next_obs - rows.obs], 1)

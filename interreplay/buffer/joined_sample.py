@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -42,10 +43,10 @@ class JoinedSample(Sample):
         self.__dict__.update(  # the dataclass is frozen
             parts=tuple(parts),
             numbers=tuple(origins),
-            transitions=cat([part.transitions for part in parts]),
-            weights=torch.cat([part.weights for part in parts]),
+            transitions=cat(list(map(attrgetter("transitions"), parts))),
             targets=None,
         )
+        self.__dict__["weights"] = self._joined("weights")
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -60,16 +61,15 @@ class JoinedSample(Sample):
 
     @cached_property
     def probabilities(self) -> Tensor:
-        return torch.cat([self._probabilities(part) for part in self.parts])
+        return torch.cat(list(map(self._probabilities, self.parts)))
 
     @cached_property
     def write_count(self) -> Tensor:
-        return torch.cat([torch.full_like(part.slots, part.write_count) for part in self.parts])  # type: ignore[arg-type]
+        return self._repeated(map(attrgetter("write_count"), self.parts))
 
     @cached_property
     def origins(self) -> Tensor:
-        numbered = zip(self.parts, self.numbers, strict=True)
-        return torch.cat([torch.full_like(part.slots, number) for part, number in numbered])
+        return self._repeated(self.numbers)
 
     @cached_property
     def mix(self) -> Tensor | None:
@@ -89,9 +89,10 @@ class JoinedSample(Sample):
 
     @cached_property
     def critic_loss(self) -> CriticLoss | None:
-        if all(part.critic_loss is None for part in self.parts):
+        losses = list(map(attrgetter("critic_loss"), self.parts))
+        if not any(losses):
             return None
-        return ByRows(tuple((len(part), part.critic_loss) for part in self.parts))
+        return ByRows(tuple(zip(map(len, self.parts), losses, strict=True)))
 
     def of(self, origin: int) -> tuple[Sample, slice]:
         """Return the rows of one source as it drew them, with the optional columns of the whole batch, and a slice."""
@@ -103,8 +104,9 @@ class JoinedSample(Sample):
                 continue
             columns: dict[str, Any] = {"transitions": self.transitions[where], "origins": None, "targets": None}
             for name in FILL_VALUES:
-                column = getattr(self, name)
-                columns[name] = None if column is None else column[where]
+                columns[name] = getattr(self, name)
+                if columns[name] is not None:
+                    columns[name] = columns[name][where]
             return replace(part, probabilities=self._probabilities(part), **columns), where
         return self.rows(slice(0, 0)), slice(0, 0)
 
@@ -112,15 +114,19 @@ class JoinedSample(Sample):
         return part.probabilities * (len(part) / len(self))
 
     def _joined(self, name: str) -> Tensor:
-        return torch.cat([getattr(part, name) for part in self.parts])
+        return torch.cat(list(map(attrgetter(name), self.parts)))
+
+    def _repeated(self, numbers: Iterable[Any]) -> Tensor:
+        """Return a number of each part for each of its rows."""
+        return torch.cat(list(map(torch.full_like, map(attrgetter("slots"), self.parts), numbers)))
 
     def _filled(self, name: str) -> Tensor | None:
         """Return an optional column of all parts, filled for parts that lack it; None if all lack it."""
-        columns = [getattr(part, name) for part in self.parts]
-        like = next((column for column in columns if column is not None), None)
-        if like is None:
+        columns = list(map(attrgetter(name), self.parts))
+        given = [column for column in columns if column is not None]
+        if not given:
             return None
         for number, part in enumerate(self.parts):
             if columns[number] is None:
-                columns[number] = FILL_VALUES[name](like[:1].expand(len(part), *like.shape[1:]))
+                columns[number] = FILL_VALUES[name](given[0][:1].expand(len(part), *given[0].shape[1:]))
         return torch.cat(columns)

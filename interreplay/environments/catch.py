@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-ROWS, COLUMNS = 10, 5
+ROWS = 10
+COLUMNS = 5
 
 
 class Catch(gym.Env):
@@ -21,18 +22,24 @@ class Catch(gym.Env):
     action_space = gym.spaces.Discrete(3)
 
     def __init__(self) -> None:
-        self.row, self.column, self.paddle = 0, 0, COLUMNS // 2
+        self.row = 0
+        self.column = 0
+        self.paddle = COLUMNS // 2
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
-        self.row, self.column, self.paddle = 0, int(self.np_random.integers(COLUMNS)), COLUMNS // 2
+        self.row = 0
+        self.column = int(self.np_random.integers(COLUMNS))
+        self.paddle = COLUMNS // 2
         return self._pixels(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.paddle = min(max(self.paddle + int(action) - 1, 0), COLUMNS - 1)
         self.row += 1
         over = self.row == ROWS - 1
-        reward = (1.0 if self.paddle == self.column else -1.0) if over else 0.0
+        reward = 0.0
+        if over:
+            reward = 1.0 if self.paddle == self.column else -1.0
         return self._pixels(), reward, over, False, {}
 
     def _pixels(self) -> np.ndarray:

@@ -7,7 +7,6 @@ replay methods and algorithms support.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import warnings
 
 import gymnasium as gym
@@ -17,7 +16,6 @@ from gymnasium.envs.registration import WrapperSpec
 from interreplay.environments.rendering import choose_backend
 
 PREFIX = "dm_control/"
-PACKAGES = ("shimmy", "dm_control")
 
 
 class FlatObservation(gym.ObservationWrapper):
@@ -27,8 +25,8 @@ class FlatObservation(gym.ObservationWrapper):
         super().__init__(env)
         space = gym.spaces.flatten_space(env.observation_space)
         assert isinstance(space, gym.spaces.Box)
-        low, high = (bound.astype(np.float32) for bound in (space.low, space.high))
-        self.observation_space = gym.spaces.Box(low, high, dtype=np.float32)
+        low = space.low.astype(np.float32)
+        self.observation_space = gym.spaces.Box(low, space.high.astype(np.float32), dtype=np.float32)
 
     def observation(self, observation: object) -> np.ndarray:
         """Return an observation as a vector ``(d,)``."""
@@ -38,23 +36,11 @@ class FlatObservation(gym.ObservationWrapper):
 FLAT = WrapperSpec(FlatObservation.__name__, f"{__name__}:{FlatObservation.__name__}", {})
 
 
-def register(name: str) -> bool:
-    """Register the suite if `name` is one of its environments.
-
-    Args:
-        name: Id such as ``dm_control/cheetah-run-v0``.
-
-    Returns:
-        False if `name` is part of the suite and a package is not installed.
-    """
-    if not name.startswith(PREFIX):
-        return True
-    if any(importlib.util.find_spec(package) is None for package in PACKAGES):
-        return False
+def register() -> None:
+    """Register the suite, with flattened observations."""
     choose_backend()
     with warnings.catch_warnings():  # their imports enable all warnings
         importlib.import_module("shimmy")
     for key, spec in gym.registry.items():
         if key.startswith(PREFIX) and FLAT not in spec.additional_wrappers:
             spec.additional_wrappers += (FLAT,)
-    return True

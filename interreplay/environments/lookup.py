@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium.envs.registration import find_highest_version, load_env_creator, parse_env_id
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import described, import_own, unchanged_default_dtype
+from interreplay.environments.own_modules import check_arguments, described, import_own
 from interreplay.environments.spaces import check_numbers, leaves, named_parts
 from interreplay.environments.wrapped import wrap
-from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors
+from interreplay.errors import UsageError, did_you_mean, exits_as_errors
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -65,83 +65,74 @@ def find_environment(
             f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
         )
     name, reason = _current_name(asked)
-    env = wrap(_made(name, asked, arguments or {}), wrappers, _stackable(name, frame_stack))
-    note = f"{asked} {reason}; using {name}" if name != asked else ""
-    spaces = env.observation_space, env.action_space
+    note = f"{asked} {reason}; using {name}" if reason else ""
+    env = _made(name, asked, arguments or {})
+    if frame_stack > 1 and "frame_stack" in _parameters(name):
+        raise UsageError(f"{name} stacks frames itself; use --env_kwargs frame_stack={frame_stack}")
+    env = wrap(env, wrappers, frame_stack)
     try:
-        for which, space in zip(("observation", "action"), spaces, strict=True):
-            check_numbers(which, space)
+        check_numbers("observation", env.observation_space)
+        check_numbers("action", env.action_space)
         with exits_as_errors():
             stacks = _stacks(env)
             env.close()
+    except ValueError as error:
+        raise UsageError(f"environment {name!r}: {error}") from error
     except Exception as error:
-        reason = str(error) if isinstance(error, ValueError) else described(error)
-        raise UsageError(f"environment {name!r}: {reason}") from error
-    return Environment(name, *spaces, note, stacks)
+        raise UsageError(f"environment {name!r}: {described(error)}") from error
+    return Environment(name, env.observation_space, env.action_space, note, stacks)
 
 
 def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
     try:
-        with warnings.catch_warnings(), exits_as_errors(), unchanged_default_dtype():
+        with warnings.catch_warnings(), exits_as_errors():
             warnings.simplefilter("ignore")
-            _check_arguments(name, arguments)
+            if arguments and _parameters(name):
+                check_arguments(f"environment {name!r}", _creator(name), arguments, leave_out=("self", "render_mode"))
             return gym.make(name, **arguments)
     except gym.error.UnregisteredEnv:
         raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
-    except (ImportError, gym.error.Error) as error:
-        raise UsageError(f"environment {name!r} cannot be made: {error}") from error
     except UsageError:
         raise
     except Exception as error:
-        reason = str(error) if arguments and isinstance(error, ValueError) else described(error)
+        reason = described(error)
+        if isinstance(error, ImportError | gym.error.Error) or (arguments and isinstance(error, ValueError)):
+            reason = str(error)
         raise UsageError(f"environment {name!r} cannot be made: {reason}") from error
 
 
-def _check_arguments(name: str, arguments: Mapping[str, Any]) -> None:
-    """Reject arguments that an environment does not take.
-
-    Raises:
-        UsageError: An argument is unknown.
-    """
-    known = _parameters(name) if arguments else []
-    if any(one.kind is one.VAR_KEYWORD for one in known):
-        return
-    names = [one.name for one in known if one.name not in ("self", "render_mode")]
-    for argument in arguments if known else ():
-        if argument not in names:
-            raise UsageError(f"environment {name!r} has no argument {argument!r}; {accepted_names(argument, names)}")
-
-
-def _parameters(name: str) -> list[inspect.Parameter]:
-    """Return the parameters of an environment, [] if they are unknown."""
+def _creator(name: str) -> Any:
+    """Return the class or function that creates an environment, or None if it is unknown."""
     spec = gym.registry.get(name.rpartition(":")[2])
-    if spec is None or spec.entry_point is None:
-        return []
-    creator = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
-    return list(inspect.signature(creator).parameters.values())
+    entry_point = spec and spec.entry_point
+    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
 
 
-def _stackable(name: str, frame_stack: int) -> int:
-    if frame_stack > 1 and any(one.name == "frame_stack" for one in _parameters(name)):
-        raise UsageError(f"{name} stacks frames itself; use --env_kwargs frame_stack={frame_stack}")
-    return frame_stack
+def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of an environment by name, {} if they are unknown."""
+    creator = _creator(name)
+    if creator is None:
+        return {}
+    return inspect.signature(creator).parameters
 
 
 def _stacks(env: gym.Env) -> tuple[str, ...]:
     """Return the parts of the observation that are image stacks which shift by one frame in a step."""
-    if not any(isinstance(part, gym.spaces.Box) and part.dtype == np.uint8 for part in _parts(env.observation_space)):
+    try:
+        parts = leaves(env.observation_space)
+    except ValueError:  # others reject it with a better message
+        return ()
+    if not any(part.dtype == np.uint8 for part in parts.values()):
         return ()
     obs, _ = env.reset(seed=0)
     following, *_ = env.step(env.action_space.sample())
-    one, other = ({k: as_tensor(v)[None] for k, v in _named(o).items()} for o in (obs, following))
-    return tuple(name for name in one if shared(one[name], other[name]))
-
-
-def _parts(space: gym.Space) -> list[gym.Space]:
-    try:
-        return list(leaves(space).values())
-    except ValueError:  # `check_numbers` and others reject it with a better message
-        return []
+    before = _named(obs)
+    after = _named(following)
+    stacks = []
+    for name in parts:
+        if shared(as_tensor(before[name])[None], as_tensor(after[name])[None]):
+            stacks.append(name)
+    return tuple(stacks)
 
 
 def _named(observation: Any) -> dict[str, Any]:
@@ -160,7 +151,9 @@ def _current_name(asked: str) -> tuple[str, str]:
     if newest is None or (version is not None and (version >= newest or not _is_retired(bare))):
         return asked, ""
     current = re.sub(r"(-v\d+)?$", f"-v{newest}", bare, count=1)
-    return prefix + colon + current, "names no version" if version is None else "is retired"
+    if version is None:
+        return prefix + colon + current, "names no version"
+    return prefix + colon + current, "is retired"
 
 
 def _is_retired(name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
 from typing import Any
 
@@ -72,19 +71,8 @@ def _package() -> Any:
         logging.disable(logging.NOTSET)
 
 
-def register(name: str) -> bool:
-    """Register the games if `name` is one of them.
-
-    Args:
-        name: Id such as ``MinAtar/Breakout-v0`` with all six actions; -v1 has the minimal actions.
-
-    Returns:
-        False if `name` is a game and the package is not installed.
-    """
-    if not name.startswith(PREFIX):
-        return True
-    if importlib.util.find_spec("minatar") is None:
-        return False
+def register() -> None:
+    """Register the games; -v0 has all six actions, -v1 the minimal ones."""
     for game in GAMES:
         for version in (0, 1):
             made = f"{PREFIX}{game.title().replace('_', '')}-v{version}"
@@ -93,4 +81,3 @@ def register(name: str) -> bool:
             gym.registry[made] = gym.envs.registration.EnvSpec(
                 made, entry_point=f"{__name__}:{MinAtar.__name__}", kwargs=arguments
             )
-    return True

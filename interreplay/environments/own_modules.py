@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
+import operator
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,8 +29,10 @@ def search_here() -> None:
 def search_last() -> None:
     """Move the current folder from the first to the last place in `sys.path` in a Ray worker of our commands."""
     if LAST in os.environ and Path(sys.argv[0]).name == "default_worker.py":
-        here = {"", os.getcwd()}
-        sys.path[:] = [*(path for path in sys.path if path not in here), os.getcwd()]
+        for path in ("", os.getcwd()):
+            while path in sys.path:
+                sys.path.remove(path)
+        sys.path.append(os.getcwd())
 
 
 def import_own(module: str, asked: str, expected: str) -> ModuleType:
@@ -50,7 +52,7 @@ def import_own(module: str, asked: str, expected: str) -> ModuleType:
         raise UsageError(f"{asked} names a module of the standard library; expected a name such as {expected}")
     search_here()
     try:
-        with exits_as_errors(), unchanged_default_dtype():
+        with exits_as_errors():
             return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
@@ -77,7 +79,7 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     """
     module, _, name = asked.rpartition(":")
     accepted = base if isinstance(base, tuple) else (base,)
-    bases = " or ".join(one.__name__ for one in accepted)
+    bases = " or ".join(map(operator.attrgetter("__name__"), accepted))
     loaded = import_own(module, f"{what} {asked!r}", f"my_module:My{accepted[0].__name__}")
     found = getattr(loaded, name, None)  # also calls a module's __getattr__
     if inspect.isclass(found) and issubclass(found, base):
@@ -87,7 +89,9 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
         if inspect.isclass(value) and issubclass(value, base) and value.__module__ == module:
             fitting.append(key)
     listed = f"{did_you_mean(name, fitting)} accepted: {', '.join(fitting) or 'none that is there'}".lstrip()
-    reason = f"{module} has no {name!r}" if found is None else f"{name} is no subclass of {bases}"
+    reason = f"{module} has no {name!r}"
+    if found is not None:
+        reason = f"{name} is no subclass of {bases}"
     raise UsageError(f"{what} {asked!r}: {reason}; {listed}")
 
 
@@ -103,31 +107,16 @@ def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Colle
     Raises:
         UsageError: An argument is unknown.
     """
-    parameters = list(inspect.signature(kind).parameters.values())
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return
-    keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = [one.name for one in parameters if one.kind in keywords and one.name not in leave_out]
+    names = []
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return
+        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        if named and parameter.name not in leave_out:
+            names.append(parameter.name)
     for name in given:
         if name not in names:
             raise UsageError(f"{what} takes no argument {name!r}; {accepted_names(name, names)}")
-
-
-@contextlib.contextmanager
-def unchanged_default_dtype() -> Iterator[None]:
-    """Reject a user's code that changes torch's default dtype inside the block, after restoring it.
-
-    Raises:
-        ValueError: The dtype has changed.
-    """
-    import torch
-
-    before = torch.get_default_dtype()
-    yield
-    found = torch.get_default_dtype()
-    if found is not before:
-        torch.set_default_dtype(before)
-        raise ValueError(f"torch's default dtype was set to {found}; expected that it stays {before}")
 
 
 def described(error: BaseException) -> str:

@@ -6,14 +6,14 @@ import contextlib
 import importlib
 import importlib.util
 import io
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from interreplay.environments import dm_control, minatar
-from interreplay.environments.atari import ids as atari
+from interreplay.environments import atari, dm_control, minatar
 from interreplay.environments.own_modules import search_here
 
-PREFIX = "interreplay/"
 OURS = {
     "Catch-v0": ("catch:Catch", None),
     "GoalMountainCar-v0": ("goal_tasks:GoalMountainCar", 200),
@@ -21,65 +21,85 @@ OURS = {
     "Wrapped-v0": ("wrapped:make", None),
 }
 """Entry point and maximum number of steps per episode of the environments of this package."""
-ROBOTICS = ("Fetch", "PointMaze_", "AntMaze_", "Hand", "Adroit", "FrankaKitchen")
-BOX2D = ("LunarLander", "BipedalWalker", "CarRacing")
+PREFIX = "interreplay/"
+WRAPPED = f"{PREFIX}Wrapped-v0"
+"""Id of environments with wrappers or stacked observations, see `interreplay.environments.wrapped`."""
 
 
-def register_ours(name: str) -> bool:
-    """Register the environments of this package if `name` is one of them; always return True."""
-    if not name.startswith(PREFIX):
-        return True
+def register_ours() -> None:
+    """Register the environments of this package."""
     for short, (place, max_episode_steps) in OURS.items():
-        if PREFIX + short in gym.registry:
-            continue
-        wrapped = short == "Wrapped-v0"  # Gymnasium's own wrappers are already around the inner environment
-        gym.register(
-            PREFIX + short,
-            entry_point=f"interreplay.environments.{place}",
-            max_episode_steps=max_episode_steps,
-            order_enforce=not wrapped,
-            disable_env_checker=wrapped,
-        )
-    return True
+        wrapped = PREFIX + short == WRAPPED  # Gymnasium's own wrappers are already around the inner environment
+        if PREFIX + short not in gym.registry:
+            gym.register(
+                PREFIX + short,
+                entry_point=f"interreplay.environments.{place}",
+                max_episode_steps=max_episode_steps,
+                order_enforce=not wrapped,
+                disable_env_checker=wrapped,
+            )
 
 
-def register_robotics(name: str) -> bool:
-    """Import gymnasium-robotics if `name` is one of its environments; return False if it is not installed."""
-    if name in gym.registry or not name.startswith(ROBOTICS):
-        return True
-    if importlib.util.find_spec("gymnasium_robotics") is None:
-        return False
+def register_robotics() -> None:
+    """Import gymnasium-robotics, which registers its environments."""
     with contextlib.redirect_stderr(io.StringIO()):  # the import prints a notice about three Adroit environments
         importlib.import_module("gymnasium_robotics")
-    return True
 
 
-def has_box2d(name: str) -> bool:
-    """Return False if `name` is a Box2D environment of Gymnasium and its packages are not installed."""
-    return not name.startswith(BOX2D) or all(importlib.util.find_spec(module) for module in ("Box2D", "pygame"))
+def register_nothing() -> None:
+    """Do nothing: Gymnasium registers its own environments."""
 
 
-NAMESPACES = (atari.PREFIX, minatar.PREFIX, dm_control.PREFIX)
-"""Prefixes of the ids of these packages."""
-EXTRAS = {
-    "": register_ours,
-    "robotics": register_robotics,
-    "dm-control": dm_control.register,
-    "minatar": minatar.register,
-    "box2d": has_box2d,
-    "atari": atari.register,
-}
+class Family(NamedTuple):
+    """Environments with common beginnings of their ids.
+
+    Attributes:
+        extra: Extra of this package that installs `packages`.
+        beginnings: Beginnings of the ids.
+        packages: Modules that must be installed.
+        register: Registers the environments; may be called several times.
+    """
+
+    extra: str
+    beginnings: tuple[str, ...]
+    packages: tuple[str, ...]
+    register: Callable[[], None]
+
+
+ROBOTICS = ("Fetch", "PointMaze_", "AntMaze_", "Hand", "Adroit", "FrankaKitchen")
+FAMILIES = (
+    Family("", (PREFIX,), (), register_ours),
+    Family("robotics", ROBOTICS, ("gymnasium_robotics",), register_robotics),
+    Family("dm-control", ("dm_control/",), ("shimmy", "dm_control"), dm_control.register),
+    Family("minatar", ("MinAtar/",), ("minatar",), minatar.register),
+    Family("box2d", ("LunarLander", "BipedalWalker", "CarRacing"), ("Box2D", "pygame"), register_nothing),
+    Family("atari", ("ALE/",), ("ale_py", "cv2"), atari.register),
+)
+NAMESPACES = ("ALE/", "MinAtar/", "dm_control/")
+"""Prefixes of the ids of other packages."""
 
 
 def register(name: str) -> str:
     """Register the environment `name` if its package does not do so by itself.
 
     Args:
-        name: Id of the environment.
+        name: Id of the environment, such as ``MinAtar/Breakout-v0``, ``ALE/Pong-v5`` or ``PongNoFrameskip-v4``.
 
     Returns:
         The extra of this package that installs the missing packages, "" if none are missing.
     """
     if ":" in name:  # gymnasium imports the module
         search_here()
-    return next((extra for extra, registered in EXTRAS.items() if not registered(name)), "")
+    for family in FAMILIES:
+        if name.startswith(family.beginnings) or (family.extra == "atari" and atari.RETIRED in name):
+            if not all(map(importlib.util.find_spec, family.packages)):
+                return family.extra
+            family.register()
+    return ""
+
+
+def own_name(name: Any, arguments: Mapping[str, Any]) -> str:
+    """Return the id of the inner environment, or a readable name."""
+    if name == WRAPPED and "env" in arguments:
+        return str(arguments["env"])
+    return name if isinstance(name, str) else getattr(name, "__name__", repr(name))

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from interreplay.environments.atari.learner_view import KEY as LEARNER_VIEW
+from interreplay.environments.atari import KEY as LEARNER_VIEW
 from interreplay.environments.own_modules import described, import_own
 from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError, accepted_names, did_you_mean

@@ -30,7 +30,7 @@ def choose_backend() -> str:
         for name in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):  # both are read by pygame, which renders classic control
             os.environ.setdefault(name, "dummy")
         if not os.environ.get(VARIABLE):
-            os.environ[VARIABLE] = next((name for name in LIBRARIES if _loads(LIBRARIES[name])), "disabled")
+            os.environ[VARIABLE] = next(filter(_loads, LIBRARIES), "disabled")
     return os.environ.get(VARIABLE, "")
 
 
@@ -41,9 +41,9 @@ def choose_working_backend() -> str:
     """
     if os.environ.get(VARIABLE) or has_screen():
         return choose_backend()
-    first = choose_backend()
-    for name in (first, *(other for other in LIBRARIES if other != first and _loads(LIBRARIES[other]))):
-        if name in LIBRARIES and _draws(name):
+    choose_backend()
+    for name in filter(_loads, LIBRARIES):
+        if _draws(name):
             os.environ[VARIABLE] = name
             break
     return os.environ[VARIABLE]
@@ -57,8 +57,8 @@ def _draws(backend: str) -> bool:
     return done.returncode == 0
 
 
-def _loads(names: tuple[str, ...]) -> bool:
-    for name in names:
+def _loads(backend: str) -> bool:
+    for name in LIBRARIES[backend]:
         try:
             ctypes.CDLL(name)
         except OSError:

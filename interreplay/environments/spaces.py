@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,21 +28,25 @@ def flat_actions(space: gym.Space) -> gym.Space:
     """
     if not isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
         return space
-    parts = [part for _, part in sorted(_walk(space, ""), key=lambda each: each[0])]
-    if not parts or not all(isinstance(part, gym.spaces.Box) for part in parts):
+    low = []
+    high = []
+    for _, part in sorted(_walk(space, ""), key=operator.itemgetter(0)):
+        if not isinstance(part, gym.spaces.Box):
+            return space
+        low.append(part.low.ravel())
+        high.append(part.high.ravel())
+    if not low:
         return space
-    low = np.concatenate([part.low.ravel() for part in parts])
-    high = np.concatenate([part.high.ravel() for part in parts])
-    return gym.spaces.Box(low, high, dtype=low.dtype.type)
+    bounds = np.concatenate(low)
+    return gym.spaces.Box(bounds, np.concatenate(high), dtype=bounds.dtype.type)
 
 
 def nested(space: gym.Space, parts: Mapping[str, np.ndarray], prefix: str = "") -> Any:
     """Return arrays, given by the names of `leaves`, nested like a space."""
-    begin = f"{prefix}/" if prefix else ""
     if isinstance(space, gym.spaces.Dict):
-        return {name: nested(part, parts, f"{begin}{name}") for name, part in space.spaces.items()}
+        return {name: nested(part, parts, f"{prefix}/{name}".lstrip("/")) for name, part in space.spaces.items()}
     if isinstance(space, gym.spaces.Tuple):
-        return tuple(nested(part, parts, f"{begin}{i}") for i, part in enumerate(space.spaces))
+        return tuple(nested(part, parts, f"{prefix}/{i}".lstrip("/")) for i, part in enumerate(space.spaces))
     return parts[prefix]
 
 
@@ -75,9 +80,11 @@ def check_numbers(which: str, space: gym.Space) -> None:
     Raises:
         ValueError: The space has no numbers.
     """
-    parts = [part for _, part in _walk(space, "")]
-    if all(getattr(part, "shape", None) is not None and math.prod(part.shape) == 0 for part in parts):
-        raise ValueError(f"the {which} space {space} has no numbers; expected at least one")
+    for _, part in _walk(space, ""):
+        shape = getattr(part, "shape", None)
+        if shape is None or math.prod(shape):
+            return
+    raise ValueError(f"the {which} space {space} has no numbers; expected at least one")
 
 
 def named_parts(observation: Any) -> Any:
@@ -91,9 +98,9 @@ def _walk(nested: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     if isinstance(nested, gym.spaces.Dict | gym.spaces.Tuple):
         nested = nested.spaces
     if isinstance(nested, tuple):
-        nested = {str(i): part for i, part in enumerate(nested)}
+        nested = dict(enumerate(nested))
     if not isinstance(nested, Mapping):
         yield prefix, nested
         return
     for name, part in nested.items():
-        yield from _walk(part, f"{prefix}/{name}" if prefix else str(name))
+        yield from _walk(part, f"{prefix}/{name}".lstrip("/"))

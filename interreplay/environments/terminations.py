@@ -46,7 +46,9 @@ def _plain(obs: Observation) -> Tensor:
 
 def _body(obs: Observation, exclude: bool, hidden: int) -> Tensor:
     """Return the observations ``(n, d)`` of a walker without the first `hidden` columns, which precede its height."""
-    return _plain(obs) if exclude else _plain(obs)[:, hidden:]
+    if exclude:
+        return _plain(obs)
+    return _plain(obs)[:, hidden:]
 
 
 def _outside(values: Tensor, bounds: Range) -> Tensor:
@@ -188,18 +190,17 @@ def termination_function(name: str, arguments: Mapping[str, Any] | None = None) 
     Raises:
         ValueError: The environment has no known termination function.
     """
+    arguments = arguments or {}
     if name == NEVER:
         return never
     plain = name.rpartition(":")[2].rpartition("/")[2].rsplit("-v", 1)[0]
-    found = next((known for pattern, known in KNOWN.items() if fnmatchcase(plain, pattern)), None)
-    if found is None:
-        raise ValueError(
-            f"there is no termination function for {name!r}; {accepted_names(plain, [*KNOWN, NEVER])}, or a function "
-            "of your own, (s, a, s') -> (n,) bool"
-        )
-    function, taken = found
-    own = {key: value for key, value in (arguments or {}).items() if key in taken}
-    return partial(function, **own) if own else function
+    for pattern, (function, taken) in KNOWN.items():
+        if fnmatchcase(plain, pattern):
+            return partial(function, **{key: arguments[key] for key in taken if key in arguments})
+    raise ValueError(
+        f"there is no termination function for {name!r}; {accepted_names(plain, [*KNOWN, NEVER])}, or a function "
+        "of your own, (s, a, s') -> (n,) bool"
+    )
 
 
 def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:

@@ -14,16 +14,10 @@ import gymnasium as gym
 from gymnasium.wrappers import FrameStackObservation
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import (
-    check_arguments,
-    described,
-    import_own,
-    own_class,
-    unchanged_default_dtype,
-)
+from interreplay.environments.own_modules import check_arguments, described, import_own, own_class
 from interreplay.errors import UsageError, exits_as_errors
 
-NAME = "interreplay/Wrapped-v0"
+NAME = registration.WRAPPED
 
 
 class FrameStack(FrameStackObservation):
@@ -52,14 +46,8 @@ def named(
     """
     if not wrappers and frame_stack == 1:
         return name, dict(arguments)
-    around = [dict(wrapper) for wrapper in wrappers]  # "wrappers" would be an argument of gymnasium.make_vec itself
+    around = list(map(dict, wrappers))  # "wrappers" would be an argument of gymnasium.make_vec itself
     return NAME, {"env": name, "arguments": dict(arguments), "around": around, "frame_stack": frame_stack}
-
-
-def own_name(name: Any, arguments: Mapping[str, Any]) -> str:
-    """Return the id of the inner environment, or a readable name."""
-    inside = name == NAME and arguments.get("env")
-    return str(inside or (name if isinstance(name, str) else getattr(name, "__name__", repr(name))))
 
 
 def make(
@@ -77,8 +65,9 @@ def make(
     registration.register(env)
     if ":" in env:
         import_own(env.rpartition(":")[0], f"environment {env!r}", "my_envs:Env-v0, which registers it")
-    drawn: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
-    return wrap(gym.make(env, **arguments, **drawn), around, frame_stack)
+    if render_mode is not None:
+        arguments = {**arguments, "render_mode": render_mode}
+    return wrap(gym.make(env, **arguments), around, frame_stack)
 
 
 def wrap(env: gym.Env, wrappers: Sequence[Mapping[str, Any]], frame_stack: int) -> gym.Env:
@@ -105,7 +94,7 @@ def _wrapped(env: gym.Env, wrapper: Mapping[str, Any]) -> gym.Env:
     kind = own_class(name, gym.Wrapper, "wrapper")
     check_arguments(f"wrapper {name}", kind, arguments, leave_out=("env",))
     try:
-        with exits_as_errors(), unchanged_default_dtype():
+        with exits_as_errors():
             return kind(env, **arguments)
     except Exception as error:
         raise UsageError(f"wrapper {name} cannot be made: {described(error)}") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,94 @@ from interreplay.argument_checks import check_number
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.experience.learned_models.dynamics import Dynamics
-from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation
-from interreplay.experience.learned_models.schedules import PUBLISHED, Limits, rollout_length
-from interreplay.experience.learned_models.states import StateColumns
+from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation, StateColumns
 from interreplay.part import Context, standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Observation, Transitions, cat, map_observation, observation_parts
+
+Schedule = tuple[float, float, float, float]
+"""Initial length, final length, and the two env steps between which the length grows."""
+PUBLISHED: dict[str, Schedule] = {
+    "Hopper": (1, 15, 20_000, 150_000),
+    "Ant": (1, 25, 20_000, 100_000),
+    "Humanoid": (1, 25, 20_000, 300_000),
+}
+"""Rollout lengths of MBPO's experiments by environment, without version. Other environments use one step."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How often a model is fitted, and how many rows its rollouts generate.
+
+    Attributes:
+        fit_every: Env steps between fits.
+        fit_rows: Maximum number of rows of a fit; None for all.
+        per_step: Number of rollouts per env step.
+        schedule: Rollout length; None for the environment's published schedule.
+        keep_fits: Number of fits for which generated rows are kept.
+    """
+
+    fit_every: int
+    fit_rows: int | None
+    per_step: float
+    schedule: Schedule | None
+    keep_fits: int
+
+    def __post_init__(self) -> None:
+        check_number("fit_every", self.fit_every, 1, whole=True)
+        if self.fit_rows is not None:
+            check_number("fit_rows", self.fit_rows, 2, whole=True)
+        check_number("keep_fits", self.keep_fits, 1, whole=True)
+        check_number("rollouts", self.per_step, 0, above_low=True)
+        if self.rollouts < 1:
+            raise ValueError(f"rollouts is {self.per_step!r}; expected a number per env step, at least one per fit")
+
+    @property
+    def rollouts(self) -> int:
+        """Number of rollouts after each fit."""
+        return int(self.per_step * self.fit_every)
+
+    def rows_of(self, length: int) -> int:
+        """Return the number of kept rows of rollouts of `length` steps."""
+        return self.keep_fits * self.rollouts * length
+
+
+def as_schedule(given: Any) -> Schedule | None:
+    """Return a schedule of rollout lengths, constant for a single number.
+
+    Raises:
+        ValueError: `given` is not a valid schedule.
+    """
+    if given is None:
+        return None
+    numbers: list[Any] = []
+    if isinstance(given, int | float):
+        numbers = [given, given, 0, 0]
+    elif not isinstance(given, str):
+        numbers = list(given)
+    valid = len(numbers) == 4 and all(isinstance(number, int | float) and number == number for number in numbers)
+    if not valid or min(numbers[:2]) < 1 or not 0 <= numbers[2] <= numbers[3] < float("inf"):
+        raise ValueError(
+            f"rollout_length is {given!r}; expected a number of steps, or (start, end, from, to) with lengths of at "
+            "least 1 and env steps in order"
+        )
+    return numbers[0], numbers[1], numbers[2], numbers[3]
+
+
+def rollout_length(schedule: Schedule, env_steps: int) -> int:
+    """Return the rollout length after a number of env steps.
+
+    Args:
+        schedule: (start, end, from, to). The length is `start` up to env step `from`, grows linearly, and is `end`
+            after env step `to`; fractions are rounded down.
+        env_steps: Env steps of the run so far.
+    """
+    start, end, begin, until = schedule
+    if until == begin:
+        return int(end if env_steps >= until else start)
+    progress = min(max((env_steps - begin) / (until - begin), 0.0), 1.0)
+    return int(start + (end - start) * progress + 1e-9)
+
 
 ROWS_AT_ONCE = 16_384
 """Rows per forward pass of the policy."""
@@ -129,15 +213,19 @@ class Imagination:
         assert self._columns is not None
         self._columns = self._columns.find_copies(rows.obs, rows.next_obs)
         states, following = self._columns.flatten(rows.obs), self._columns.flatten(rows.next_obs)
-        rewards = None if self._columns.goals else rows.rewards.float()
+        rewards = None
+        if not self._columns.goals:
+            rewards = rows.rewards.float()
         self.dynamics.fit(states, rows.actions.flatten(1).float(), following, rewards, rng)
         self._fitted_at = self.env_steps
 
     def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
         """Return the slots of all stored rows, or of `fit_rows` rows drawn without replacement."""
-        stored, most = len(real), self.limits.fit_rows
-        slots = np.arange(stored) if most is None or stored <= most else rng.choice(stored, most, replace=False)
-        return torch.from_numpy(slots)
+        stored = len(real)
+        most = self.limits.fit_rows
+        if most is None or stored <= most:
+            return torch.arange(stored)
+        return torch.from_numpy(rng.choice(stored, most, replace=False))
 
     def rollouts(self, real: ReplayBuffer, rng: np.random.Generator) -> Iterator[Transitions]:
         """Yield the rows of rollouts of the current policy, step by step."""
@@ -158,8 +246,10 @@ class Imagination:
         if not self.sampled:
             slots = torch.from_numpy(rng.integers(0, len(real), count))
             return real.storage[slots].obs
-        sizes = [min(ROWS_AT_ONCE, count - start) for start in range(0, count, ROWS_AT_ONCE)]
-        return cat([real.sample(size).transitions.replace(extras={}) for size in sizes]).to("cpu").obs
+        drawn = []
+        for start in range(0, count, ROWS_AT_ONCE):
+            drawn.append(real.sample(min(ROWS_AT_ONCE, count - start)).transitions.replace(extras={}))
+        return cat(drawn).to("cpu").obs
 
     def _simulation(self) -> Simulation:
         if self.context is None or self.context.policy is None:
@@ -177,15 +267,19 @@ class Imagination:
         """Return the policy's actions for observations ``(n, ...)``, with noise if it is deterministic."""
         assert self.context is not None and self.context.policy is not None
         count = len(next(iter(observation_parts(obs).values())))
-        pieces = [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]
         policy = self.context.on_rows(self.context.policy)
-        given = torch.cat([policy(map_observation(lambda p, s=s: p[s], obs)) for s in pieces])
+        outputs = []
+        for start in range(0, count, ROWS_AT_ONCE):
+            piece = itemgetter(slice(start, start + ROWS_AT_ONCE))
+            outputs.append(policy(map_observation(piece, obs)))
+        given = torch.cat(outputs)
         if self.context.policy_is_gaussian:
             mean, log_std = given.chunk(2, dim=-1)
             actions = torch.tanh(mean + log_std.exp() * standard_normal(mean.shape, rng))
         else:
-            noise = standard_normal(given.shape, rng) if self.action_noise else 0.0
-            actions = (given + self.action_noise * noise).clamp(-1.0, 1.0)
+            if self.action_noise:
+                given = given + self.action_noise * standard_normal(given.shape, rng)
+            actions = given.clamp(-1.0, 1.0)
         return actions.reshape(count, *self._action_shape)
 
     # -- state ----------------------------------------------------------------------------------------
@@ -193,8 +287,11 @@ class Imagination:
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""
         state = {"env_steps": self.env_steps, "fitted_at": self._fitted_at, "episodes": self._episodes}
-        parts = {} if self._columns is None else {k: list(v) for k, v in self._columns.parts.items()}
-        copies = [] if self._columns is None else list(self._columns.copies)
+        parts: dict[str, Any] = {}
+        copies: list[int] = []
+        if self._columns is not None:
+            parts = dict(zip(self._columns.parts, map(list, self._columns.parts.values()), strict=True))
+            copies = list(self._columns.copies)
         return state | {"found": dict(self.found), "parts": parts, "copies": copies, "shape": list(self._action_shape)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -203,5 +300,7 @@ class Imagination:
         self._fitted_at = int(state["fitted_at"])
         self._episodes = int(state["episodes"])
         self.found = dict(state["found"])
-        self._columns = StateColumns(state["parts"], state["copies"]) if state["parts"] else None
-        self._action_shape = tuple(int(n) for n in state["shape"])
+        self._columns = None
+        if state["parts"]:
+            self._columns = StateColumns(state["parts"], state["copies"])
+        self._action_shape = tuple(map(int, state["shape"]))

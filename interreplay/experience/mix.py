@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from interreplay.buffer.sample import Sample
 from interreplay.experience.offline import Offline, recipe
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.source import RowSource
-from interreplay.part import Context
+from interreplay.part import Context, union
 from interreplay.selection.shared_sources import SharedSources
 from interreplay.selection.shares import Share, Shares
 from interreplay.storage.columns import Columns
@@ -65,9 +66,9 @@ class Mix(SharedSources[RowSource]):
     ):
         if not sources:
             raise ValueError("a mix of no sources; expected at least one")
-        self.recipe = {"type": "Mix", "sources": dict(sources), "shares": None if shares is None else dict(shares)}
+        self.recipe = {"type": "Mix", "sources": dict(sources), "shares": shares and dict(shares)}
         self.shares = Shares(list(sources), shares)
-        self._numbers = {name: number for number, name in enumerate(sources)}
+        self._numbers = dict(zip(sources, range(len(sources)), strict=True))
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
@@ -80,7 +81,7 @@ class Mix(SharedSources[RowSource]):
 
     @property
     def capacity(self) -> int:
-        return sum(source.capacity for source in self.sources.values())
+        return sum(map(attrgetter("capacity"), self.sources.values()))
 
     @property
     def device(self) -> torch.device:
@@ -88,15 +89,15 @@ class Mix(SharedSources[RowSource]):
 
     @property
     def columns_wanted(self) -> frozenset[str]:
-        return frozenset[str]().union(*(source.columns_wanted for source in self.sources.values()))
+        return union(self.sources.values(), "columns_wanted")
 
     @property
     def scores_wanted(self) -> frozenset[str]:
-        return frozenset[str]().union(*(source.scores_wanted for source in self.sources.values()))
+        return union(self.sources.values(), "scores_wanted")
 
     @property
     def brings_critic_loss(self) -> bool:
-        return all(source.brings_critic_loss for source in self.sources.values())
+        return all(map(attrgetter("brings_critic_loss"), self.sources.values()))
 
     def check_offers(self, offers: Collection[str], algorithm: str) -> None:
         for source in self.sources.values():
@@ -104,7 +105,7 @@ class Mix(SharedSources[RowSource]):
 
     @property
     def wants_goal_functions(self) -> bool:
-        return any(source.wants_goal_functions for source in self.sources.values())
+        return any(map(attrgetter("wants_goal_functions"), self.sources.values()))
 
     def check(self, columns: Columns) -> None:
         for source in self.sources.values():
@@ -130,8 +131,10 @@ class Mix(SharedSources[RowSource]):
             ValueError: `size` is not positive, or all sources are empty.
         """
         counts = self._counts(size)
-        drawn = [self.sources[name].sample(rows) for name, rows in counts.items()]
-        return JoinedSample(drawn, [self._numbers[name] for name in counts])
+        drawn = []
+        for name, rows in counts.items():
+            drawn.append(self.sources[name].sample(rows))
+        return JoinedSample(drawn, list(map(self._numbers.__getitem__, counts)))
 
     def _counts(self, size: int) -> dict[str, int]:
         """Return the rows of each source in the next batch of `size`."""
@@ -143,8 +146,10 @@ class Mix(SharedSources[RowSource]):
         """Draw `count` batches lazily; consecutive batches with the same shares are drawn together."""
         for counts, batches in groupby(self._counts(size) for _ in range(count)):
             times = len(list(batches))
-            drawn = [self.sources[name].batches(rows, times) for name, rows in counts.items()]
-            origins = [self._numbers[name] for name in counts]
+            drawn = []
+            for name, rows in counts.items():
+                drawn.append(self.sources[name].batches(rows, times))
+            origins = list(map(self._numbers.__getitem__, counts))
             for samples in zip(*drawn, strict=True):
                 yield JoinedSample(samples, origins)
 
@@ -155,7 +160,9 @@ class Mix(SharedSources[RowSource]):
         for number, source in enumerate(self.sources.values()):
             rows, where = sample.of(number)
             if len(rows):
-                own = {name: torch.as_tensor(column)[where] for name, column in (scores or {}).items()}
+                own = {}
+                for name, column in (scores or {}).items():
+                    own[name] = torch.as_tensor(column)[where]
                 source.update(rows, errors[where], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:

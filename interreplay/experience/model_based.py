@@ -14,10 +14,9 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
 from interreplay.errors import accepted_names
-from interreplay.experience.imagination import Imagination
+from interreplay.experience.imagination import Imagination, Limits, Schedule, as_schedule
 from interreplay.experience.learned_models.dynamics import PATIENCE, Dynamics
 from interreplay.experience.learned_models.fitting import FitSettings
-from interreplay.experience.learned_models.schedules import Limits, Schedule, as_schedule
 from interreplay.experience.mix import Mix, made_source, seed_of
 from interreplay.part import Context
 from interreplay.selection.shares import Share

@@ -46,7 +46,10 @@ class Exploration(ABC):
     def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
         """Return actions and, if `record`, the recorded outputs of the same network call."""
         output = self.output(policy, obs, rng)
-        return Acted(self.choose(policy, output, rng), policy.record(output) if record else {})
+        recorded = {}
+        if record:
+            recorded = policy.record(output)
+        return Acted(self.choose(policy, output, rng), recorded)
 
     def check(self, policy: Policy) -> None:  # noqa: B027 - many explore with every policy
         """Raise a ValueError if the policy is not supported."""
@@ -93,7 +96,10 @@ class Random(Exploration):
         return policy.random(len(obs), rng)
 
     def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
-        return Acted(policy.random(len(obs), rng), policy.record_random(len(obs)) if record else {})
+        recorded = {}
+        if record:
+            recorded = policy.record_random(len(obs))
+        return Acted(policy.random(len(obs), rng), recorded)
 
 
 class Noisy(Exploration):
@@ -131,18 +137,24 @@ class EpsilonGreedy(Exploration):
         self.start_epsilon = float(start)
         self.end_epsilon = float(end)
         self.steps = steps
-        self.share = float(share) if steps is None else 1.0
+        self.share = float(share)
+        if steps is not None:
+            self.share = 1.0
         self.annealed = self.start_epsilon != self.end_epsilon
         self.progress = 0.0
 
     @property
     def epsilon(self) -> float:
         """Current ε."""
-        done = 1.0 if self.progress >= self.share else self.progress / self.share
+        if self.progress >= self.share:
+            return self.end_epsilon
+        done = self.progress / self.share
         return (1.0 - done) * self.start_epsilon + done * self.end_epsilon
 
     def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
-        return policy.noisy_output(obs, rng) if policy.noisy else policy.output(obs)
+        if policy.noisy:
+            return policy.noisy_output(obs, rng)
+        return policy.output(obs)
 
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         best = policy.mode(output)
@@ -224,7 +236,9 @@ class OrnsteinUhlenbeck(Additive):
 
     def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
         x = self._x
-        x = torch.zeros(shape, device=rng.device) if x is None or x.shape != shape else x.to(rng.device)
+        if x is None or x.shape != shape:
+            x = torch.zeros(shape)
+        x = x.to(rng.device)
         fresh = torch.randn(shape, generator=rng, device=rng.device)
         self._x = x * (1.0 - self.theta * self.dt) + self.sigma * self.dt**0.5 * fresh
         return self._x
@@ -234,10 +248,14 @@ class OrnsteinUhlenbeck(Additive):
             self._x = self._x.masked_fill(torch.as_tensor(which, device=self._x.device).unsqueeze(1), 0.0)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"x": None if self._x is None else self._x.cpu().numpy()}
+        if self._x is None:
+            return {"x": None}
+        return {"x": self._x.cpu().numpy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._x = None if state["x"] is None else torch.as_tensor(np.array(state["x"]))
+        self._x = None
+        if state["x"] is not None:
+            self._x = torch.as_tensor(np.array(state["x"]))
 
 
 _KINDS = (Gaussian, OrnsteinUhlenbeck, Sampled, EpsilonGreedy, Noisy, Random, Greedy)

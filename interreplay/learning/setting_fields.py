@@ -5,15 +5,15 @@ Command-line flags, ``Config.training`` and error messages are generated from da
 
 from __future__ import annotations
 
-import bisect
 import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields
-from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from interreplay.errors import accepted_names
 
@@ -72,8 +72,10 @@ class Number(Accepts):
         self.high = high
         self.open_low = open_low
         bounds = []
-        if low > -math.inf:
-            bounds.append(f"above {low:g}" if open_low else f"of at least {low:g}")
+        if open_low:
+            bounds.append(f"above {low:g}")
+        elif low > -math.inf:
+            bounds.append(f"of at least {low:g}")
         if high < math.inf:
             bounds.append(f"at most {high:g}")
         self.described = f"a number {', '.join(bounds)}".strip()
@@ -111,7 +113,9 @@ class Whole(Accepts):
 
     def parse(self, text: str) -> Any:
         value = float(text)
-        return int(value) if value == int(value) else value
+        if value == int(value):
+            return int(value)
+        return value
 
 
 class OneOf(Accepts):
@@ -145,7 +149,9 @@ class OrWord(Accepts):
     def __init__(self, other: Accepts, word: str, stands_for: Any = ...):
         self.other = other
         self.word = word
-        self.stands_for = word if stands_for is ... else stands_for
+        self.stands_for = stands_for
+        if stands_for is ...:
+            self.stands_for = word
         self.described = f"{other.described} or {word!r}"
         self.metavar = f"{other.metavar}|{word}"
 
@@ -153,7 +159,9 @@ class OrWord(Accepts):
         return value == self.stands_for or self.other.admits(value)
 
     def parse(self, text: str) -> Any:
-        return self.stands_for if text == self.word else self.other.parse(text)
+        if text == self.word:
+            return self.stands_for
+        return self.other.parse(text)
 
 
 class YesNo(Accepts):
@@ -186,17 +194,24 @@ class Rate(Accepts):
     def admits(self, value: Any) -> bool:
         if not isinstance(value, list | tuple):
             return self.one.admits(value)
-        pairs = [pair for pair in value if isinstance(pair, list | tuple) and len(pair) == 2]
-        if len(pairs) != len(value) or not pairs or not all(self.one.admits(rate) for _, rate in pairs):
-            return False
-        steps = [step for step, _ in pairs]
-        return all(map(Whole(0).admits, steps)) and steps[0] == 0 and all(a < b for a, b in pairwise(steps))
+        steps = []
+        for pair in value:
+            if not isinstance(pair, list | tuple) or len(pair) != 2 or not self.one.admits(pair[1]):
+                return False
+            steps.append(pair[0])
+        ascending = all(map(Whole(0).admits, steps)) and steps == sorted(set(steps))
+        return ascending and steps[:1] == [0]
 
     def parse(self, text: str) -> Any:
-        if ":" not in text:
-            return json.loads(text) if "[" in text else float(text)
-        pairs = [pair.split(":") for pair in text.split(",")]
-        return [[Whole(0).parse(step), float(rate)] for step, rate in pairs]
+        if ":" in text:
+            pairs = []
+            for pair in text.split(","):
+                step, rate = pair.split(":")
+                pairs.append([Whole(0).parse(step), float(rate)])
+            return pairs
+        if "[" in text:
+            return json.loads(text)
+        return float(text)
 
 
 def rate_at(rate: Any, env_steps: int) -> float:
@@ -204,69 +219,64 @@ def rate_at(rate: Any, env_steps: int) -> float:
     if not isinstance(rate, list | tuple):
         return float(rate)
     steps, rates = zip(*rate, strict=True)
-    place = bisect.bisect_right(steps, env_steps)
-    if place in (0, len(steps)):
-        return float(rates[0 if place == 0 else -1])
-    slope = (rates[place] - rates[place - 1]) / (steps[place] - steps[place - 1])
-    return float(slope * (env_steps - steps[place - 1]) + rates[place - 1])
+    return float(np.interp(env_steps, steps, rates))
 
 
-class WholeOrRange(Accepts):
-    """A positive integer, or two, the smaller one first, from which one is drawn; in text ``3`` or ``2,5``."""
+class Numbers(Accepts):
+    """Base of several numbers, such as ``256,256``, optionally in brackets."""
 
-    described = "a whole number of at least 1, or two such as 2,5, the smaller one first"
     metavar = "N"
+    one: Accepts = Whole(1)
 
     def admits(self, value: Any) -> bool:
-        if not isinstance(value, list | tuple):
-            return Whole(1).admits(value)
-        return len(value) == 2 and all(map(Whole(1).admits, value)) and value[0] <= value[1]
+        return isinstance(value, list | tuple) and len(value) > 0 and all(map(self.one.admits, value))
 
     def parse(self, text: str) -> Any:
-        numbers = tuple(Whole(1).parse(word) for word in text.strip().strip("[]()").split(","))
-        return numbers[0] if len(numbers) == 1 else numbers
+        return tuple(map(self.one.parse, text.strip().strip("[]()").replace(",", " ").split()))
 
 
-class Widths(Accepts):
+class Widths(Numbers):
     """Widths of hidden layers, such as ``256,256``."""
 
     described = "whole numbers of at least 1 such as 256,256"
-    metavar = "N"
+
+
+class WholeOrRange(Numbers):
+    """A positive integer, or two, the smaller one first, from which one is drawn; in text ``3`` or ``2,5``."""
+
+    described = "a whole number of at least 1, or two such as 2,5, the smaller one first"
 
     def admits(self, value: Any) -> bool:
-        return isinstance(value, list | tuple) and len(value) > 0 and all(map(Whole(1).admits, value))
+        if not isinstance(value, list | tuple):
+            return self.one.admits(value)
+        return super().admits(value) and len(value) == 2 and value[0] <= value[1]
 
-    def parse(self, text: str) -> tuple[int, ...]:
-        return tuple(int(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+    def parse(self, text: str) -> Any:
+        numbers = super().parse(text)
+        if len(numbers) == 1:
+            return numbers[0]
+        return numbers
 
 
-class Increasing(Accepts):
+class Increasing(Numbers):
     """Positive integers in increasing order, such as ``15001,50001``."""
 
     described = "whole numbers of at least 1 in increasing order such as 15001,50001"
     metavar = "N,N"
 
     def admits(self, value: Any) -> bool:
-        if not isinstance(value, list | tuple) or not value or not all(map(Whole(1).admits, value)):
-            return False
-        return all(first < second for first, second in pairwise(value))
-
-    def parse(self, text: str) -> tuple[int, ...]:
-        return tuple(Whole(1).parse(word) for word in text.strip().strip("[]()").split(","))
+        return super().admits(value) and list(value) == sorted(set(value))
 
 
-class Range(Accepts):
+class Range(Numbers):
     """Two numbers, the smaller one first, such as ``-10,10``."""
 
     described = "two numbers, the smaller one first, such as -10,10"
     metavar = "LOW,HIGH"
+    one = Number()
 
     def admits(self, value: Any) -> bool:
-        two = isinstance(value, list | tuple) and len(value) == 2 and all(map(Number().admits, value))
-        return two and value[0] < value[1]
-
-    def parse(self, text: str) -> tuple[float, ...]:
-        return tuple(float(word) for word in text.strip().strip("[]()").replace(",", " ").split())
+        return super().admits(value) and len(value) == 2 and value[0] < value[1]
 
 
 class Network(Accepts):
@@ -297,8 +307,7 @@ def setting(default: Any, accepts: Accepts, help: str) -> Any:
 
 def changed_default(owner: type, name: str, default: Any) -> Any:
     """Return a field like that of another dataclass with another default."""
-    (found,) = (f for f in fields(owner) if f.name == name)
-    return field(default=default, metadata=found.metadata)
+    return field(default=default, metadata=owner.__dataclass_fields__[name].metadata)  # type: ignore[attr-defined]
 
 
 def with_defaults(**changed: Any) -> Callable[[type[Settings]], type[Settings]]:

@@ -32,16 +32,18 @@ class LoopSettings:
     matrix_dtype: str = setting(
         "float32",
         OneOf("float32", "bfloat16"),
-        "type in which matrices between hidden layers are multiplied; bfloat16 is faster where processors have it",
+        "number type of matrix products in hidden layers; bfloat16 is faster on processors that support it",
     )
-    steps_per_iteration: int = setting(1_000, Whole(1), "environment steps per iteration, the unit of intervals")
+    steps_per_iteration: int = setting(
+        1_000, Whole(1), "environment steps per iteration; other intervals count iterations"
+    )
     normalize_observations: bool = setting(
-        False, YesNo(), "networks see observations less their running mean, over their running deviation"
+        False, YesNo(), "normalize observations by their running mean and standard deviation"
     )
     anneal_steps: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),
-        "environment steps over which schedules run; none leaves them at their start",
+        "environment steps over which schedules run; none keeps their initial values",
     )
 
 
@@ -50,20 +52,24 @@ class ReplaySettings(LoopSettings):
     """Settings of the training loop of algorithms that replay transitions."""
 
     learning_starts: int = setting(1_000, Whole(0), "environment steps with random actions before the first update")
-    updates_per_step: float = setting(1.0, Number(0), "updates per environment step, below 1 for less than one")
+    updates_per_step: float = setting(1.0, Number(0), "updates per environment step; may be below 1")
     batches_per_draw: int = setting(
-        32, Whole(1), "most updates that get their batches from one draw of the buffer; priorities change between draws"
+        32, Whole(1), "maximum number of batches per draw from the buffer; priorities change only between draws"
     )
     n_step: int | tuple[int, int] = setting(
-        1, WholeOrRange(), "steps of the returns; of two numbers such as 2,5 one between them is drawn for each batch"
+        1,
+        WholeOrRange(),
+        "number of steps of the returns; for two numbers such as 2,5, one from 2 to 5 is drawn for each batch",
     )
     scale_rewards: bool = setting(
-        False, YesNo(), "divide the rewards of drawn rows by the running deviation of the discounted return"
+        False, YesNo(), "divide drawn rewards by the running standard deviation of the discounted return"
     )
     collect: bool = setting(
-        True, YesNo(), "whether environments are stepped; else iterations are of updates, from recorded rows alone"
+        True, YesNo(), "make environment steps; False learns from recorded data only, and iterations count updates"
     )
-    on_manifold_rows: int = setting(0, Whole(0), "blended rows that the simulator (MuJoCo) checks, of every 50th batch")
+    on_manifold_rows: int = setting(
+        0, Whole(0), "number of blended rows of every 50th batch to compare with the simulator (MuJoCo)"
+    )
 
 
 @dataclass(frozen=True)
@@ -72,73 +78,85 @@ class ActorCriticSettings:
 
     train_batch_size: int = setting(256, Whole(1), "transitions per update")
     tau: float = setting(
-        0.005, Number(0, 1, open_low=True), "share of the new weights in the target networks per update"
+        0.005, Number(0, 1, open_low=True), "share of the new weights in each update of the target networks"
     )
     actor_lr: float = setting(3e-4, Rate(), "learning rate of the policy")
     critic_lr: float = setting(3e-4, Rate(), "learning rate of the critics")
     hiddens: tuple[int, ...] = setting((256, 256), Widths(), "widths of the hidden layers")
     network: Any = setting(
-        None, OrWord(Network(), "none", None), "layers of the networks by stream, in place of hiddens; none: hiddens"
+        None, OrWord(Network(), "none", None), "layers by stream of the network, instead of hiddens; none uses hiddens"
     )
-    activation: str = setting("relu", OneOf("relu", "tanh"), "function between the layers")
-    actor_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the policy's weights")
-    critic_l2: float = setting(0.0, Number(0), "c of an L2 term c/2 |w|^2 on the critics' weights")
+    activation: str = setting("relu", OneOf("relu", "tanh"), "activation function of the hidden layers")
+    actor_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the policy's weights")
+    critic_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the critics' weights")
     huber_delta: float | None = setting(
-        None, OrWord(POSITIVE, "none", None), "TD error from which on the critics' loss is linear; none: never"
+        None,
+        OrWord(POSITIVE, "none", None),
+        "TD error above which the loss is linear (Huber loss); none uses the squared error",
     )
     pal_alpha: float | None = setting(
         None,
         OrWord(Number(0, 1), "none", None),
-        "exponent of PAL as the critics' loss, LAP without its sampling; none: no",
+        "exponent of the PAL loss, which is equivalent to LAP with uniform sampling; none disables it",
     )
     n_critics: int = setting(2, Whole(1), "number of critics")
     target_subset: int | None = setting(
         None,
         OrWord(Whole(1), "all", None),
-        "critics whose minimum is the target, drawn for every update; all: all critics",
+        "number of randomly drawn critics in the minimum of the target; all uses all critics",
     )
     critic_layer_norm: bool = setting(False, YesNo(), "normalize the hidden layers of the critics")
-    critic_dropout: float = setting(0.0, Number(0, 0.99), "share of the critics' hidden units left out of each pass")
+    critic_dropout: float = setting(0.0, Number(0, 0.99), "dropout rate of the critics' hidden units")
     critic_target: str = setting(
         "min",
         OneOf("min", "mean"),
-        "of the target critics' values, what the critics learn; mean: the policy maximizes the critics' mean as well",
+        "target of the critics: minimum or mean of the target critics; with mean, the policy maximizes the mean",
     )
     critic_blocks: int = setting(
-        0, Whole(0), "residual blocks of the critics with layer normalization (SimBa); 0: plain layers of hiddens"
+        0,
+        Whole(0),
+        "number of the critics' residual blocks with layer normalization (SimBa); 0 uses the layers of hiddens",
     )
-    critic_width: int = setting(128, Whole(2), "width of critics with residual blocks, whose inner layers are 4 times")
+    critic_width: int = setting(
+        128, Whole(2), "width of the critics' residual blocks; their inner layers are 4 times as wide"
+    )
     actor_blocks: int = setting(
-        0, Whole(0), "residual blocks of the policy with layer normalization (SimBa); 0: plain layers of hiddens"
+        0,
+        Whole(0),
+        "number of the policy's residual blocks with layer normalization (SimBa); 0 uses the layers of hiddens",
     )
-    actor_width: int = setting(128, Whole(2), "width of a policy with residual blocks, whose inner layers are 4 times")
+    actor_width: int = setting(
+        128, Whole(2), "width of the policy's residual blocks; their inner layers are 4 times as wide"
+    )
     actor_target: str = setting(
-        "min", OneOf("min", "mean", "first"), "of the critics' values, what the policy maximizes; first: one critic's"
+        "min",
+        OneOf("min", "mean", "first"),
+        "value that the policy maximizes: the minimum, the mean or the first of the critics' values",
     )
-    weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW, as a share of the learning rate")
+    weight_decay: float = setting(0.0, Number(0), "weight decay of AdamW (multiplied by the learning rate)")
     grad_clip: float | None = setting(
         None, OrWord(POSITIVE, "none", None), 'maximum norm of all gradients; "none" disables clipping'
     )
     grad_clip_by: str = setting(
         "global_norm",
         OneOf("global_norm", "norm", "value"),
-        "quantity that clipping bounds: the norm of all gradients, the norm of each layer, or each number",
+        "quantity bounded by grad_clip: the norm of all gradients, the norm per layer, or each number",
     )
     actor_grad_clip: float | None = setting(
-        None, OrWord(POSITIVE, "none", None), "maximum for the gradients of the policy alone; none: grad_clip"
+        None, OrWord(POSITIVE, "none", None), "maximum norm of the policy's gradients; none uses grad_clip"
     )
     critic_grad_clip: float | None = setting(
-        None, OrWord(POSITIVE, "none", None), "maximum for the gradients of the critics alone; none: grad_clip"
+        None, OrWord(POSITIVE, "none", None), "maximum norm of the critics' gradients; none uses grad_clip"
     )
     reset_interval: int | None = setting(
         None,
         OrWord(Whole(1), "none", None),
-        "updates between resets of networks and optimizers, which keep stored transitions; none: never",
+        "updates between resets of networks and optimizers; the buffer is kept; none disables resets",
     )
     reset_at: tuple[int, ...] | None = setting(
         None,
         OrWord(Increasing(), "none", None),
-        "environment steps after whose updates networks and optimizers are reset; none: never",
+        "environment steps at which networks and optimizers are reset after the updates; none disables it",
     )
 
     def __post_init__(self) -> None:
@@ -165,15 +183,15 @@ class ActorCriticSettings:
 class SACSettings(ActorCriticSettings):
     """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905; discrete: Christodoulou 2019, arXiv:1910.07207)."""
 
-    alpha_lr: float = setting(3e-4, Rate(open_low=False), "learning rate of the temperature; 0 leaves it as it is")
-    initial_alpha: float = setting(1.0, POSITIVE, "temperature at the start")
+    alpha_lr: float = setting(3e-4, Rate(open_low=False), "learning rate of the temperature; 0 keeps it constant")
+    initial_alpha: float = setting(1.0, POSITIVE, "initial temperature")
     target_entropy: float | str = setting(
         "auto",
         OrWord(OrWord(Number(), "auto"), "half"),
-        "entropy aimed at; auto: minus the action's size, of n discrete ones .98 log n; half: half of it",
+        "target entropy; auto: -d for d-dimensional actions, .98 log n for n discrete actions; half: half of auto",
     )
-    policy_delay: int = setting(1, Whole(1), "updates of the critics per update of the policy")
-    backup_entropy: bool = setting(True, YesNo(), "whether targets hold the entropy of the next action")
+    policy_delay: int = setting(1, Whole(1), "number of critic updates per policy update")
+    backup_entropy: bool = setting(True, YesNo(), "include the entropy of the next action in the targets")
 
 
 @dataclass(frozen=True)
@@ -185,7 +203,7 @@ class TQCSettings(SACSettings):
     """
 
     kappa: float = setting(1.0, POSITIVE, "TD error beyond which the quantile loss is linear")
-    n_quantiles: int = setting(25, Whole(1), "quantiles of each critic")
+    n_quantiles: int = setting(25, Whole(1), "number of quantiles per critic")
     drop_per_critic: int = setting(2, Whole(0), "number of largest quantiles per critic excluded from targets")
 
     def __post_init__(self) -> None:
@@ -217,10 +235,12 @@ class CrossQSettings(SACSettings):
     """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""
 
     critic_hiddens: tuple[int, ...] | str = setting(
-        "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto is 8 times those of the policy"
+        "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto: 8 times the policy's widths"
     )
     renorm_warm_up: int = setting(
-        100_000, Whole(0), "passes of each network in training with plain batch normalization before renormalization"
+        100_000,
+        Whole(0),
+        "training passes of each network with batch normalization before batch renormalization starts",
     )
 
 
@@ -229,9 +249,11 @@ class CrossQSettings(SACSettings):
 class DeterministicSettings(ActorCriticSettings):
     """Common settings of algorithms with a deterministic policy."""
 
-    exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise on actions while training")
-    exploration_sigma: float = setting(0.1, Number(0), "its standard deviation per step, for actions in [-1, 1]")
-    exploration_theta: float = setting(0.15, Number(0, 1), "share of Ornstein-Uhlenbeck noise that is lost per step")
+    exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise added to actions in training")
+    exploration_sigma: float = setting(
+        0.1, Number(0), "standard deviation of the exploration noise per step, for actions in [-1, 1]"
+    )
+    exploration_theta: float = setting(0.15, Number(0, 1), "decay of Ornstein-Uhlenbeck noise per step")
 
 
 @dataclass(frozen=True)
@@ -239,12 +261,14 @@ class TD3Settings(DeterministicSettings):
     """Twin delayed DDPG, as in the published code of its authors (Fujimoto et al. 2018, arXiv:1802.09477)."""
 
     policy_delay: int = changed_default(SACSettings, "policy_delay", 2)
-    target_policy_noise: float = setting(0.2, Number(0), "standard deviation of the noise on the target policy")
-    target_noise_clip: float = setting(0.5, Number(0), "bound of that noise")
+    target_policy_noise: float = setting(
+        0.2, Number(0), "standard deviation of the noise on the target policy's actions"
+    )
+    target_noise_clip: float = setting(0.5, Number(0), "bound of the noise on the target policy's actions")
     bc_alpha: float | None = setting(
         None,
         OrWord(POSITIVE, "none", None),
-        "weight α of values relative to the distance from recorded actions (TD3+BC: 2.5); none: no",
+        "weight α of the values relative to behavior cloning (TD3+BC uses 2.5); none disables cloning",
     )
 
 

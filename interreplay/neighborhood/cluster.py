@@ -15,8 +15,7 @@ from torch import Tensor
 
 from interreplay.argument_checks import check_number
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
-from interreplay.neighborhood.clusters.clustering import Clustering
-from interreplay.neighborhood.clusters.moments import ClusterMoments
+from interreplay.neighborhood.clusters.clustering import Clustering, ClusterMoments
 from interreplay.neighborhood.clusters.transition_vectors import (
     action_range,
     as_transitions,

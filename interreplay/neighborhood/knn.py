@@ -43,7 +43,7 @@ class KNN(Neighborhood):
         if draw is not None:
             check_number("draw", draw, 1, k, whole=True)
         self.k = int(k)
-        self.draw = None if draw is None else int(draw)
+        self.draw = draw
         self.width = max(16, 3 * self.k + 2)
         self.graph: NeighborGraph | None = None
         self._needs_rebuild = False
@@ -51,7 +51,7 @@ class KNN(Neighborhood):
         self._code = 0
 
     def check(self, columns: Columns) -> None:
-        self._code = CODE if discrete_columns(columns) else 0
+        self._code = CODE * bool(discrete_columns(columns))
 
     # -- Rows are added and removed ----------------------------------------------------------------
 
@@ -80,14 +80,16 @@ class KNN(Neighborhood):
     def _coded(self, storage: Storage) -> Any:
         """Return the storage as the graph reads it."""
         discrete = self._discrete or self._discrete_of(storage)
-        return CodedStorage(storage, discrete) if discrete.names else storage
+        if discrete.names:
+            return CodedStorage(storage, discrete)
+        return storage
 
     def _build(self, storage: Storage) -> None:
         """Build a graph of all stored rows, the oldest first."""
         stored = np.arange(storage.written - len(storage), storage.written) % storage.capacity
         coded = self._coded(storage)
         dims = coded.features(torch.from_numpy(stored[:1])).shape[1]
-        fixed = 0 if coded is storage else CODE
+        fixed = CODE * (coded is not storage)
         self.graph = NeighborGraph(capacity=storage.capacity, dims=dims, k=self.k, width=self.width, fixed=fixed)
         self.graph.add(coded, stored)
 
@@ -95,8 +97,7 @@ class KNN(Neighborhood):
         if self.graph is None and self._needs_rebuild and len(storage):
             self._build(storage)
         if self.graph is None or self.graph.table.written != storage.written:
-            seen = 0 if self.graph is None else self.graph.table.written
-            raise RuntimeError(f"{storage.written} rows were stored but {seen} observed; call observe after each add")
+            raise RuntimeError(f"{storage.written} rows were stored, fewer observed; call observe after each add")
         return self.graph
 
     # -- Neighbors ---------------------------------------------------------------------------------

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import ray
@@ -94,15 +93,3 @@ def choices(space: Any) -> list[Any]:
     if isinstance(space, Mapping) and isinstance(space[GRID], list | tuple):
         return list(space[GRID])
     return []
-
-
-def with_choices(space: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a search space with `change` applied to each listed value; other spaces are returned unchanged."""
-    changed = [change(value) for value in choices(space)]
-    if not changed:
-        return space
-    if isinstance(space, Categorical):
-        made = copy.copy(space)
-        made.categories = changed
-        return made
-    return {GRID: changed}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import logging
 import os
-import resource
+import re
 import secrets
 import shutil
 import signal
@@ -20,19 +19,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import ray
 import torch
 from ray._private import ray_constants, services, worker
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
-from interreplay.environments.checker_warnings import show_checker_warnings
 from interreplay.environments.own_modules import LAST
-from interreplay.errors import UsageError
 
 OBJECT_STORE = 256 * 1024**2
 """Bytes of the object store, which only transfers weights, configurations and fragments of episodes."""
-_STORE_MARGIN = 16 * 1024**2
-"""Additional bytes in the object store's file."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -42,15 +38,15 @@ _QUIET = {
 PREFIX = "interreplay_"
 _LONGEST_FOLDER = 107 - len("/r/session_2026-01-31_12-00-00_000000_4194304/sockets/plasma_store.1")
 """Bytes of a folder's name that leave room for the names of Ray's sockets; the system allows 107 bytes."""
-_ABANDONED_AFTER = 60.0
-"""Seconds after which a folder without a lock is abandoned, and not being created at the moment."""
+_CHECKER = r"gymnasium\.utils\.passive_env_checker"
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def quiet() -> None:
     """Hide the messages of Ray, and all warnings except those about the environment's behavior."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
-    show_checker_warnings()
+    _show_checker_warnings()
     # Ray prints colored messages about workers that died, even with ``log_to_driver=False``.
     worker.print_to_stdstream = lambda data, ignore_prefix: None
     for name in ("ray", "ray.rllib"):  # they have separate levels
@@ -62,6 +58,21 @@ def quieting() -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in _QUIET.items()}
 
 
+def _show_checker_warnings() -> None:
+    """Write each warning of Gymnasium's environment checker once, on one line, to stderr."""
+    gym.logger.min_level = gym.logger.WARN
+    warnings.filterwarnings("always", module=_CHECKER)
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *where: Any, **options: Any) -> None:
+        text = _COLORS.sub("", str(message)).removeprefix("WARN: ")
+        if text not in shown:
+            shown.add(text)
+            sys.stderr.write(f"warning of Gymnasium: {' '.join(text.split())}\n")
+
+    warnings.showwarning = show
+
+
 def prepare_host(threads: int, workers: int) -> None:
     """Limit the CPU threads and start Ray quietly; RLlib requires Ray even without other processes.
 
@@ -69,10 +80,9 @@ def prepare_host(threads: int, workers: int) -> None:
         threads: CPU threads of the learner.
         workers: Number of sampling processes.
     """
-    quiet()
     os.environ.update(thread_limits(threads))
     torch.set_num_threads(threads)
-    start_local(workers + 1)
+    start_ray(workers + 1)
 
 
 def thread_limits(threads: int) -> dict[str, str]:
@@ -94,12 +104,8 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
     Args:
         cpus: Number of CPUs that Ray manages; None for all CPUs of the machine.
         gpus: Number of GPUs that Ray manages; None for all GPUs that Ray detects.
-
-    Raises:
-        UsageError: Ray cannot start here.
     """
     if not ray.is_initialized():
-        check_start(OBJECT_STORE)
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
             # By default, all clusters share one token file, which two first starts would write at the same time.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -176,46 +182,8 @@ def _sigterm_preserved() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def check_start(object_store: int) -> None:
-    """Reject conditions under which Ray would fail to start with a traceback.
-
-    Args:
-        object_store: Size of Ray's object store in bytes, which is a file.
-
-    Raises:
-        UsageError: An argument, the current folder or Ray's folder is not UTF-8, the name of Ray's folder is too long,
-            or the limit on file sizes is too small.
-    """
-    folder = os.environ.get("RAY_TMPDIR", "")
-    arguments = [("argument", word) for word in sys.argv]
-    for kind, text in (*arguments, ("folder", os.getcwd()), ("RAY_TMPDIR", folder)):
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise UsageError(
-                f"the {kind} {text!r} is not UTF-8; Ray expects UTF-8 (set PYTHONUTF8=1 to read arguments as UTF-8 "
-                "under another locale)"
-            ) from None
-    longest = 107 - len(f"/ray/session_2026-01-31_12-00-00_000000_{os.getpid()}/sockets/plasma_store")
-    length = len(os.fsencode(os.path.abspath(folder))) if folder else 0
-    if length > longest:
-        raise UsageError(
-            f"RAY_TMPDIR {folder} has {length} bytes; expected at most {longest}, so that the names of Ray's sockets "
-            "fit into the 107 bytes that the system allows"
-        )
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    required = object_store + _STORE_MARGIN
-    if limit not in (resource.RLIM_INFINITY, -1) and limit < required:
-        raise UsageError(
-            f"the size of files is limited to {limit / 1e6:.3g} MB (ulimit -f); Ray needs at least "
-            f"{required / 1e6:.3g} MB for its object store"
-        )
-
-
 def private_folder(end: Callable[[], object] = lambda: None) -> str | None:
     """Create a folder for Ray's files that only this user can read and that is removed when the program exits.
-
-    Folders that killed processes left behind are removed.
 
     Args:
         end: Ends the processes that write into the folder; called before the folder is removed.
@@ -228,9 +196,7 @@ def private_folder(end: Callable[[], object] = lambda: None) -> str | None:
     parent = Path(tempfile.gettempdir())
     if len(os.fsencode(parent)) + len(f"/{PREFIX}12345678") > _LONGEST_FOLDER:
         parent = Path("/tmp")
-    _remove_abandoned(parent)
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-    _lock(os.open(Path(folder, ".lock"), os.O_CREAT | os.O_RDWR))  # released by the system when this process ends
     atexit.register(_remove, folder, end)
     return f"{folder}/r"  # Ray creates this folder readable by everyone, inside the private one
 
@@ -243,27 +209,3 @@ def _remove(folder: str, end: Callable[[], object]) -> None:
         if not os.path.exists(folder):
             return
         time.sleep(0.1)
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Remove the folders of this user's processes that have ended."""
-    for folder in parent.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's folder, or just removed by another process
-            status = folder.lstat()
-            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _ABANDONED_AFTER:
-                continue
-            lock = os.open(folder / ".lock", os.O_RDWR)
-            try:
-                if _lock(lock):
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-
-def _lock(file: int) -> bool:
-    """Lock a file, and return whether that succeeded."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -8,9 +8,8 @@ from interreplay.selection.elite import Elite
 from interreplay.selection.event_tables import EventTables
 from interreplay.selection.large_batch import LargeBatch
 from interreplay.selection.loss_adjusted import ActorPrioritized, LossAdjusted
-from interreplay.selection.online import Online
 from interreplay.selection.prioritized import Prioritized, Reducible
-from interreplay.selection.recency import EmphasizedRecent, TruncatedGeometric
+from interreplay.selection.recency import EmphasizedRecent, Online, TruncatedGeometric
 
 __all__ = [
     "ActorPrioritized",

@@ -78,18 +78,18 @@ def stored_observations(
 ) -> tuple[Observation, Tensor | None]:
     """Return the stored observations of `slots` ``(n,)`` and one more column, without reading whole rows."""
     observed = storage.chain.observed
-    found = storage.records.take(slots, observed if column is None else [*observed, column])
+    names = [*observed, *filter(None, [column])]
+    found = storage.records.take(slots, names)
     observation = storage.restore_frames(join_parts({part_of(name): found[name] for name in observed}))
-    return observation, None if column is None else found[column]
+    return observation, found.get(column or "")
 
 
 def newest_next_observation(storage: Storage) -> Observation:
     """Return the next observation ``(1, ...)`` of the newest row: the agent's newest state."""
     chain = storage.chain
     link = int(storage.column("link")[(storage.written - 1) % storage.capacity])
-    records, position = (chain.records, link) if link >= 0 else (chain.tails.records, -1 - link)
-    parts = {part_of(name): records.column(name)[position : position + 1] for name in chain.observed}
-    return storage.restore_frames(join_parts(parts))
+    found = chain.observations(torch.tensor([link]), chain.observed)
+    return storage.restore_frames(join_parts({part_of(name): found[name] for name in chain.observed}))
 
 
 def flat_floats(values: Observation) -> Tensor:
@@ -97,6 +97,8 @@ def flat_floats(values: Observation) -> Tensor:
     parts = observation_parts(values)
     columns = []
     for name in sorted(parts):
-        column = parts[name].flatten(1) if parts[name].dim() > 1 else parts[name].unsqueeze(1)
-        columns.append(column if column.is_floating_point() else column.float())
-    return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
+        column = parts[name].reshape(len(parts[name]), -1)
+        if not column.is_floating_point():
+            column = column.float()
+        columns.append(column)
+    return torch.cat(columns, dim=1)

@@ -8,6 +8,7 @@ import operator
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -96,18 +97,19 @@ class EventTables(Selector):
         default_share: float = 0.5,
         history: int = 50,
     ):
-        given = [events] if isinstance(events, str) or callable(events) else list(events)
-        self.events = [make_event(each) for each in given]
+        given: list[Any] = [events]
+        if not isinstance(events, str) and not callable(events):
+            given = list(events)
+        self.events = list(map(make_event, given))
         if not given:
             raise ValueError(f"events are {given}; expected at least one event")
         check_number("history", history, 0)
         check_number("default_share", default_share, 0, 1)
         for share in shares or ():
             check_number("shares: a share", share, 0, 1)
-        if shares is None:
-            each_share = [(1.0 - default_share) / len(given)] * len(given)
-        else:
-            each_share = [float(share) for share in shares]
+        each_share = [(1.0 - default_share) / len(given)] * len(given)
+        if shares is not None:
+            each_share = list(map(float, shares))
         if len(each_share) != len(given) or math.fsum(each_share) > 1 + 1e-9:
             raise ValueError(
                 f"shares are {each_share}; expected one of 0 or more for each of {len(given)} events, at most 1 in all"
@@ -125,8 +127,10 @@ class EventTables(Selector):
     def observe(self, storage: SlotStore, slots: Tensor) -> None:
         assert isinstance(storage, Storage), "events happen at stored transitions"
         if not self._tables:
-            self._tables = [SlotSet(storage.capacity) for _ in self.events]
-        happened = [event(storage, slots).tolist() for event in self.events]
+            self._tables = list(map(SlotSet, [storage.capacity] * len(self.events)))
+        happened = []
+        for event in self.events:
+            happened.append(event(storage, slots).tolist())
         ends = (storage.column("terminated")[slots] | storage.column("truncated")[slots]).tolist()
         episodes = storage.column("episode")[slots].tolist()
         writes = storage.write_numbers(slots).tolist()
@@ -146,9 +150,12 @@ class EventTables(Selector):
     def _successors(self, storage: Storage, slots: Tensor, episodes: list[int]) -> dict[int, int]:
         """Return the slots of the successors of the new rows and their predecessors, by write number."""
         oldest = storage.written - storage.capacity
-        for episode in [episode for episode, tail in self._tails.items() if tail[-1] < oldest]:
-            del self._tails[episode]  # nothing continued it
-        before = [self._tails[episode][-1] for episode in set(episodes) if episode in self._tails]
+        for episode, tail in list(self._tails.items()):
+            if tail[-1] < oldest:
+                del self._tails[episode]  # nothing continued it
+        before = []
+        for episode in set(episodes) & self._tails.keys():
+            before.append(self._tails[episode][-1])
         writes = torch.cat([torch.tensor(before, dtype=torch.int64), storage.write_numbers(slots)])
         return dict(zip(writes.tolist(), storage.successor(writes % storage.capacity).tolist(), strict=True))
 
@@ -161,10 +168,12 @@ class EventTables(Selector):
 
     def current_shares(self, size: int) -> np.ndarray:
         """Return the shares ``(1 + events,)`` of all rows and of each table in a batch of `size` rows."""
-        lengths = np.array([len(table) for table in self._tables])
+        lengths = np.array(list(map(len, self._tables)))
         full = lengths >= np.maximum(1.0, self.shares[1:] * size)
         shares = self.shares * np.concatenate([[True], full])
-        return shares / shares.sum() if shares.sum() > 0 else np.eye(len(shares))[0]
+        if not shares.any():
+            shares[0] = 1.0
+        return shares / shares.sum()
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         shares = self.current_shares(size)
@@ -189,14 +198,15 @@ class EventTables(Selector):
         return len(self.events) * SlotSet.nbytes(capacity)
 
     def state_dict(self) -> dict[str, Any]:
-        tails = [*self._tails.values()]
+        tails = self._tails.values()
         state: dict[str, Any] = {
-            "episodes": np.array([*self._tails], np.int64),
-            "lengths": np.array([len(tail) for tail in tails], np.int64),
-            "writes": np.concatenate([np.array(tail, np.int64) for tail in tails] or [np.empty(0, np.int64)]),
+            "episodes": np.array(list(self._tails), np.int64),
+            "lengths": np.array(list(map(len, tails)), np.int64),
+            "writes": np.array(list(chain.from_iterable(tails)), np.int64),
         }
         if self._tables:
-            state |= {"capacity": self._tables[0].capacity, "tables": [table.members for table in self._tables]}
+            state["capacity"] = self._tables[0].capacity
+            state["tables"] = [table.members for table in self._tables]
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -205,8 +215,9 @@ class EventTables(Selector):
         self._tails = {}
         for episode, tail in zip(episodes, writes, strict=False):  # without episodes there is one empty part
             self._tails[episode] = deque(tail.tolist(), self.history + 1)
-        tables = state.get("tables", [])
-        self._tables = [SlotSet(int(state["capacity"]), np.asarray(members)) for members in tables]
+        self._tables = []
+        for members in state.get("tables", []):
+            self._tables.append(SlotSet(int(state["capacity"]), np.asarray(members)))
 
 
 class SlotSet:

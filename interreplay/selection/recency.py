@@ -137,3 +137,20 @@ def decay_rate(count: int, mean_age: float) -> float:
 
     # Without truncation, half the upper bound has this mean; truncation makes the rate smaller.
     return float(brentq(excess, 0.0, 2.0 * count * math.log1p(1.0 / mean))) / count
+
+
+class Online(Selector):
+    """The newest n rows, newest first: learning without replay, as a baseline.
+
+    If fewer rows are stored, they repeat in the same order until the batch is full. Nothing is random; the probability
+    of a row is its share of the batch.
+    """
+
+    by_write_order = True
+
+    def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        count = len(stored)
+        age = torch.arange(size) % count
+        slots = torch.remainder(stored.written - 1 - age, stored.capacity)
+        times = size // count + (age < size % count)
+        return slots, times.float() / size

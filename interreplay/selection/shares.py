@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,18 @@ class Shares:
     """
 
     def __init__(self, names: Sequence[str], shares: Mapping[str, Share] | None = None):
-        given = {name: _ends(name, share) for name, share in (shares or {}).items()}
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise ValueError(f"there is no source {unknown[0]!r} to have a share; expected {', '.join(names)}")
-        missing = [name for name in names if name not in given]
-        left = 1.0 - np.sum([*given.values(), (0.0, 0.0)], axis=0)
-        if (left < -1e-9).any() or (not missing and (left > 1e-9).any()):
-            raise ValueError(f"the shares are {dict(shares or {})}; expected them to add up to 1")
-        given |= {name: tuple(np.maximum(left, 0.0) / len(missing)) for name in missing}
         self.names = tuple(names)
-        self._ends = [(float(given[name][0]), float(given[name][1])) for name in names]
+        ends = np.full((len(names), 2), np.nan)
+        for name, share in (shares or {}).items():
+            if name not in names:
+                raise ValueError(f"there is no source {name!r} to have a share; expected {', '.join(names)}")
+            ends[self.names.index(name)] = _ends(name, share)
+        missing = np.isnan(ends[:, 0])
+        left = 1.0 - np.nansum(ends, axis=0)
+        if (left < -1e-9).any() or (not missing.any() and (left > 1e-9).any()):
+            raise ValueError(f"the shares are {dict(shares or {})}; expected them to add up to 1")
+        ends[missing] = np.maximum(left, 0.0) / max(missing.sum(), 1)
+        self._ends = ends.tolist()
         self._carried = [0.0] * len(self._ends)
         self.progress = 0.0
 
@@ -50,8 +52,10 @@ class Shares:
     @property
     def current(self) -> dict[str, float]:
         """The current shares by name."""
-        ends = zip(self.names, self._ends, strict=True)
-        return {name: start + (end - start) * self.progress for name, (start, end) in ends}
+        shares = {}
+        for name, (start, end) in zip(self.names, self._ends, strict=True):
+            shares[name] = start + (end - start) * self.progress
+        return shares
 
     def anneal(self, progress: float) -> None:
         """Move to `progress`, the completed share of the run, from 0 to 1."""
@@ -79,24 +83,30 @@ class Shares:
 
     def _divide(self, size: int, available: Collection[str]) -> tuple[dict[str, int], list[float]]:
         """Return the rows per source and the remainders to carry over."""
-        shares = [share if name in available else 0.0 for name, share in self.current.items()]
-        total = sum(shares)  # numpy takes ten times as long for a few numbers
+        shares = {}
+        for name, share in self.current.items():
+            if share > 0 and name in available:
+                shares[name] = share
+        total = sum(shares.values())  # numpy takes ten times as long for a few numbers
         if not total > 0:
             raise ValueError("no source with a share has rows to draw from; expected one")
-        active = [index for index, share in enumerate(shares) if share > 0]
-        due = [0.0] * len(shares)
-        rows = [0] * len(shares)
-        for index in active:
-            due[index] = self._carried[index] + size * (shares[index] / total)
-            rows[index] = max(math.floor(due[index]), 0)
-        for _ in range(size - sum(rows)):
-            rows[max(active, key=lambda index: due[index] - rows[index])] += 1
-        for _ in range(sum(rows) - size):  # if more than one row is carried over
-            rows[min(filter(rows.__getitem__, active), key=lambda index: due[index] - rows[index])] -= 1
         carried = list(self._carried)
-        for index in active:
-            carried[index] = due[index] - rows[index]
-        return {name: count for name, count in zip(self.names, rows, strict=True) if count}, carried
+        places = {name: place for place, name in enumerate(self.names)}
+        rows = {}
+        left: dict[str, float] = {}
+        for name, share in shares.items():
+            due = carried[places[name]] + size * (share / total)
+            rows[name] = max(math.floor(due), 0)
+            left[name] = due - rows[name]
+        missing = size - sum(rows.values())
+        step = 1 - 2 * (missing < 0)  # negative if more than one row is carried over
+        for _ in range(abs(missing)):
+            name = max(filter(rows.__getitem__, rows) if step < 0 else rows, key=lambda name: step * left[name])
+            rows[name] += step
+            left[name] -= step
+        for name, rest in left.items():
+            carried[places[name]] = rest
+        return dict(filter(itemgetter(1), rows.items())), carried
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""
@@ -104,13 +114,15 @@ class Shares:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
-        self._carried = [float(rows) for rows in state["owed"]]
+        self._carried = list(map(float, state["owed"]))
         self.progress = float(state["progress"])
 
 
-def _ends(name: str, share: Share) -> tuple[float, ...]:
+def _ends(name: str, share: Share) -> tuple[float, float]:
     """Return a share at the start and at the end of the run."""
-    ends = (share, share) if isinstance(share, int | float) else tuple(share)
-    if len(ends) != 2 or not all(isinstance(end, int | float) and 0 <= end <= 1 for end in ends):
+    given: Any = share
+    if isinstance(share, int | float):
+        given = (share, share)
+    if len(given) != 2 or not all(isinstance(end, int | float) and 0 <= end <= 1 for end in given):
         raise ValueError(f"the share of {name} is {share!r}; expected 0 to 1, or (start, end) of these")
-    return tuple(float(end) for end in ends)
+    return float(given[0]), float(given[1])

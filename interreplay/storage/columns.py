@@ -31,8 +31,10 @@ def columns_of(transitions: Transitions) -> Columns:
     given = {}
     for name, column in stored_columns(transitions.columns()).items():
         given[name] = (tuple(column.shape[1:]), column.dtype)
-    achieved = {name: given.pop(name) for name in ("obs.achieved_goal",) if name in given}
-    return {"episode": ((), torch.int64)} | achieved | given | {"link": ((), torch.int32)}
+    columns: Columns = {"episode": ((), torch.int64)}
+    if "obs.achieved_goal" in given:
+        columns["obs.achieved_goal"] = given.pop("obs.achieved_goal")
+    return columns | given | {"link": ((), torch.int32)}
 
 
 def columns_of_state(state: dict[str, Any]) -> Columns:
@@ -68,7 +70,7 @@ def part_of(column: str) -> str:
 
 def column_of(part: str) -> str:
     """Return the column of a part of an observation; "" is the whole observation."""
-    return f"obs.{part}" if part else "obs"
+    return f"obs.{part}".removesuffix(".")
 
 
 def feature_columns(columns: Columns) -> tuple[str, ...]:
@@ -112,8 +114,9 @@ def cast(transitions: Transitions, columns: Columns) -> Transitions:
     """
     given = columns_of(transitions)
     if set(given) != set(columns):
-        names = [sorted(set(named) - set(DERIVED)) for named in (given, columns)]
-        raise ValueError(f"transitions have the columns {names[0]}; stored are {names[1]}")
+        names = sorted(set(given) - set(DERIVED))
+        stored = sorted(set(columns) - set(DERIVED))
+        raise ValueError(f"transitions have the columns {names}; stored are {stored}")
     for name, (shape, dtype) in given.items():
         if shape != columns[name][0]:
             raise ValueError(f"{name} has shape {shape} per row; stored rows have {columns[name][0]}")
@@ -121,15 +124,17 @@ def cast(transitions: Transitions, columns: Columns) -> Transitions:
             raise ValueError(f"{name} is {dtype}; stored rows are {columns[name][1]}")
 
     def observation(which: str, given: Observation) -> Observation:
-        inner = {part_of(name): spec for name, spec in observation_columns(columns).items()}
+        names = list(map(part_of, observation_columns(columns)))
         parts = observation_parts(given)
-        if set(parts) != set(inner):
-            raise ValueError(f"{which} has the parts {sorted(parts)}; stored are {sorted(inner)}")
+        if set(parts) != set(names):
+            raise ValueError(f"{which} has the parts {sorted(parts)}; stored are {sorted(names)}")
+        converted = {}
         for name, part in parts.items():
-            shape = tuple(part.shape[1:])
-            if shape != inner[name][0]:
-                raise ValueError(f"{which} has shape {shape} per row; stored rows have {inner[name][0]}")
-        return join_parts({name: _convert(which, part, inner[name][1]) for name, part in parts.items()})
+            expected, dtype = columns[column_of(name)]
+            if tuple(part.shape[1:]) != expected:
+                raise ValueError(f"{which} has shape {tuple(part.shape[1:])} per row; stored rows have {expected}")
+            converted[name] = _convert(which, part, dtype)
+        return join_parts(converted)
 
     extras = {}
     for name, value in transitions.extras.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class FrameStacks:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return sum(frames.nbytes for frames in self.frames.values())
+        return sum(map(attrgetter("nbytes"), self.frames.values()))
 
     def begin(self, transitions: Transitions, capacity: int) -> Columns:
         """Inspect the first rows of a storage of `capacity` rows; return the columns of its chain."""
@@ -124,8 +125,10 @@ class FrameStacks:
 
     def restored_columns(self, columns: Columns) -> Columns:
         """Return the columns of rows as they are added and read, given the columns of the chain."""
-        shapes = {column_of(name): ((f.stack, *f.shape), torch.uint8) for name, f in self.frames.items()}
-        return columns | shapes
+        restored = dict(columns)
+        for name, frames in self.frames.items():
+            restored[column_of(name)] = ((frames.stack, *frames.shape), torch.uint8)
+        return restored
 
     def state(self) -> dict[str, Any]:
         """Return the frames as part of the storage's state."""

@@ -58,7 +58,9 @@ class EpisodeLinks:
         previous, reached = self.open.pop(number, (-1, b""))
         if not done:
             self.open[number] = (write, end)
-        return number, previous if reached == start else -1
+        if reached != start:
+            previous = -1
+        return number, previous
 
     def _stream_id(self, start: bytes) -> int:
         """Return the id of a row that has none and begins with `start`."""
@@ -78,12 +80,16 @@ class EpisodeLinks:
             del self.open[episode]
 
     def state(self) -> dict[str, Any]:
-        rows = list(self.open.values())
-        ends = np.frombuffer(b"".join(end for _, end in rows), np.uint8)
+        writes = []
+        ends = []
+        for write, end in self.open.values():
+            writes.append(write)
+            ends.append(end)
+        joined = np.frombuffer(b"".join(ends), np.uint8)
         return {
             "episodes": np.array(list(self.open), dtype=np.int64),
-            "writes": np.array([write for write, _ in rows], dtype=np.int64),
-            "next_obs": ends.reshape(len(rows), -1) if rows else ends.reshape(0, 0),
+            "writes": np.array(writes, dtype=np.int64),
+            "next_obs": joined.reshape(len(ends), len(joined) // max(len(ends), 1)),
             "stream": self.stream,
         }
 
@@ -293,16 +299,21 @@ class LinkedRows:
             written: Number of rows written before.
         """
         slot = written % self.capacity
-        start = b"".join(row[name].tobytes() for name in self.sorted)
-        end = b"".join(row[f"next_{name}"].tobytes() for name in self.sorted)
+        start = b""
+        end = b""
+        for name in self.sorted:
+            start += row[name].tobytes()
+            end += row[f"next_{name}"].tobytes()
         done = bool(row["terminated"][0] or row["truncated"][0])
-        number = int(row["episode"][0]) if "episode" in row else None
+        number = None
+        if "episode" in row:
+            number = int(row["episode"][0])
         episode, previous = self.episodes.connect(number, start, end, done, written)
         links = self.links
         if written >= self.capacity and links[slot] < 0:
             self.tails.free.append(-1 - int(links[slot]))
         tail = self.tails.put_row({name: row[f"next_{name}"] for name in self.observed})
-        self.records.set_row(slot, {name: row[name] for name in stored_columns(row)})
+        self.records.set_row(slot, stored_columns(row))
         links[slot] = -1 - tail
         self.records.array("episode")[slot] = episode
         if previous >= max(0, written + 1 - self.capacity):
@@ -354,11 +365,10 @@ class LinkedRows:
 
 def observation_bytes(obs: Observation) -> list[bytes]:
     """Return observations ``(n, ...)`` as n byte strings, for bitwise comparison."""
-    parts = [part.numpy(force=True) for _, part in sorted(observation_parts(obs).items())]
-    if len(parts) > 1:
-        flat = [np.ascontiguousarray(part).reshape(len(part), -1).view(np.uint8) for part in parts]
-        parts = [np.concatenate(flat, axis=1)]
-    everything = parts[0].tobytes()
-    n = len(parts[0])
-    width = len(everything) // n
-    return [everything[row * width : (row + 1) * width] for row in range(n)]
+    flat = []
+    for _, part in sorted(observation_parts(obs).items()):
+        array = np.ascontiguousarray(part.numpy(force=True))
+        flat.append(array.reshape(len(array), -1).view(np.uint8))
+    if len(flat) > 1:
+        flat = [np.concatenate(flat, axis=1)]
+    return list(map(np.ndarray.tobytes, flat[0]))

@@ -128,7 +128,9 @@ class NStep(ReadView):
             truncated=end.truncated,
             discounts=end.discounts * factor,
         )
-        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
+        if slots.dim() == 1:
+            return rows
+        return rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def vectors(self, storage: Storage, slots: np.ndarray) -> np.ndarray:
         rows = self.read(storage, torch.from_numpy(slots))
@@ -163,4 +165,6 @@ def read_view(n_step: int, gamma: float) -> ReadView:
     """
     check_discount(gamma)
     check_number("n_step", n_step, 1, whole=True)
-    return OneStep(float(gamma)) if n_step == 1 else NStep(n_step, float(gamma))
+    if n_step == 1:
+        return OneStep(float(gamma))
+    return NStep(n_step, float(gamma))

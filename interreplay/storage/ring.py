@@ -60,12 +60,16 @@ class Storage:
     @property
     def nbytes(self) -> int:
         """Bytes of the columns; 0 before the first row is added."""
-        return 0 if self._chain is None else self._chain.nbytes + self._stacks.nbytes
+        if self._chain is None:
+            return 0
+        return self._chain.nbytes + self._stacks.nbytes
 
     @property
     def columns(self) -> Columns:
         """Columns of a stored row; empty before the first row is added."""
-        return {} if self._chain is None else self._stacks.restored_columns(self._chain.columns)
+        if self._chain is None:
+            return {}
+        return self._stacks.restored_columns(self._chain.columns)
 
     @staticmethod
     def nbytes_of(capacity: int, columns: Columns) -> int:
@@ -94,7 +98,9 @@ class Storage:
     @property
     def broken_links(self) -> int:
         """Number of rows without an episode id that did not continue the previous row although it ended no episode."""
-        return 0 if self._chain is None else self._chain.episodes.broken
+        if self._chain is None:
+            return 0
+        return self._chain.episodes.broken
 
     def column(self, name: str) -> Tensor:
         """Return a column of all slots ``(capacity, ...)``, named as in `Transitions.columns`; read-only."""
@@ -134,7 +140,9 @@ class Storage:
         rows = self.read_records(flat, gamma)
         if self._stacks.frames:
             rows = self._stacks.restore(rows)
-        return rows if slots.dim() == 1 else rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
+        if slots.dim() == 1:
+            return rows
+        return rows.map(lambda column: column.reshape(slots.shape + column.shape[1:]))
 
     def read_with_neighbors(self, slots: Tensor, others: Tensor, gamma: float) -> tuple[Transitions, Transitions]:
         """Return `read` of slots ``(n,)`` and of others ``(n, k)``, in the time of one of them.
@@ -179,7 +187,9 @@ class Storage:
             raise ValueError(
                 f"{len(transitions)} transitions do not fit into a capacity of {self.capacity}; add them in parts"
             )
-        return self.write(self.cast(transitions)) if len(transitions) else self.next_replaced(0)
+        if not len(transitions):
+            return self.next_replaced(0)
+        return self.write(self.cast(transitions))
 
     def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
         """Store 1 to `capacity` rows that `cast` returned; return their slots ``(n,)``, which the caller may pass."""
@@ -190,7 +200,10 @@ class Storage:
         self._signature = self._signature or signature(transitions.columns())
         start = self.written % self.capacity
         room = min(n, self.capacity - start)
-        for part in (transitions,) if room == n else (transitions[:room], transitions[room:]):
+        parts = [transitions]
+        if room < n:
+            parts = [transitions[:room], transitions[room:]]
+        for part in parts:
             if self._stacks.frames:
                 self._stacks.append(self._chain, part, self.written)
             else:
@@ -198,16 +211,21 @@ class Storage:
             self.written += len(part)
         if slots is not None:
             return slots
-        slots = torch.arange(start, start + n)
-        return slots if room == n else slots % self.capacity
+        return self._slots(start, n)
 
     def next_replaced(self, count: int) -> Tensor:
         """Return the slots ``(m,)`` of the rows that the next `count` rows, at most `capacity`, will replace."""
         first = max(self.written, self.capacity)
         last = self.written + count
         start = first % self.capacity
-        slots = torch.arange(start, start + max(0, last - first))
-        return slots if start + count <= self.capacity else slots % self.capacity
+        return self._slots(start, max(0, last - first))
+
+    def _slots(self, start: int, count: int) -> Tensor:
+        """Return `count` consecutive slots of the ring."""
+        slots = torch.arange(start, start + count)
+        if start + count > self.capacity:
+            slots %= self.capacity
+        return slots
 
     def cast(self, transitions: Transitions) -> Transitions:
         """Return transitions in the stored dtypes.
@@ -229,8 +247,10 @@ class Storage:
         Args:
             episodes: Ids; those that are not running are ignored.
         """
-        for episode in episodes if self._chain is not None else ():
-            self.chain.truncate(int(episode))
+        if self._chain is None:
+            return
+        for episode in episodes:
+            self._chain.truncate(int(episode))
             self._stacks.end(int(episode))
 
     # -- State -------------------------------------------------------------------------------------

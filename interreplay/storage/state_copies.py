@@ -13,7 +13,9 @@ def copy_arrays(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: copy_arrays(value) for key, value in state.items()}
     if isinstance(state, list | tuple):
-        return [copy_arrays(value) for value in state]
+        return list(map(copy_arrays, state))
     if isinstance(state, Tensor):
         return state.clone()
-    return state.copy() if isinstance(state, np.ndarray) else state
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    return state

@@ -2,8 +2,7 @@
 
 from interreplay.synthesis.adaptive import AdaptiveMixup
 from interreplay.synthesis.base import Identity, Synthesized, Synthesizer
-from interreplay.synthesis.mixup import Blend, Mixup
-from interreplay.synthesis.nearest_outcome import NearestOutcome
+from interreplay.synthesis.mixup import Blend, Mixup, NearestOutcome
 from interreplay.synthesis.noise import Noise
 from interreplay.synthesis.relabel import Relabel
 from interreplay.synthesis.state_augmentation import StateAugmentation

@@ -9,14 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass
 from typing import Any
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, accepted_by, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
 from interreplay.unrolls.distances import KINDS, DistanceToNewest, UnrollDistance, stored_distances
-from interreplay.unrolls.mixture import UnrollMix, UnrollSource
+from interreplay.unrolls.mixture import UnrollMix, UnrollSource, check_queue, numbered, shares_of
 from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage import insertion
@@ -39,11 +39,12 @@ class ShareOf(Accepts):
     metavar = "SHARE"
 
     def admits(self, value: Any) -> bool:
-        ends = value if isinstance(value, list | tuple) else [value, value]
-        return len(ends) == 2 and all(map(Number(0, 1).admits, ends))
+        if not isinstance(value, list | tuple):
+            value = [value, value]
+        return len(value) == 2 and all(map(Number(0, 1).admits, value))
 
     def parse(self, text: str) -> Any:
-        ends = [float(word) for word in text.strip("[]()").split(",")]
+        ends = list(map(float, text.strip("[]()").split(",")))
         return ends[0] if len(ends) == 1 else ends
 
 
@@ -92,7 +93,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "attentive": {"multiplier": 3.0, "alpha": 1.0},
 }
 """Defaults of types that differ from `SourceSettings`."""
-FIELDS: dict[str, Field[Any]] = {found.name: found for found in fields(SourceSettings)}
+FIELDS: dict[str, Field[Any]] = SourceSettings.__dataclass_fields__
 STANDARD: tuple[Entry, ...] = (
     {"type": "queue", "capacity": 1, "share": 0.5},
     {"type": "uniform", "capacity": 1_000, "share": 0.5},
@@ -110,9 +111,30 @@ def make_mix(entries: Sequence[Entry], gaussian: bool = False) -> UnrollMix:
     Raises:
         UsageError: If a setting is unknown or out of range, shares do not add up to 1, or no source is fresh.
     """
+    return UnrollMix([_make_source(kind, given, gaussian) for kind, given in checked(entries)])
+
+
+def checked(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
+    """Return the type and the settings of each source of a mix.
+
+    Raises:
+        UsageError: As `make_mix`.
+    """
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence):
         raise UsageError(f"a mix of unrolls is {entries!r}; expected a list of sources such as {list(STANDARD)}")
-    return UnrollMix([_make_source(entry, number, gaussian) for number, entry in enumerate(entries, 1)])
+    sources = []
+    shares: dict[str, Any] = {}
+    queues = []
+    for number, entry in enumerate(entries, 1):
+        kind, given = source_settings(entry, number)
+        sources.append((kind, given))
+        name = numbered(kind, shares)
+        shares[name] = given.share
+        if kind == "queue":
+            queues.append(name)
+    check_queue(queues, shares)
+    shares_of(shares)
+    return sources
 
 
 def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
@@ -134,7 +156,8 @@ def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
     names = TYPES[kind]
     if entry.get("insertion") == "elite":
         names = (*names, "candidates", *MEASURED)
-    given = {name: value for name, value in entry.items() if name != "type"}
+    given = dict(entry)
+    del given["type"]
     for name, value in given.items():
         if name not in names:
             raise UsageError(f"{where}, {kind}, has no setting {name!r}; {accepted_names(str(name), names)}")
@@ -146,16 +169,15 @@ def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
     return kind, SourceSettings(**DEFAULTS.get(kind, {}) | given)
 
 
-def _make_source(entry: Entry, number: int, gaussian: bool) -> tuple[UnrollSource, Any]:
+def _make_source(kind: str, given: SourceSettings, gaussian: bool) -> tuple[UnrollSource, Any]:
     """Return a source and its share."""
-    kind, given = source_settings(entry, number)
     if kind == "queue":
         return FreshQueue(given.capacity), given.share
     try:
         store = UnrollStore(given.capacity, INSERTIONS[given.insertion](given))
     except MemoryError:
         raise UsageError(
-            f"capacity of source {number} of the mix, {kind}, is {given.capacity}; that fits no memory"
+            f"the capacity of a source of the mix, {kind}, is {given.capacity}; that fits no memory"
         ) from None
     distance = UnrollDistance(given.distance, given.norm, gaussian)
     selector: Selector = Uniform()

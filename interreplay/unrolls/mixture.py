@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from interreplay.selection.shares import Share, Shares
 from interreplay.unrolls.unrolls import Unrolls, cat
 
 
-class UnrollSource(Protocol):
+class UnrollSource(ABC):
     """A queue of fresh unrolls, or a store from which unrolls are replayed.
 
     Attributes:
@@ -27,31 +28,27 @@ class UnrollSource(Protocol):
     name: str
     fresh: bool
 
-    @property
-    def full(self) -> bool:
-        """Whether runners should wait."""
-        ...
-
+    @abstractmethod
     def __len__(self) -> int:
         """Return the number of stored unrolls."""
-        ...
 
+    @abstractmethod
     def add(self, unrolls: Unrolls, rng: np.random.Generator) -> None:
         """Add new unrolls, oldest first."""
 
+    @abstractmethod
     def can_give(self, count: int) -> bool:
         """Return whether `count` unrolls of a batch can be drawn."""
-        ...
 
+    @abstractmethod
     def draw(self, count: int, rng: np.random.Generator) -> Unrolls:
         """Return `count` unrolls."""
-        ...
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
         """Return unrolls whose distance should be measured again, or None."""
         return None
 
-    def update(
+    def update(  # noqa: B027
         self,
         unrolls: Unrolls,
         mine: slice | Tensor,
@@ -60,29 +57,28 @@ class UnrollSource(Protocol):
         distances: Tensor | None = None,
     ) -> None:
         """Process the results of an update for unrolls ``(T, B, ...)``, of which `mine` belong to this source."""
-        return
 
-    def anneal(self, progress: float) -> None:
+    def anneal(self, progress: float) -> None:  # noqa: B027
         """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
-        return
 
     @property
+    @abstractmethod
     def nbytes(self) -> int:
         """Current memory in bytes."""
-        ...
 
+    @abstractmethod
     def estimate(self, unrolls: Unrolls) -> int:
         """Return the memory in bytes when full of unrolls like these."""
-        ...
 
+    @abstractmethod
     def statistics(self) -> dict[str, float]:
         """Return numbers that describe the current state."""
-        ...
 
+    @abstractmethod
     def state_view(self) -> dict[str, Any]:
         """Return everything needed to resume, without copying."""
-        ...
 
+    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state."""
 
@@ -111,15 +107,11 @@ class UnrollMix(SharedSources[UnrollSource]):
         self.sources = {}
         shares: dict[str, Share] = {}
         for source, share in sources:
-            alike = sum(name.partition("#")[0] == source.name for name in self.sources)
-            name = f"{source.name}#{alike + 1}" if alike else source.name
+            name = numbered(source.name, shares)
             self.sources[name] = source
             shares[name] = share
-        _check_queue(self.sources, shares)
-        try:
-            self.shares = Shares(list(self.sources), shares)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
+        check_queue([name for name, source in self.sources.items() if source.fresh], shares)
+        self.shares = shares_of(shares)
         self.batches = 0
 
     @property
@@ -139,29 +131,21 @@ class UnrollMix(SharedSources[UnrollSource]):
         for source in self.sources.values():
             source.add(unrolls, rng)
 
-    def full(self, batch_size: int) -> bool:
-        """Return whether runners should wait: the queue is full and contains enough for the next batch."""
-        return self.queue.full and self.ready(batch_size)
-
     # -- batches ----------------------------------------------------------------------------------
 
-    def check(self, batch_size: int, whole: bool = False) -> None:
-        """Reject a batch size that does not fit the shares.
-
-        Args:
-            batch_size: Number of unrolls per batch.
-            whole: Whether every share must be a whole number of unrolls.
+    def check(self, batch_size: int) -> None:
+        """Reject batches of `batch_size` unrolls if less than one of them is fresh.
 
         Raises:
-            UsageError: If a share is not whole, or less than one unroll per batch is fresh.
+            UsageError: If less than one unroll per batch is fresh.
         """
-        for name, share in self.shares.current.items():
-            rows = share * batch_size
-            found = f"a share of {share:g} for {name} is {rows:g} of {batch_size} unrolls"
-            if whole and abs(rows - round(rows)) > 1e-6:
-                raise UsageError(f"{found}; expected a whole number")
-            if self.sources[name].fresh and rows < 1 - 1e-9:
-                raise UsageError(f"{found}; expected at least one")
+        name = self.queue.name
+        share = self.shares.current[name]
+        if share * batch_size < 1 - 1e-9:
+            raise UsageError(
+                f"a share of {share:g} for {name} is {share * batch_size:g} of {batch_size} unrolls; "
+                "expected at least one"
+            )
 
     def due(self, batch_size: int) -> dict[str, int]:
         """Return the number of unrolls from each source in the next batch, without zeros."""
@@ -178,7 +162,7 @@ class UnrollMix(SharedSources[UnrollSource]):
 
     def fresh_due(self, batch_size: int) -> int:
         """Return the number of fresh unrolls that the next batch needs."""
-        return sum(count for name, count in self.due(batch_size).items() if self.sources[name].fresh)
+        return self.due(batch_size).get(self.queue.name, 0)
 
     def ready(self, batch_size: int) -> bool:
         """Return whether `batch` can draw the next batch."""
@@ -210,7 +194,9 @@ class UnrollMix(SharedSources[UnrollSource]):
             part = source.to_refresh(rng)
             if part is not None:
                 found.append(part.replace(origins=torch.full_like(part.origins, number)))
-        return cat(found) if found else None
+        if not found:
+            return None
+        return cat(found)
 
     def update(
         self,
@@ -258,19 +244,39 @@ class UnrollMix(SharedSources[UnrollSource]):
         self.batches = int(state["batches"])
 
 
-def _check_queue(sources: Mapping[str, UnrollSource], shares: Mapping[str, Share]) -> None:
-    """Raise UsageError unless exactly one source is a queue and its share is always above 0."""
-    queues = [name for name, source in sources.items() if source.fresh]
+def numbered(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not `taken`: ``"uniform"``, ``"uniform#2"`` and so on."""
+    found = name
+    number = 1
+    while found in taken:
+        number += 1
+        found = f"{name}#{number}"
+    return found
+
+
+def shares_of(shares: Mapping[str, Share]) -> Shares:
+    """Return the division of batches by the shares of sources.
+
+    Raises:
+        UsageError: If a share is invalid, or they do not add up to 1.
+    """
+    try:
+        return Shares(list(shares), shares)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def check_queue(queues: Sequence[str], shares: Mapping[str, Share]) -> None:
+    """Raise UsageError unless exactly one of the sources is a queue and its share is always above 0."""
     if not queues:
         raise UsageError(
-            f"a mix of {', '.join(sources) or 'nothing'} has no fresh unrolls; expected a queue with a share above 0, "
+            f"a mix of {', '.join(shares) or 'nothing'} has no fresh unrolls; expected a queue with a share above 0, "
             "as replay alone does not learn"
         )
     if len(queues) > 1:
         raise UsageError(f"a mix has {len(queues)} queues; expected one, as each fresh unroll is used once")
     share = shares[queues[0]]
-    ends = [share] if isinstance(share, int | float) else share
-    if not all(end > 0 for end in ends):
+    if not np.all(np.asarray(share) > 0):
         raise UsageError(f"the share of {queues[0]} is {share}; expected above 0, as replay alone does not learn")
 
 

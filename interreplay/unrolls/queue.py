@@ -15,18 +15,15 @@ from interreplay.unrolls.unrolls import Unrolls, cat, from_columns
 class FreshQueue(UnrollSource):
     """An `UnrollSource` that returns every unroll exactly once, oldest first. Nothing is ever dropped.
 
-    While the queue is `full`, no new requests are sent to runners. Requests in flight are still accepted, so the queue
-    holds at most `capacity` unrolls plus the unrolls of these requests. Unrolls are not copied, so the caller must not
-    modify them.
+    Unrolls are not copied, so the caller must not modify them.
 
     Args:
-        capacity: Number of unrolls at which the queue is full, 1 or more.
+        capacity: Number of unrolls that usually wait, 1 or more, for estimates of memory.
         name: Name in results.
 
     Attributes:
         taken: Number of unrolls ever added.
         given: Number of unrolls ever drawn.
-        most: Largest number of unrolls that ever waited.
 
     Raises:
         ValueError: If the capacity is less than 1.
@@ -41,22 +38,15 @@ class FreshQueue(UnrollSource):
         self.name = name
         self.taken = 0
         self.given = 0
-        self.most = 0
         self._waiting: deque[Unrolls] = deque()
 
     def __len__(self) -> int:
         return self.taken - self.given
 
-    @property
-    def full(self) -> bool:
-        """Whether runners should wait."""
-        return len(self) >= self.capacity
-
     def add(self, unrolls: Unrolls, rng: np.random.Generator | None = None) -> None:
         if unrolls.size:
             self._waiting.append(unrolls)
             self.taken += unrolls.size
-            self.most = max(self.most, len(self))
 
     def can_give(self, count: int) -> bool:
         return len(self) >= count
@@ -88,19 +78,22 @@ class FreshQueue(UnrollSource):
         return self.capacity * unrolls.nbytes // max(1, unrolls.size)
 
     def statistics(self) -> dict[str, float]:
-        """Return the number of waiting unrolls and its maximum so far."""
-        return {"waiting": float(len(self)), "most_waiting": float(self.most)}
+        """Return the number of waiting unrolls."""
+        return {"waiting": float(len(self))}
 
     def state_view(self) -> dict[str, Any]:
-        waiting = cat(list(self._waiting)).columns() if self._waiting else {}
-        return {"waiting": waiting, "taken": self.taken, "given": self.given, "most": self.most}
+        waiting = {}
+        if self._waiting:
+            waiting = cat(list(self._waiting)).columns()
+        return {"waiting": waiting, "taken": self.taken, "given": self.given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.taken = int(state["taken"])
         self.given = int(state["given"])
-        self.most = int(state["most"])
-        columns = {name: as_tensor(column).clone() for name, column in state["waiting"].items()}
-        self._waiting = deque([from_columns(columns)] if columns else [])
+        self._waiting.clear()
+        if state["waiting"]:
+            columns = {name: as_tensor(column).clone() for name, column in state["waiting"].items()}
+            self._waiting.append(from_columns(columns))
 
     def __repr__(self) -> str:
         """Return the capacity."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from interreplay.selection import Selector, Uniform
 from interreplay.unrolls.distances import UnrollDistance
+from interreplay.unrolls.mixture import UnrollSource
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
 
@@ -18,7 +19,7 @@ REFRESHED_BATCHES = 4
 """Batches whose unrolls to refresh are returned at once: one large forward pass takes less time."""
 
 
-class UnrollReplay:
+class UnrollReplay(UnrollSource):
     """An `UnrollSource` that replays the unrolls that a selector draws.
 
     Distances from the current policy need no additional forward passes: the pass of each update gives the distances of
@@ -38,7 +39,6 @@ class UnrollReplay:
     """
 
     fresh = False
-    full = False
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class UnrollReplay:
             raise ValueError(f"refresh is {refresh}; expected 0 or more")
         if not 0 <= fill_in <= 1:
             raise ValueError(f"fill_in is {fill_in}; expected 0 to 1")
-        selector = selector if selector is not None else Uniform()
+        selector = selector or Uniform()
         if selector.by_write_order and not store.insertion.in_write_order:
             kinds = type(selector).__name__, type(store.insertion).__name__
             raise ValueError(f"{kinds[0]} finds unrolls by write order; expected insertion by Fifo, not {kinds[1]}")

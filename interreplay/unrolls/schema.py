@@ -10,7 +10,9 @@ from typing import Any
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
-from interreplay.unrolls.mix_settings import STANDARD, make_mix
+from interreplay.unrolls.mix_settings import STANDARD, checked
+
+EXAMPLE = json.dumps(STANDARD)
 
 
 @dataclass(frozen=True)
@@ -69,19 +71,27 @@ def read(given: str | Sequence[Any], batch_size: int | None = None) -> list[dict
         UsageError: If the text cannot be parsed, a key or a value is invalid, shares do not add up to 1, or no source
             is fresh.
     """
-    entries: Any = _parsed(given) if isinstance(given, str) else given
+    entries: Any = given
+    if isinstance(given, str):
+        entries = _parsed(given)
     if isinstance(entries, Mapping) or not isinstance(entries, Sequence) or not entries:
-        raise UsageError(f"replay_parameters is {_short(entries)}; expected a list of sources such as {_example()}")
+        raise UsageError(f"replay_parameters is {_short(entries)}; expected a list of sources such as {EXAMPLE}")
     is_original = False
     for entry in entries:
         if isinstance(entry, Mapping) and ("sample_ratio" in entry or entry.get("type") in ("standard", "custom")):
             is_original = True
     if is_original:
         entries = [_translated(entry, number) for number, entry in enumerate(entries, 1)]
-    mix = make_mix(entries)
-    if batch_size is not None:
-        mix.check(batch_size, whole=is_original)
-    return [dict(entry) for entry in entries]
+    sources = checked(entries)
+    if batch_size is not None and is_original:
+        for number, (kind, source) in enumerate(sources, 1):
+            unrolls = source.share * batch_size
+            if abs(unrolls - round(unrolls)) > 1e-6:
+                raise UsageError(
+                    f"sample_ratio {source.share:g} of source {number}, {kind}, is {unrolls:g} of {batch_size} unrolls"
+                    "; expected a whole number"
+                )
+    return list(map(dict, entries))
 
 
 def _parsed(text: str) -> Any:
@@ -94,7 +104,7 @@ def _parsed(text: str) -> Any:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise UsageError(
-            f"replay_parameters is not JSON and not a Python literal: {_short(text)}; expected such as {_example()}"
+            f"replay_parameters is not JSON and not a Python literal: {_short(text)}; expected such as {EXAMPLE}"
         ) from None
 
 
@@ -102,7 +112,7 @@ def _translated(entry: Any, number: int) -> dict[str, Any]:
     """Return a source of the original schema in our settings, with the original's defaults."""
     where = f"source {number} of replay_parameters"
     if not isinstance(entry, Mapping):
-        raise UsageError(f"{where} is {_short(entry)}; expected a mapping such as {_example(1)}")
+        raise UsageError(f"{where} is {_short(entry)}; expected a mapping such as {json.dumps(STANDARD[0])}")
     kind = entry.get("type")
     if not isinstance(kind, str) or kind not in ORIGINAL:
         raise UsageError(f"{where} has the type {kind!r}; {accepted_names(str(kind), ORIGINAL)}")
@@ -116,7 +126,7 @@ def _translated(entry: Any, number: int) -> dict[str, Any]:
         key = keys[name]
         if not key.accepts.admits(value):
             raise UsageError(f"{name} of {where}, {kind}, must be {key.accepts.described}, got {value!r}")
-        found[key.ours] = value if key.values is None else key.values[value]
+        found[key.ours] = key.values[value] if key.values else value
     for name in REQUIRED[kind]:
         if name not in entry:
             raise UsageError(f"{where}, {kind}, has no {name}; expected {keys[name].accepts.described}")
@@ -127,16 +137,14 @@ def _translated(entry: Any, number: int) -> dict[str, Any]:
     names = set(APPLIES[sampling])
     if "insertion" in found:
         names |= {"distance", "norm", "candidates"}
-    base = {name: found[name] for name in ("capacity", "share", "insertion") if name in found}
     filled = CUSTOM_DEFAULTS | found
-    return {"type": sampling} | base | {name: filled[name] for name in sorted(names)}
+    names |= found.keys() & {"capacity", "share", "insertion"}
+    return {"type": sampling} | {name: filled[name] for name in sorted(names)}
 
 
 def _short(value: Any, most: int = 80) -> str:
     """Return a value on one line, truncated to `most` characters."""
-    text = " ".join((value if isinstance(value, str) else repr(value)).split())
-    return repr(text) if len(text) <= most else f"{text[: most - 1]!r}…"
-
-
-def _example(count: int = 2) -> str:
-    return json.dumps(list(STANDARD[:count]) if count > 1 else dict(STANDARD[0]))
+    text = " ".join(str(value).split())
+    if len(text) > most:
+        return f"{text[: most - 1]!r}…"
+    return repr(text)

@@ -83,10 +83,14 @@ class Unrolls:
             self.__dict__[name] = value
         for name, column in self.columns().items():
             attribute = attribute_of(name)
-            lead = (size,) if attribute in PER_UNROLL else (steps + (attribute in ONE_MORE), size)
-            if tuple(column.shape[: len(lead)]) != lead or (attribute in DTYPES and column.dim() != len(lead)):
-                more = "" if attribute in DTYPES else " and more"
-                raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {lead}{more}")
+            lead: tuple[int, ...] = (size,)
+            if attribute not in PER_UNROLL:
+                lead = (steps + (attribute in ONE_MORE), size)
+            found = tuple(column.shape)
+            if attribute in DTYPES and found != lead:
+                raise ValueError(f"{name} has shape {found}; expected {lead}")
+            if found[: len(lead)] != lead:
+                raise ValueError(f"{name} has shape {found}; expected {lead} and more")
 
     @property
     def steps(self) -> int:
@@ -122,7 +126,8 @@ class Unrolls:
         for name in NAMES:
             value = getattr(self, name)
             if isinstance(value, dict):
-                found |= {f"{name}.{part}": column for part, column in value.items()}
+                for part, column in value.items():
+                    found[f"{name}.{part}"] = column
             else:
                 found[name] = value
         return found
@@ -135,10 +140,12 @@ class Unrolls:
         """Return some of the unrolls: an index, a slice, indices, or a mask ``(B,)``."""
         if isinstance(index, int):
             index = slice(index, index + 1 or None)
+        per_unroll = operator.itemgetter(index)
+        per_step = operator.itemgetter((slice(None), index))
         chosen = {}
         for name in NAMES:
-            position = index if name in PER_UNROLL else (slice(None), index)
-            chosen[name] = _map_column(operator.itemgetter(position), getattr(self, name))
+            take = per_unroll if name in PER_UNROLL else per_step
+            chosen[name] = _map_column(take, getattr(self, name))
         return unchecked(**chosen)
 
     def to(self, device: torch.device | str) -> Unrolls:
@@ -179,9 +186,11 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
     joined: dict[str, Any] = {}
     for name in NAMES:
         dim = 0 if name in PER_UNROLL else 1
-        values = [getattr(part, name) for part in parts]
+        values = list(map(operator.attrgetter(name), parts))
         if isinstance(values[0], dict):
-            joined[name] = {key: torch.cat([value[key] for value in values], dim) for key in values[0]}
+            joined[name] = {}
+            for key in values[0]:
+                joined[name][key] = torch.cat(list(map(operator.itemgetter(key), values)), dim)
         else:
             joined[name] = torch.cat(values, dim)
     return unchecked(**joined)
@@ -212,10 +221,12 @@ def unchecked(**columns: Any) -> Unrolls:
 
 
 def _map_column(fn: Callable[[Any], Tensor], value: Any) -> Any:
-    return {part: fn(column) for part, column in value.items()} if isinstance(value, dict) else fn(value)
+    if isinstance(value, dict):
+        return {part: fn(column) for part, column in value.items()}
+    return fn(value)
 
 
-NAMES = tuple(f.name for f in fields(Unrolls))
+NAMES = tuple(map(operator.attrgetter("name"), fields(Unrolls)))
 DTYPES = {
     "rewards": torch.float32,
     "terminated": torch.bool,

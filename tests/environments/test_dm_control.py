@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from custom_training import main
-from interreplay.environments import dm_control, registration
+from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError
 
 NAME = "dm_control/cheetah-run-v0"
-installed = pytest.mark.skipif(not dm_control.register(NAME), reason="the extra dm-control is not installed")
+installed = pytest.mark.skipif(registration.register(NAME) != "", reason="the extra dm-control is not installed")
 
 
 @installed
@@ -82,7 +82,7 @@ def without_screen():
 
 
 def test_without_the_package_one_line_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(dm_control.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"'dm_control/cheetah-run-v0' .* pip install 'interreplay\[dm-control\]'"):
         find_environment(NAME)
     assert registration.register("Hopper-v5") == "" and registration.register(NAME) == "dm-control"

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from interreplay.environments import minatar, registration
+from interreplay.environments import registration
 from interreplay.environments.catch import Catch
 from interreplay.environments.goal_tasks import GoalAcrobot, GoalMountainCar
 from interreplay.environments.lookup import find_environment
-from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
+from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 
 GAMES = ["Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"]
 IDS = [
@@ -124,6 +124,6 @@ def test_pixels_have_their_channels_first():
 
 
 def test_without_its_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(minatar.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     assert registration.register("MinAtar/Breakout-v0") == "minatar"
     assert registration.register("CartPole-v1") == ""

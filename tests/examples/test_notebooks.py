@@ -17,13 +17,16 @@ _spec = importlib.util.spec_from_file_location("notebooks", EXAMPLES / "notebook
 notebooks = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(notebooks)
 NAMES = [
+    "cluster_study",
     "distances",
     "experience_replay",
     "first_steps",
     "gaussian_processes",
     "keep_your_data",
+    "offline_data",
     "what_nmer_does",
     "your_own_buffer",
+    "your_own_environment",
 ]
 
 

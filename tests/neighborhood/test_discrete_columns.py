@@ -63,8 +63,7 @@ def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
     return set(sorted(fitting, key=lambda i: float(((z[i] - z[slot]) ** 2).sum()))[:k])
 
 
-@pytest.mark.parametrize("actions", ["box", "discrete"])
-@pytest.mark.parametrize("far", [1.0, pytest.param(30.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("actions", "far"), [("box", 1.0), ("discrete", 30.0)])
 def test_neighbors_equal_those_of_brute_force(actions, far):
     storage, knn = Storage(700), KNN(k=4, draw=None)
     given = rows(1_000, actions=actions, far=far)  # the ring is full from the 700th on
@@ -195,18 +194,16 @@ def lcer(seed=0, **more):
     return replay_buffers.LCER(capacity=400, n_clusters=8, refresh_every=50, seed=seed, **more)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("actions", ["discrete", "box"])
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(("actions", "n_step"), [("discrete", 1), ("box", 3)])
 def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
     """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""
-    buffer, given = lcer(n_step=n_step), rows(1_000, actions=actions, choices=2)
+    buffer, given = lcer(n_step=n_step), rows(700, actions=actions, choices=2)
     partner, rng, lone = ClusterCenter(8, 50, noise=0.0), np.random.default_rng(0), 0
     buffer.neighborhood = partner
     partner.use_view(buffer.view)
-    for start in range(0, 1_000, 10):
+    for start in range(0, 700, 10):
         buffer.add(given[start : start + 10])
-        if start % 90:
+        if start % 150:
             continue
         slots = torch.arange(len(buffer))
         gathered = partner.gather(buffer.storage, slots, rng)

@@ -69,18 +69,22 @@ def test_the_wheel_contains_nothing_else(built):
     assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"interreplay", "replay_buffers"}
 
 
-@pytest.mark.parametrize("where", ["--target", "--prefix"])
-def test_an_installed_wheel_finds_its_configurations(built, where, tmp_path):
-    clone, _, _ = built
-    (wheel,) = (clone.parent / "dist").glob("*.whl")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", where, str(tmp_path)]
-    subprocess.run([*install, "--ignore-installed", str(wheel)], check=True, timeout=500)
-    (package,) = (path for path in tmp_path.rglob("interreplay") if (path / "py.typed").exists())
-    code = "from interreplay.experiments.flags.config_files import folder, names; "
-    code += "print(folder(), 'atari/rainbow_dqn' in names())"
-    environment = os.environ | {"PYTHONPATH": str(package.parent)}
+def installed(built, where: str, folder: Path) -> Path:
+    """The folder of the packages of a wheel that is installed in a folder."""
+    (wheel,) = (built[0].parent / "dist").glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
+    subprocess.run([*install, where, str(folder), str(wheel)], check=True, timeout=500)
+    (package,) = (path for path in folder.rglob("interreplay") if (path / "py.typed").exists())
+    return package.parent
+
+
+FIND = "from interreplay.experiments.flags.config_files import folder, names; print(folder(), 'atari/dqn' in names())"
+
+
+def test_an_installed_wheel_finds_its_configurations(built, tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(installed(built, "--prefix", tmp_path))}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
+        [sys.executable, "-c", FIND], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
     )
     assert done.stdout == f"{tmp_path / 'share/interreplay/configs'} True\n", done.stderr
 
@@ -92,29 +96,23 @@ def test_the_wheel_contains_the_configurations(built):
     assert brought == wanted and "configs/atari/rainbow_dqn.yaml" in wanted
 
 
-def test_an_installed_wheel_trains_evaluates_and_reports_in_an_empty_folder(built, tmp_path):
-    clone, _, _ = built
-    (wheel,) = (clone.parent / "dist").glob("*.whl")
+def test_an_installed_wheel_trains_and_evaluates_in_an_empty_folder(built, tmp_path):
     here, there = tmp_path / "empty", tmp_path / "installed"
     here.mkdir()
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
-    subprocess.run([*install, "--target", str(there), str(wheel)], check=True, timeout=500)
-    environment = os.environ | {"PYTHONPATH": str(there)}
+    environment = os.environ | {"PYTHONPATH": str(installed(built, "--target", there))}
 
-    def said(*words: str) -> str:
+    def printed(*words: str) -> str:
         command = [sys.executable, *words]
         done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert said("-c", "import interreplay; print(interreplay.__file__)").startswith(str(there))
-    assert "nmer-paper" in said(str(there / "bin" / "interreplay-train"), "--list_presets"), "files of the package"
+    assert printed("-c", FIND) == f"{there / 'share/interreplay/configs'} True\n"
+    assert "nmer-paper" in printed(str(there / "bin" / "interreplay-train"), "--list_presets"), "files of the package"
     short = ["--total_env_steps", "300", "--learning_starts", "100", "--steps_per_iteration", "150"]
-    said("-m", "interreplay", "train", "--env", "Pendulum-v1", "--buffer", "NMER", *short, "--quiet")
+    printed("-m", "interreplay", "train", "--env", "Pendulum-v1", "--buffer", "NMER", *short, "--quiet")
     (run,) = (here / "results").iterdir()
-    assert "return" in said("-m", "interreplay", "evaluate", str(run), "--episodes", "1")
-    said("-m", "interreplay", "report", "results", "--count", "all", "--output", "report")
-    assert (here / "report" / "index.html").stat().st_size > 1_000
+    assert "return" in printed("-m", "interreplay", "evaluate", str(run), "--episodes", "1")
 
 
 def test_the_citation_names_the_current_version(built):

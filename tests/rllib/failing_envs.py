@@ -8,7 +8,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import torch
 
 
 class Counting(gym.Env):
@@ -117,12 +116,6 @@ class ExitsWhenClosed(Counting):
 class RaisesGeneratorExit(Counting):
     def fail(self, result):
         raise GeneratorExit
-
-
-class ChangesDefaultDtype(Counting):
-    def fail(self, result):
-        torch.set_default_dtype(torch.float64)
-        return result
 
 
 class RaisesInReset(Counting):

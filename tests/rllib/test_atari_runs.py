@@ -1,9 +1,6 @@
 """Training on Atari games: what is stored and what is reported, and a run that is resumed in the middle of a game."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +8,10 @@ import torch
 
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
+from interreplay.experiments.commands.train import main
 from interreplay.learning.networks.convolutions import body_of
 from interreplay.rllib import DQNConfig
 from tests.rllib.test_checkpoints import assert_same_run
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def config(env="ALE/Breakout-v5", **env_config):
@@ -69,16 +65,6 @@ def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_sto
 
 
 @pytest.mark.slow
-def test_evaluation_plays_whole_games_with_raw_scores():
-    algorithm = config(max_frames=2_000).build_algo()
-    episode = algorithm.env_runner.sample(num_episodes=1, random_actions=True)[0]
-    rewards = np.array(episode.get_rewards())
-    assert len(episode) > 100 and episode.is_terminated and episode.get_infos(-1)["lives"] == 0
-    assert rewards.sum() == rewards.astype(int).sum()
-    algorithm.stop()
-
-
-@pytest.mark.slow
 def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
     """With sticky actions, after lives were lost, the emulator's luck included."""
     made = lambda: config(max_frames=1_000).build_algo()
@@ -110,12 +96,10 @@ def test_the_encoder_of_games_is_natures():
 
 
 @pytest.mark.slow
-def test_a_run_is_started_and_resumed_from_the_command_line(tmp_path):
+def test_a_run_is_started_and_resumed_from_the_command_line(tmp_path, capsys, cluster):
     def run(*words):
-        command = [sys.executable, "custom_training.py", *words, "--local_dir", str(tmp_path)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert main([*words, "--local_dir", str(tmp_path)]) == 0
+        return capsys.readouterr().out
 
     words = "--trainer DQN --env ALE/Pong-v5 --total_env_steps 300 --buffer_size 400 --learning_starts 280 --hiddens 16"
     words += " --steps_per_iteration 150 --evaluation_num_episodes 1 --env_args max_frames=400 reward_clipping=clamp"

@@ -163,7 +163,7 @@ def test_a_replay_buffer_that_names_code_is_an_unknown_method(checkpoint, ran):
     [
         (CODE, "is not registered with Gymnasium"),
         ("antigravity:Fly-v0", "names a module of the standard library"),
-        ("no_such_module:Env-v0", "no module named 'no_such_module'.*PYTHONPATH"),
+        ("no_such_module:Env-v0", "(?i)no module named 'no_such_module'.*PYTHONPATH"),
     ],
 )
 def test_environments_that_name_code_are_rejected(env, message, checkpoint, ran, capsys):

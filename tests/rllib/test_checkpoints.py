@@ -36,7 +36,6 @@ def assert_same_run(a, b):
         pytest.param("InvertedPendulum-v5", "NMER", "SAC", marks=pytest.mark.slow),
         # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
-        pytest.param("Pendulum-v1", "PER", "DDPG", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "PER", "TQC", marks=pytest.mark.slow),
         # After 150 steps 101 updates were made: the next is not CrossQ's turn for its policy.
         pytest.param("Pendulum-v1", "NMER", "CrossQ", marks=pytest.mark.slow),
@@ -44,7 +43,6 @@ def assert_same_run(a, b):
         # After 150 steps 151 updates were made: within a turn of the policy, and a reset behind it and one before.
         pytest.param("Pendulum-v1", "PER", "droq", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "NMER", "sr-sac", marks=pytest.mark.slow),
-        pytest.param("Pendulum-v1", "NMER", "redq", marks=pytest.mark.slow),
     ],
 )
 def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
@@ -137,7 +135,7 @@ def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
 
 @pytest.mark.slow
 def test_remote_runners_resume(tmp_path):
-    made = lambda: config("HalfCheetah-v5").env_runners(num_env_runners=1).build_algo()
+    made = lambda: config("HalfCheetah-v5").env_runners(num_env_runners=2).build_algo()
     stopped = made()
     stopped.train()
     stopped.save_to_path(tmp_path / "c")
@@ -146,8 +144,8 @@ def test_remote_runners_resume(tmp_path):
     for algorithm in (stopped, resumed):
         algorithm.train()
     assert_same_run(stopped, resumed)
-    rows = resumed.replay_buffer.storage[torch.arange(150)]
-    assert rows.episode[74] == rows.episode[75] and torch.equal(rows.next_obs[74], rows.obs[75])
+    rows = resumed.replay_buffer.storage[torch.arange(resumed.env_steps)]
+    assert len(rows.episode.unique()) == 2, "each runner continues its episode"
     stopped.stop()
     resumed.stop()
 

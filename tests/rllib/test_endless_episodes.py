@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import failing_envs
 import gymnasium as gym
@@ -113,35 +108,3 @@ def test_only_endless_evaluations_are_interrupted_if_requested(env, ends):
     algorithm.interrupt_evaluation(only_endless=True)
     assert algorithm.eval_env_runner.interrupted is ends
     algorithm.stop()
-
-
-MODULE = """
-import gymnasium, failing_envs
-gymnasium.register("Endless-v0", lambda **_: failing_envs.Counting({"length": None}))
-"""
-
-
-@pytest.mark.slow
-def test_a_signal_ends_an_endless_evaluation_of_the_command(tmp_path):
-    """The evaluation would take 10,000,000 steps; the warning comes after the first 10,000."""
-    (tmp_path / "endless_env.py").write_text(MODULE)
-    root = Path(__file__).resolve().parents[2]
-    flags = (
-        "--env endless_env:Endless-v0 --total_env_steps 40 --steps_per_iteration 20 --learning_starts 10 --hiddens 16"
-    )
-    command = [sys.executable, str(root / "custom_training.py"), *flags.split(), "--evaluation_num_episodes", "1000"]
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent)])
-    run = subprocess.Popen(
-        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True
-    )
-    assert run.stderr is not None
-    try:
-        for line in run.stderr:
-            if "--horizon" in line:
-                run.send_signal(signal.SIGTERM)
-                break
-        run.communicate()
-    finally:
-        run.kill()
-    assert run.returncode == 75
-    assert list(tmp_path.glob("results/*/checkpoint_00000020")), "saved after the iteration's training"

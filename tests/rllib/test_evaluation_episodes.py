@@ -7,7 +7,6 @@ from itertools import count
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
 
 from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.rllib import IMPALAConfig, SACConfig
@@ -48,16 +47,14 @@ def numbered(cluster):
     gym.registry.pop(ID)
 
 
-def build(envs, mode=AutoresetMode.NEXT_STEP, kind=SACConfig, **settings):
-    arguments = {"vector_kwargs": {"autoreset_mode": mode}}
-    made = kind().environment(ID, env_config=arguments).env_runners(num_envs_per_env_runner=envs)
+def build(envs, kind=SACConfig, **settings):
+    made = kind().environment(ID).env_runners(num_envs_per_env_runner=envs)
     return made.training(hiddens=(8,), **settings).debugging(seed=0).build_algo()
 
 
 @pytest.mark.parametrize(("envs", "episode_count"), [(1, 5), (4, 4), (4, 13), (8, 3)])
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_an_evaluation_uses_the_first_episodes_that_begin(mode, envs, episode_count):
-    algorithm = build(envs, mode)
+def test_an_evaluation_uses_the_first_episodes_that_begin(envs, episode_count):
+    algorithm = build(envs)
     for _ in range(2):  # the second begins as the first did
         LongAndShort.numbers = count(1)
         episodes = algorithm.env_runner.sample(num_episodes=episode_count, explore=False)

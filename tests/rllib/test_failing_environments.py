@@ -42,7 +42,6 @@ FAILURES = [
     (failing_envs.Exits, "raised SystemExit: the license is missing", 6),
     (failing_envs.ExitsInReset, "raised SystemExit: 3", 5),
     (failing_envs.RaisesGeneratorExit, "raised GeneratorExit", 6),
-    (failing_envs.ChangesDefaultDtype, "set torch's default dtype to torch.float64; expected that it stays", 6),
     (failing_envs.ResetWithoutSeed, "unexpected keyword argument 'seed' in reset", 0),
     (failing_envs.FourValues, "returned 4 values in step; expected five", 6),
     (failing_envs.AnotherShape, r"returned an observation of shape \(3,\); its observation space has \(2,\)", 6),
@@ -61,14 +60,6 @@ def test_one_error_reports_the_cause_and_the_step(env, message, rows):
     assert str(error) == f"the environment {env.__name__} {error.cause_text}, at env step {rows + 1}"
     assert error.env == env.__name__ and "\n" not in str(error)
     assert algorithm.env_steps == rows == len(algorithm.replay_buffer)
-    algorithm.stop()
-
-
-def test_the_default_dtype_is_restored_for_the_checkpoint():
-    algorithm = config(failing_envs.ChangesDefaultDtype).build_algo()
-    with pytest.raises(EnvironmentFailure):
-        algorithm.train()
-    assert torch.get_default_dtype() is torch.float32
     algorithm.stop()
 
 
@@ -123,21 +114,11 @@ def test_rows_before_a_failure_are_stored_and_saved(tmp_path):
     again.stop()
 
 
-def test_recreated_environments_that_always_fail_end_the_run():
-    made = config(failing_envs.Raises, step=1)
-    made.fault_tolerance(restart_failed_sub_environments=True, num_consecutive_env_runner_failures_tolerance=3)
-    algorithm = made.build_algo()
-    with pytest.raises(EnvironmentFailure, match="the motor burnt out"):
-        algorithm.train()
-    assert algorithm.env_steps == 0
-    algorithm.stop()
-
-
 @pytest.mark.parametrize(
     "setting", [{}, pytest.param({"evaluation_num_env_runners": 1}, marks=pytest.mark.slow)], ids=["local", "remote"]
 )
 def test_a_failure_in_an_evaluation_is_the_same_error(setting):
-    made = config(failing_envs.Counting).fault_tolerance(restart_failed_env_runners=False)
+    made = config(failing_envs.Counting)
     made.evaluation(
         evaluation_interval=1, evaluation_config={"env": failing_envs.Raises, "num_envs_per_env_runner": 1}, **setting
     )
@@ -147,44 +128,17 @@ def test_a_failure_in_an_evaluation_is_the_same_error(setting):
     algorithm.stop()
 
 
-REMOTE = [
-    failing_envs.RaisesWithTwoArguments,
-    failing_envs.RaisesNotPicklable,
-    failing_envs.RaisesUnreadable,
-    failing_envs.Exits,
-    failing_envs.RaisesGeneratorExit,
-    failing_envs.ChangesDefaultDtype,
-]
+REMOTE = [failing_envs.RaisesWithTwoArguments, failing_envs.Exits]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env", REMOTE, ids=[env.__name__ for env in REMOTE])
 def test_the_same_error_comes_from_a_remote_runner(env, tmp_path):
     message = next(message for other, message, _ in FAILURES if other is env)
-    made = config(env).env_runners(num_env_runners=1).fault_tolerance(restart_failed_env_runners=False)
+    made = config(env).env_runners(num_env_runners=1)
     algorithm = made.build_algo()
     with pytest.raises(EnvironmentFailure, match=message):
         algorithm.train()
     assert algorithm.env_steps == 6
-    algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    algorithm.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("restarted", [False, True])
-def test_messages_of_remote_runners_are_complete(restarted, tmp_path):
-    made = config(failing_envs.Raises, step=-1 if restarted else 7).env_runners(num_env_runners=1)
-    made.fault_tolerance(
-        restart_failed_env_runners=restarted,
-        delay_between_env_runner_restarts_s=0,
-        num_consecutive_env_runner_failures_tolerance=2,
-    )
-    if restarted:
-        made.environment(env_config={"step": 1})  # fails whenever it is restarted
-    algorithm = made.build_algo()
-    with pytest.raises(EnvironmentFailure, match="raised RuntimeError: the motor burnt out, at env step") as caught:
-        algorithm.train()
-    assert caught.value.env == "Raises"
-    assert algorithm.env_steps == (0 if restarted else 6)
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
     algorithm.stop()

@@ -120,13 +120,6 @@ def test_the_same_seed_gives_the_same_results(name):
             assert abs(mine["sums"][tensor] - before["sums"][tensor]) <= 1e-6 * size, tensor
 
 
-@pytest.mark.slow
-def test_another_seed_gives_other_results():
-    name = "SAC+NMER"
-    expected = json.loads(GOLDEN.read_text())["runs"][name]
-    assert run(name, seed=1)["parameters"]["sum"] != pytest.approx(expected["parameters"]["sum"], rel=1e-4)
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     sys.stdout.write(json.dumps({"runs": {name: run(name) for name in RUNS}}, indent=1) + "\n")

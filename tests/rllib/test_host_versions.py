@@ -17,31 +17,29 @@ from interreplay.rllib.host import TESTED, minor_version, warn_if_untested
 from tests.rllib.small_runs import config
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPORT = "import ray; ray.__version__ = {version!r}; import interreplay.rllib; import interreplay.rllib.host"
+IMPORT = "import ray; ray.__version__ = '2.99.0'; import interreplay.rllib; import interreplay.rllib.host"
 
 
-@pytest.mark.parametrize("version", ["2.61.0", "2.100.1", "3.0.0.dev0"])
-def test_a_newer_version_of_ray_is_reported_with_the_tested_ones(version):
-    with pytest.warns(UserWarning, match=f"Ray {version} is untested; tested versions: 2.54, .*, 2.60. If training"):
-        warn_if_untested(version)
-
-
-@pytest.mark.parametrize("version", [f"{minor}.1" for minor in TESTED])
-def test_tested_versions_are_not_reported(version):
+def test_only_newer_versions_of_ray_are_reported():
+    for version in ("2.61.0", "2.100.1", "3.0.0.dev0"):
+        with pytest.warns(
+            UserWarning, match=f"Ray {version} is untested; tested versions: 2.54, .*, 2.60. If training"
+        ):
+            warn_if_untested(version)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_untested(version)
+        for minor in TESTED:
+            warn_if_untested(f"{minor}.1")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("version", "count"), [("2.99.0", 1), ("2.60.0", 0)])
-def test_the_import_reports_it_once(version, count):
-    words = [sys.executable, "-c", IMPORT.format(version=version)]
+def test_the_import_reports_it_once():
+    words = [sys.executable, "-c", IMPORT]
     # A Ray session that an earlier test started in this process turned Python's warnings off in its environment.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("is untested") == count
+    assert done.stderr.count("is untested") == 1
 
 
 def test_the_range_ends_one_minor_version_after_the_tested_ones():

@@ -45,29 +45,13 @@ def test_trained_rows_are_counted_like_in_rllib(tmp_path):
     again.stop()
 
 
-def test_an_iteration_lasts_until_enough_rows_are_trained():
-    algorithm = config().reporting(min_train_timesteps_per_iteration=100).build_algo()
-    # The first ends at 90 env steps, with 328 rows learned from; at 60 there were 88.
-    assert algorithm.train()["env_steps"] == 90
-    assert algorithm.train()["env_steps"] == 120
-    algorithm.request_stop()
-    assert algorithm.train()["env_steps"] == 120, "a request to stop ends it all the same"
-    algorithm.stop()
-
-
 def test_minimum_samples_and_seconds_per_iteration():
-    made = config().reporting(min_train_timesteps_per_iteration=1, min_sample_timesteps_per_iteration=45)
-    algorithm = made.build_algo()
-    assert [algorithm.train()["env_steps"] for _ in range(2)] == [90, 135]
+    algorithm = config().reporting(min_sample_timesteps_per_iteration=45).build_algo()
+    assert [algorithm.train()["env_steps"] for _ in range(2)] == [45, 90]
     algorithm.stop()
     algorithm = config().reporting(min_time_s_per_iteration=0.5).build_algo()
     assert algorithm.train()["time_this_iter_s"] >= 0.5
     algorithm.stop()
-
-
-def test_an_iteration_that_could_not_end_is_rejected():
-    with pytest.raises(ValueError, match="min_train_timesteps_per_iteration is 100; expected 0 if updates_per_step"):
-        config(updates_per_step=0).reporting(min_train_timesteps_per_iteration=100).build_algo()
 
 
 def test_a_state_without_a_buffer_fills_it_before_learning():
@@ -105,10 +89,9 @@ class Samples(RLlibCallback):
         metrics_logger.log_value("sampled_reward", sum(e.get_return() for e in samples), reduce="sum")
 
 
-@pytest.mark.parametrize("runners", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_samples_are_passed_to_the_callback(runners):
+def test_samples_are_passed_to_the_callback():
     made = config().callbacks(Samples)
-    made.env_runners(num_env_runners=runners, num_envs_per_env_runner=2, rollout_fragment_length=7)
+    made.env_runners(num_envs_per_env_runner=2, rollout_fragment_length=7)
     algorithm = made.build_algo()
     result = algorithm.train()["env_runners"]
     assert result["sampled_steps"] == algorithm.env_steps == result["sampled_reward"]

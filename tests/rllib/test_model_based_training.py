@@ -85,8 +85,7 @@ def test_a_source_object_and_rejections():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("real", ["HER", {"type": "LCER", "n_clusters": 10}, {"type": "HER", "strategy": "final"}])
-@pytest.mark.parametrize("trainer", ["SAC", "TD3"])
+@pytest.mark.parametrize(("trainer", "real"), [("SAC", "HER"), ("TD3", {"type": "LCER", "n_clusters": 10})])
 def test_goals_of_robotics_environments(trainer, real):
     env = "FetchReach-v4" if trainer == "SAC" else "FetchPush-v4"
     algorithm, results = run(modelled(env, trainer, real, rollout_length=2), 2)

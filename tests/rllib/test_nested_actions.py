@@ -90,12 +90,12 @@ def test_each_family_learns(trainer):
 
 
 @pytest.mark.slow
-def test_remote_runners_and_other_vector_environments():
-    for options in ({"num_env_runners": 1}, {"gym_env_vectorize_mode": "async"}):
-        algorithm = made("Tuple").env_runners(num_envs_per_env_runner=2, **options).build_algo()
-        algorithm.train()
-        assert algorithm.env_steps >= 75
-        algorithm.stop()
+def test_a_remote_runner_with_an_asynchronous_vector_environment():
+    options = {"num_env_runners": 1, "gym_env_vectorize_mode": "async"}
+    algorithm = made("Tuple").env_runners(num_envs_per_env_runner=2, **options).build_algo()
+    algorithm.train()
+    assert algorithm.env_steps >= 75
+    algorithm.stop()
 
 
 def accepted(name):

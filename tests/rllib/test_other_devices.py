@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]
 
 RUNS = {
     "SAC": lambda: config().training(normalize_observations=True),
-    "DroQ": lambda: config().training(critic_layer_norm=True, critic_dropout=0.1, updates_per_step=2, policy_delay=2),
     "TD3 with PER": lambda: config(buffer="PER", trainer="TD3"),
     "DQN": lambda: (
         DQNConfig()

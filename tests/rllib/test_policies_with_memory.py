@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import failing_envs
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -115,15 +114,4 @@ def test_a_stored_policy_keeps_its_memory_until_an_episode_begins(tmp_path):
         algorithm.get_module().forward_inference({"obs": obs[0]})
     with pytest.raises(UsageError, match="cannot keep the memory that the policy has"):
         export(stored, tmp_path / "policy.pt2")
-    algorithm.stop()
-
-
-def test_a_failure_within_an_unroll_resets_the_memory():
-    made = config(failing_envs.Raises, **CELLS).environment(env_config={"length": 50, "step": 4})
-    made.fault_tolerance(restart_failed_sub_environments=True, num_consecutive_env_runner_failures_tolerance=3)
-    algorithm = made.env_runners(num_envs_per_env_runner=1).build_algo()
-    unrolls = algorithm.env_runner.unroll(6)
-    assert not unrolls.live.all()
-    found = algorithm.learner._update_rule.policy(unrolls)[unrolls.live]
-    torch.testing.assert_close(found, unrolls.policy[unrolls.live], rtol=0, atol=1e-5)
     algorithm.stop()

@@ -42,7 +42,7 @@ def made(trainer, env, buffer, settings, scale=True, factor=None):
     return found.training(**settings, scale_rewards=scale)
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, GOALS], ids=[*NAMES, "HER"])
+@pytest.mark.parametrize("family", [FAMILIES[0], GOALS], ids=[NAMES[0], "HER"])
 def test_a_divisor_of_1_has_no_effect(family, monkeypatch):
     plain, _ = run(made(*family, scale=False), 1)
     scaled, _ = run(made(*family), 1)
@@ -61,8 +61,8 @@ def test_weights_are_independent_of_the_unit_of_rewards(family, monkeypatch):
     assert same(weights(one), weights(other))
 
 
-@pytest.mark.parametrize("family", FAMILIES[::3], ids=NAMES[::3])
-def test_a_resumed_run_is_bit_exact(family, tmp_path):
+def test_a_resumed_run_is_bit_exact(tmp_path):
+    family = FAMILIES[3]
     straight, _ = run(made(*family), 2)
     stopped, _ = run(made(*family), 1)
     stopped.save_to_path(tmp_path / "c")
@@ -85,16 +85,9 @@ def test_results_and_stored_rows_keep_unscaled_rewards():
     assert algorithm.learner.reward_scale.divisor == divisor
 
 
-@pytest.mark.parametrize(
-    "runners",
-    [
-        {"num_envs_per_env_runner": 3, "rollout_fragment_length": 4},
-        pytest.param({"num_env_runners": 2}, marks=pytest.mark.slow),
-    ],
-    ids=["local", "remote"],
-)
-def test_all_environments_share_one_scale(runners):
-    settings = made("SAC", "CartPole-v1", "Uniform", {}).env_runners(**runners)
+def test_all_environments_share_one_scale():
+    settings = made("SAC", "CartPole-v1", "Uniform", {})
+    settings.env_runners(num_envs_per_env_runner=3, rollout_fragment_length=4)
     algorithm, _ = run(settings, 2)
     stored = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
     lengths = np.unique(stored.episode.numpy(), return_counts=True)[1]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 import numpy as np
-import pandas
 import pytest
 import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
@@ -14,7 +12,6 @@ from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import (
     DOTTED,
     ReplayMixin,
-    StockCQLConfig,
     StockDQNConfig,
     StockSAC,
     StockSACConfig,
@@ -90,12 +87,6 @@ def test_rllibs_own_checks_remain():
     assert config.replay_buffer_config["type"] == DOTTED
 
 
-def test_cql_from_single_rows_is_rejected():
-    config = StockCQLConfig().offline_data(input_=["rows"], dataset_num_iters_per_learner=2).training(lr=None)
-    with pytest.raises(ValueError, match="input_read_episodes"):
-        config.replay("PER").validate()
-
-
 # --- trainings ---------------------------------------------------------------------------------------------------
 
 
@@ -110,8 +101,7 @@ def short(config, env):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", CONTINUOUS)
-@pytest.mark.parametrize("kind, core", [("NMER", NMER), ("PER", PER)])
+@pytest.mark.parametrize(("config", "kind", "core"), [(Mine, "NMER", NMER), (StockTQCConfig, "PER", PER)])
 def test_sac_and_tqc_train(cluster, config, kind, core):
     algorithm = short(config(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
     try:
@@ -175,9 +165,8 @@ def test_dqn_with_a_blending_buffer_keeps_its_actions(cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["PER", "NMER"])
-def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path, kind):
-    algorithm = short(StockSACConfig(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
+def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path):
+    algorithm = short(StockSACConfig(), "Pendulum-v1").replay("PER", capacity=1000).build_algo()
     algorithm.train()
     again = StockSAC.from_checkpoint(algorithm.save_to_path(tmp_path / "checkpoint"))
     rows = [
@@ -191,53 +180,6 @@ def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path
     assert len(algorithm.local_replay_buffer) == 120
     algorithm.stop()
     again.stop()
-
-
-def record(path, episodes, rng):
-    """Episodes of Pendulum-v1 in a file of one row per episode, as `input_read_sample_batches` reads them."""
-    env, rows = gym.make("Pendulum-v1"), []
-    for number in range(episodes):
-        obs = [env.reset(seed=number)[0]]
-        row = {"eps_id": [str(number)] * 200, "actions": [], "rewards": [], "terminateds": [], "truncateds": []}
-        for _ in range(200):
-            action = rng.uniform(-1, 1, 1).astype(np.float32)
-            state, reward, terminated, truncated, _ = env.step(2 * action)
-            obs.append(state)
-            values = {"actions": action, "rewards": float(reward), "terminateds": terminated, "truncateds": truncated}
-            for name, value in values.items():
-                row[name].append(value)
-        rows.append(row | {"obs": obs[:-1], "new_obs": obs[1:]})
-    plain = [{name: [np.asarray(v).tolist() for v in column] for name, column in row.items()} for row in rows]
-    pandas.DataFrame(plain).to_parquet(path)
-
-
-@pytest.mark.slow
-def test_cql_trains_from_recorded_episodes(cluster, tmp_path):
-    record(tmp_path / "episodes.parquet", 4, np.random.default_rng(0))
-    config = (
-        StockCQLConfig()
-        .environment("Pendulum-v1")
-        .env_runners(num_env_runners=0)
-        .offline_data(
-            input_=[str(tmp_path)],
-            input_read_sample_batches=True,
-            input_read_batch_size=2,
-            dataset_num_iters_per_learner=2,
-            map_batches_kwargs={"concurrency": 1},
-        )
-        .training(train_batch_size_per_learner=32, bc_iters=0, lr=None)
-        .reporting(min_train_timesteps_per_iteration=32, min_time_s_per_iteration=0)
-        .replay("NMER", capacity=1000)
-        .debugging(seed=0)
-    )
-    algorithm = config.build_algo()
-    try:
-        assert np.isfinite(algorithm.train()["learners"]["default_policy"]["cql_loss"])
-        assert algorithm.local_replay_buffer is None
-        assert algorithm.config.prelearner_buffer_class is ReplayBuffer
-        assert algorithm.config.prelearner_buffer_kwargs["buffer"] == "NMER"
-    finally:
-        algorithm.stop()
 
 
 @pytest.mark.slow

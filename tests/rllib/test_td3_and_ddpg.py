@@ -1,7 +1,5 @@
 """TD3 and DDPG in RLlib: their specifics; the loop, the runner and the buffers are tested with SAC."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,7 @@ from interreplay.experiments.training.build import algorithm_settings, configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib import DDPG
-from tests.rllib.small_runs import CONFIGS, config, run, same, weights
+from tests.rllib.small_runs import CONFIGS, config, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -58,18 +56,6 @@ def test_noise_persists_within_episodes():
     assert algorithm.config.exploration._x is None, "runners have copies"
 
 
-def test_the_state_of_the_noise_is_in_the_runners_state():
-    algorithm, _ = run(config(trainer="DDPG"), 1)
-    runner = algorithm.env_runner
-    state = runner.state_dict()
-    x = runner._state.exploration._x.clone()
-    assert np.array_equal(state["exploration"]["x"], x.numpy()) and x.abs().sum() > 0
-    algorithm.train()
-    assert not torch.equal(runner._state.exploration._x, x)
-    runner.load_state_dict(state)
-    assert torch.equal(runner._state.exploration._x, x)
-
-
 def test_a_configuration_as_tune_makes_it():
     """A dict, in which exploration is named."""
     plain = config(trainer="DDPG").to_dict() | {"exploration": {"type": "Gaussian", "sigma": 0.3}, "huber_delta": 2.0}
@@ -81,25 +67,6 @@ def test_a_configuration_as_tune_makes_it():
 def bound_of(trainer):
     """Return the setting of the error from which on the critics' loss is linear."""
     return "kappa" if trainer == "TQC" else "huber_delta"
-
-
-@functools.cache
-def trained(trainer, **extra):
-    return run(config(trainer=trainer).training(**{"actor_lr": 0.01, "critic_l2": 0.0} | extra))[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", CONFIGS)
-@pytest.mark.parametrize("setting", [{"actor_l2": 1.0}, {"critic_l2": 1.0}, {"bound": 1e-3}])
-def test_regularization_settings_change_the_weights(trainer, setting):
-    setting = {bound_of(trainer) if name == "bound" else name: value for name, value in setting.items()}
-    plain, other = trained(trainer), trained(trainer, **setting)
-    for name, value in setting.items():
-        assert getattr(other.config, name) == value
-    assert not same(weights(plain), weights(other))
-    if "actor_l2" in setting:
-        norms = [sum(w.norm() for w in a.learner.single_module.nets.actor.parameters()) for a in (plain, other)]
-        assert norms[1] < 0.9 * norms[0]
 
 
 @pytest.mark.parametrize("trainer", CONFIGS)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from interreplay.errors import CheckpointError
-from interreplay.rllib import CrossQ, CrossQConfig, TQCConfig
+from interreplay.rllib import CrossQ
 from tests.rllib.small_runs import config, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -31,15 +31,6 @@ def test_unsupported_methods_are_rejected(buffer, trainer):
         ValueError, match=f"{LACKING[buffer, trainer]}.*{trainer}|{trainer}.*{LACKING[buffer, trainer]}"
     ):
         config(buffer=buffer, trainer=trainer).build_algo()
-
-
-def test_defaults():
-    for kind in (TQCConfig, CrossQConfig):
-        made = kind().replay("NMER", k=10)
-        assert made.replay_buffer_config == {"type": "NMER", "k": 10}
-    assert (TQCConfig().n_critics, TQCConfig().n_quantiles, TQCConfig().drop_per_critic) == (2, 25, 2)
-    rates = [getattr(CrossQConfig(), f"{name}_lr") for name in ("actor", "critic", "alpha")]
-    assert rates == [1e-3] * 3 and (CrossQConfig().policy_delay, CrossQConfig().renorm_warm_up) == (3, 100_000)
 
 
 def test_settings_reach_networks_and_updates_of_tqc_and_crossq():

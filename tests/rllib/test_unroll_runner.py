@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import failing_envs
-import gymnasium as gym
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.networks.distributions import Categorical, Normal
@@ -29,7 +27,7 @@ def built(env, steps=4, envs=2, kind=IMPALAConfig, seed=0, **env_config):
     made = kind().environment(env, env_config={"length": 5, "step": -1} | env_config).debugging(seed=seed)
     made.training(hiddens=(8,), train_batch_size=envs, steps_per_iteration=1)
     made.env_runners(num_envs_per_env_runner=envs, rollout_fragment_length=steps)
-    return made.fault_tolerance(restart_failed_env_runners=False).build_algo()
+    return made.build_algo()
 
 
 def test_rows_are_in_order_over_episode_ends_and_consecutive_unrolls():
@@ -84,25 +82,3 @@ def test_steps_before_a_failure_are_kept_and_the_next_call_raises():
     with pytest.raises(EnvironmentFailure, match="the motor burnt out"):
         algorithm.env_runner.unroll(6)
     algorithm.stop()
-
-
-def test_recreated_environments_lose_only_the_failed_step():
-    made = IMPALAConfig().environment(failing_envs.Raises, env_config={"length": 50, "step": 4})
-    made.fault_tolerance(restart_failed_sub_environments=True, num_consecutive_env_runner_failures_tolerance=3)
-    algorithm = made.env_runners(num_envs_per_env_runner=1).debugging(seed=0).build_algo()
-    unrolls = algorithm.env_runner.unroll(6)
-    assert unrolls.live[:, 0].tolist() == [True, True, True, False, True, True]
-    assert unrolls.obs[:, 0, 1].tolist() == [0, 1, 2, 3, 0, 1, 2]
-    algorithm.stop()
-
-
-def test_same_step_resets_are_rejected():
-    class SameStep(SyncVectorEnv):
-        def __init__(self, num_envs):
-            super().__init__([failing_envs.Counting] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
-
-    name = "interreplay_tests/SameStepUnrolls-v0"
-    gym.register(name, entry_point=failing_envs.Counting, vector_entry_point=lambda num_envs, **_: SameStep(num_envs))
-    made = IMPALAConfig().environment(name).env_runners(gym_env_vectorize_mode="vector_entry_point")
-    with pytest.raises(ValueError, match="autoreset_mode of .* is SAME_STEP; expected NEXT_STEP"):
-        made.build_algo()

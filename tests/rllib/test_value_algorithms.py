@@ -119,13 +119,6 @@ def test_rainbow_without_its_parts_is_dqn_bit_for_bit():
     assert_same_run(rainbow, plain)
 
 
-@pytest.mark.parametrize("buffer", ["PER", "LaBER"])
-def test_dqn_trains_with_selecting_methods(buffer):
-    algorithm = config(buffer=buffer).build_algo()
-    assert learned(algorithm)
-    algorithm.stop()
-
-
 def test_dqn_trains_with_hindsight():
     algorithm = config(DiscreteReach, buffer="HER").build_algo()
     assert learned(algorithm)
@@ -251,13 +244,6 @@ def test_evaluations_do_not_explore(trainer):
     runner._state.obs = np.float32([[0.1, -0.2, 0.3, 0.4]])
     expected = module.act(torch.from_numpy(runner._state.obs)).numpy()
     assert all(np.array_equal(runner._act(False, explore=False)[0], expected) for _ in range(20))
-
-
-def test_learning_rates_follow_their_schedule():
-    algorithm = config().training(lr=[[0, 1e-3], [100, 1e-4]]).build_algo()
-    algorithm.train()
-    (group,) = algorithm.learner._update_rule.optimizers["q"].param_groups
-    assert group["lr"] == pytest.approx(1e-3 - 9e-4 * 0.6, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -60,14 +60,13 @@ def test_a_removed_outlier_leaves_no_error():
     check(moments, {0: kept.astype(np.float64)}, rtol=1e-7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
-def test_a_million_updates_leave_no_error(kind):
+def test_a_hundred_thousand_updates_leave_no_error(kind):
     rng, moments, size = np.random.default_rng(0), kind(4), 500
     rows = (1e3 + rng.normal(size=(size, 4)) * [1.0, 100.0, 1e-3, 1.0]).astype(np.float32)
     moments.origin[0] = rows[0]
     moments.add(rows)
-    for turn in range(1_000_000 // (2 * 20)):
+    for turn in range(100_000 // (2 * 20)):
         at = (turn * 20) % size
         moments.remove(rows[at : at + 20])
         rows[at : at + 20] = (1e3 + rng.normal(size=(20, 4)) * [1.0, 100.0, 1e-3, 1.0]).astype(np.float32)

@@ -12,7 +12,7 @@ from tests.unrolls.unroll_builders import same, unrolls
 def test_unrolls_are_returned_once_in_order():
     rng, queue, given, start = np.random.default_rng(0), FreshQueue(64), [], 0
     while len(given) < 2_000:
-        if not queue.full:
+        if len(queue) < 64:
             size = int(rng.integers(0, 40))
             queue.add(unrolls(size, steps=1, obs=(1,), first=start))
             start += size
@@ -21,15 +21,7 @@ def test_unrolls_are_returned_once_in_order():
             given += queue.draw(count).version.tolist()
         assert len(queue) == start - len(given) and len(queue) < 64 + 40
     assert given == list(range(len(given))) and (queue.taken, queue.given) == (start, len(given))
-    assert 64 <= queue.most < 64 + 40 and queue.statistics() == {"waiting": len(queue), "most_waiting": queue.most}
-
-
-def test_a_full_queue_drops_nothing():
-    queue = FreshQueue(3)
-    for start, full in [(0, False), (2, True), (4, True)]:
-        queue.add(unrolls(2, first=start))
-        assert queue.full is full
-    assert queue.draw(5).version.tolist() == [0, 1, 2, 3, 4] and not queue.full
+    assert queue.statistics() == {"waiting": len(queue)}
 
 
 def test_too_few_unrolls_are_an_error():
@@ -51,4 +43,4 @@ def test_a_restored_state_continues(waiting):
     assert len(two) == waiting and two.nbytes == one.nbytes
     for queue in (one, two):
         queue.add(unrolls(2, first=50, obs={"a": (2,), "b": (3,)}, state={"h": (2,)}))
-    assert same(one.draw(waiting + 2), two.draw(waiting + 2)) and (one.taken, one.most) == (two.taken, two.most)
+    assert same(one.draw(waiting + 2), two.draw(waiting + 2)) and one.taken == two.taken

@@ -66,9 +66,9 @@ def test_sources_without_enough_unrolls_contribute_none():
     mix, rng = half(), np.random.default_rng(0)
     assert mix.due(8) == {"queue": 8} and not mix.ready(8)
     mix.add(unrolls(3), rng)
-    assert mix.due(8) == {"queue": 8} and not mix.ready(8) and not mix.full(8)
+    assert mix.due(8) == {"queue": 8} and not mix.ready(8)
     mix.add(unrolls(1, first=3), rng)
-    assert mix.due(8) == {"queue": 4, "uniform": 4} and mix.ready(8) and mix.full(8)
+    assert mix.due(8) == {"queue": 4, "uniform": 4} and mix.ready(8)
     assert mix.fresh_due(4) == 2 and mix.due(8) == {"queue": 4, "uniform": 4}
     batch = mix.batch(8, rng)
     assert batch.version[:4].tolist() == [0, 1, 2, 3] and batch.fresh.tolist() == [True] * 4 + [False] * 4
@@ -80,19 +80,6 @@ def test_sources_without_enough_unrolls_contribute_none():
     assert waiting.due(8) == {"queue": 8}
     waiting.add(unrolls(1), rng)
     assert waiting.due(8) == {"queue": 4, "uniform": 4}
-
-
-def test_a_full_queue_accepts_the_next_batch():
-    """A queue of capacity 1 must accept the five fresh unrolls of a batch."""
-    mix, rng = half(), np.random.default_rng(0)
-    mix.add(unrolls(10), rng)
-    for _ in range(2):
-        mix.batch(10, rng)
-    seen = []
-    for start in range(10, 15):
-        seen.append(mix.full(10))
-        mix.add(unrolls(1, first=start), rng)
-    assert not any(seen) and mix.full(10) and mix.ready(10)
 
 
 def test_each_unroll_is_fresh_exactly_once():
@@ -238,9 +225,6 @@ def test_invalid_mixes_are_rejected_in_one_line():
 
 def test_a_batch_without_a_fresh_unroll_is_rejected():
     mix = UnrollMix([(FreshQueue(), 0.125), (UnrollReplay(UnrollStore(3), Prioritized()), 0.875)])
-    mix.check(8, whole=True)
     mix.check(9)
     with pytest.raises(UsageError, match="a share of 0.125 for queue is 0.5 of 4 unrolls; expected at least one"):
         mix.check(4)
-    with pytest.raises(UsageError, match="a share of 0.125 for queue is 1.5 of 12 unrolls; expected a whole number"):
-        mix.check(12, whole=True)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.argument_checks import check_number
-from interreplay.experience.learned_models.losses import ensemble_losses
-from interreplay.experience.learned_models.networks import Networks
+from interreplay.experience.learned_models.networks import Networks, ensemble_losses
 
 LEAST_STEPS = 100
 """A member stops only if it has not improved for at least this many steps."""

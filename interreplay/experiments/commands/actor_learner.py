@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from interreplay.environments.rendering import has_screen
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.values import boolean, number, whole
+from interreplay.experiments.flags.values import boolean, number, only, whole, without
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import own_cpus
 from interreplay.learning.settings import LoopSettings
@@ -121,9 +122,6 @@ IGNORED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of the platform.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code of training or of evaluation; 2 for a flag that the platform does not have.
     """
@@ -133,64 +131,72 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(words: Sequence[str]) -> int:
     """Train, resume or test; return the exit code."""
-    if not words or {"-h", "--help"} & set(words):
+    if not words:
         print(usage())
-        return 0 if words else 2
+        return 2
+    if {"-h", "--help"} & set(words):
+        print(usage())
+        return 0
     given = read(words)
     mode = given.get("op_mode", "train")
     if mode not in MODES:
         raise UsageError(f"--op_mode {mode}; expected one of {', '.join(MODES)}")
     if mode == "train":
         return train.main(translated(given))
-    if "load_model_url" not in given:
+    run = given.get("load_model_url")
+    if run is None:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
-    ignored = ", ".join(f"--{name}" for name in given if name in IGNORED)
+    ignored = ", --".join(only(given, IGNORED))
     if ignored:
-        print(f"{ignored} has no effect: a setting of the platform's implementation")
+        print(f"--{ignored} has no effect: a setting of the platform's implementation")
     if mode == "test":
-        shown = ["--render"] if _read(given, "render", boolean) and "render" in given else []
-        if shown and not has_screen():
-            raise UsageError(
-                "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
-                f"interreplay evaluate {given['load_model_url']} --video FILE.gif"
-            )
-        return evaluate.main([given["load_model_url"], "--episodes", _value(given, "test_episode_count"), *shown])
-    others = sorted(given.keys() - {"op_mode", "load_model_url"} - SAME.keys() - IGNORED)
-    if others:
-        raise UsageError(f"--{others[0]}: a resumed run keeps its settings; leave it out")
-    repeated = [f"--{SAME[name][0]}={value}" for name, value in given.items() if name in SAME]
-    return train.main(["--resume", given["load_model_url"], *repeated])
+        command = [run, "--episodes", _value(given, "test_episode_count")]
+        if "render" in given and _read(given, "render", boolean):
+            if not has_screen():
+                raise UsageError(
+                    "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
+                    f"interreplay evaluate {run} --video FILE.gif"
+                )
+            command.append("--render")
+        return evaluate.main(command)
+    command = ["--resume", run]
+    for name, value in without(given, {"op_mode", "load_model_url", *IGNORED}).items():
+        if name not in SAME:
+            raise UsageError(f"--{name}: a resumed run keeps its settings; leave it out")
+        command.append(f"--{SAME[name][0]}={value}")
+    return train.main(command)
 
 
 def usage() -> str:
     """Return the flags with the platform's defaults."""
-    lines = [f"  --{name}" + ("" if default is None else f"={default}") for name, default in sorted(DEFAULTS.items())]
-    games = f"of Atari games: {', '.join(f'--{name}' for name in GAMES)}; docs/migration.md lists their equivalents"
-    return "\n".join([f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", "", *lines, "", games])
+    lines = [f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", ""]
+    for name, default in sorted(DEFAULTS.items()):
+        lines.append(f"  --{name}={default}".removesuffix("=None"))
+    lines += ["", f"of Atari games: --{', --'.join(GAMES)}; docs/migration.md lists their equivalents"]
+    return "\n".join(lines)
 
 
 def read(words: Sequence[str]) -> dict[str, str]:
-    """Return the platform's flags by name.
-
-    Raises:
-        UsageError: A flag is unknown or has no value.
-    """
-    known = sorted({*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED})
+    """Return the platform's flags by name."""
+    known = {*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED}
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        name, equals, text = word.removeprefix("--").partition("=")
-        name = name if name in known else name.replace("-", "_")
-        if not word.startswith("--") or name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            near = f"did you mean --{close[0]}? " if close else ""
-            raise UsageError(f"unknown flag {word.partition('=')[0]}; {near}docs/migration.md lists all flags")
+        flag, equals, text = word.partition("=")
+        name = flag.removeprefix("--")
+        if name not in known:
+            name = name.replace("-", "_")
+        if not flag.startswith("--") or name not in known:
+            near = did_you_mean(flag, sorted(f"--{each}" for each in known))
+            raise UsageError(f"unknown flag {flag}; {near} docs/migration.md lists all flags".replace(";  ", "; "))
         if not equals and not rest:
             raise UsageError(f"--{name}: expected a value")
-        found[name] = text if equals else rest.pop(0)
+        if not equals:
+            text = rest.pop(0)
+        found[name] = text
     for name, (value, why) in FIXED.items():
-        if not _is(found.get(name, value), value):
+        if name in found and not _is(found[name], value):
             raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
     return found
 
@@ -205,11 +211,7 @@ def _is(text: str, value: str) -> bool:
 
 
 def translated(given: Mapping[str, str]) -> list[str]:
-    """Translate the platform's flags to those of `interreplay.experiments.commands.train`.
-
-    Raises:
-        UsageError: A value is invalid.
-    """
+    """Translate the platform's flags to those of `interreplay.experiments.commands.train`."""
     values = {ours: given.get(name, default) for name, (ours, default) in SAME.items()}
     optimizer = _value(given, "optimizer")
     values |= {
@@ -228,9 +230,14 @@ def translated(given: Mapping[str, str]) -> list[str]:
         values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
         stated = {SAME[name][0] for name in given if name in SAME}
-        stated |= {ours for ours, names in SOURCES.items() if given.keys() & names}
-        values = {name: value for name, value in values.items() if name in stated}
-    words = ["--trainer=IMPALA", *(f"--{name}={value}" for name, value in values.items() if value is not None)]
+        for ours, names in SOURCES.items():
+            if given.keys() & names:
+                stated.add(ours)
+        values = only(values, stated)
+    words = ["--trainer=IMPALA"]
+    for name, value in values.items():
+        if value is not None:
+            words.append(f"--{name}={value}")
     env = _value(given, "env")
     if "NoFrameskip" in env or env.startswith("ALE/"):
         words += ["--env_args", *_game_arguments(given)]
@@ -260,24 +267,31 @@ def _schedule(given: Mapping[str, str]) -> str:
     steps = _read(given, "lr_scheduler_steps", whole(1)) * _steps_per_update(given)
     start = _read(given, "lr", number())
     end = _read(given, "lr_end_value", number())
-    done = [piece / PIECES for piece in range(PIECES + 1)]
-    return ",".join(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}" for share in done)
+    words = []
+    for share in np.linspace(0, 1, PIECES + 1):
+        words.append(f"{round(steps * share)}:{(start - end) * (1 - share) ** 2 + end:.6g}")
+    return ",".join(words)
 
 
 def _replay(given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the sources of batches; stores are used once they are filled to a minimum share."""
-    size = _read(given, "batch_size", whole(1))
-    least = _read(given, "training_fill_in_factor", number())
-    entries = schema.read(_value(given, "replay_parameters"), size)
-    return [entry if entry["type"] == "queue" else {**entry, "fill_in": least} for entry in entries]
+    entries = schema.read(_value(given, "replay_parameters"), _read(given, "batch_size", whole(1)))
+    for entry in entries:
+        if entry["type"] != "queue":
+            entry["fill_in"] = _read(given, "training_fill_in_factor", number())
+    return entries
 
 
 def _game_arguments(given: Mapping[str, str]) -> list[str]:
     method = _value(given, "reward_clipping_method")
     if method not in CLIPPINGS:
         raise UsageError(f"--reward_clipping_method={method}; expected one of {', '.join(CLIPPINGS)}")
-    clipping = CLIPPINGS[method] if _read(given, "clip_rewards", boolean) else "none"
-    return [f"reward_clipping={clipping}", *(f"{ours}={given[name]}" for name, ours in GAMES.items() if name in given)]
+    arguments = {"reward_clipping": "none"}
+    if _read(given, "clip_rewards", boolean):
+        arguments["reward_clipping"] = CLIPPINGS[method]
+    for name, value in only(given, GAMES).items():
+        arguments[GAMES[name]] = value
+    return list(map("=".join, arguments.items()))
 
 
 def _value(given: Mapping[str, str], name: str) -> str:

@@ -33,7 +33,7 @@ COMPLETED: dict[str, Callable[[], dict[str, Any]]] = {
     "neighborhood": lambda: {"synthesizer": Mixup(Beta(0.75))},
     "synthesizer": lambda: {"neighborhood": KNN(k=3)},
 }
-"""Further parts of the buffer in which a part is checked."""
+"""Further parts of the buffer in which a part is checked, by its kind."""
 GOALS = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
 
 
@@ -53,9 +53,6 @@ def make_parser() -> OneLineParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the checks.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code: 0, 1 when a check fails, 2 after an error that the user can fix.
     """
@@ -70,8 +67,11 @@ def act(given: argparse.Namespace) -> int:
     failed = 0
     for check in CHECKS:
         reason = failure(functools.partial(check, subject))
-        failed += reason is not None
-        print(f"pass  {title(check)}" if reason is None else f"FAIL  {title(check)}: {reason}", flush=True)
+        if reason is None:
+            print(f"pass  {title(check)}", flush=True)
+        else:
+            failed += 1
+            print(f"FAIL  {title(check)}: {reason}", flush=True)
     print(f"{given.name}: {len(CHECKS) - failed} of {len(CHECKS)} checks passed")
     return 1 if failed else 0
 
@@ -99,32 +99,30 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
         UsageError: The class does not exist, or cannot be created with these arguments.
     """
     found = own_class(name, (*KINDS.values(), ReplayBuffer), "class")
-    buffer_name = name
-    parts: dict[str, Any] = dict(arguments)
-    if not issubclass(found, ReplayBuffer):
-        kind = next(kind for kind, base in KINDS.items() if issubclass(found, base))
-        buffer_name = OF_PARTS
-        parts = {kind: {"type": name, **arguments}}
-
-    def make(capacity: int, seed: int | None) -> ReplayBuffer:
-        further = {} if buffer_name == name else COMPLETED[kind]()
-        return make_buffer(buffer_name, {"seed": seed}, capacity=capacity, **parts, **further)
-
-    buffer = make(capacity=10, seed=0)
+    kind = ""
+    for part, base in KINDS.items():
+        if issubclass(found, base):
+            kind = part
 
     def create(capacity: int, seed: int | None) -> ReplayBuffer:
-        made = make(capacity, seed)
-        made.connect(Context(compute_reward=_reward, score=_scores))
+        if kind:
+            parts = {kind: {"type": name, **arguments}} | COMPLETED[kind]()
+            made = make_buffer(OF_PARTS, {"seed": seed}, capacity=capacity, **parts)
+        else:
+            made = make_buffer(name, {"seed": seed}, capacity=capacity, **arguments)
+        made.connect(Context(compute_reward=_negative_distance, score=_sizes_of_rewards))
         return made
 
-    return Subject(create, rows={"obs_shape": GOALS} if buffer.wants_goal_functions else {})
+    if create(capacity=10, seed=0).wants_goal_functions:
+        return Subject(create, rows={"obs_shape": GOALS})
+    return Subject(create)
 
 
-def _reward(achieved: Any, desired: Any, info: Any) -> Any:
+def _negative_distance(achieved: Any, desired: Any, info: Any) -> Any:
     """Return a reward of goals."""
     return -np.linalg.norm(achieved - desired, axis=-1)
 
 
-def _scores(rows: Transitions, names: Any) -> dict[str, Tensor]:
+def _sizes_of_rewards(rows: Transitions, names: Any) -> dict[str, Tensor]:
     """Return scores of rows under any names."""
-    return {name: rows.rewards.abs() for name in names}
+    return dict.fromkeys(names, rows.rewards.abs())

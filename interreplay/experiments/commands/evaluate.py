@@ -21,9 +21,6 @@ def make_parser() -> OneLineParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Play episodes of the policy in a checkpoint.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code: 0, 1 when the environment failed, 2 after an error that the user can fix, 130 after Ctrl-C.
     """

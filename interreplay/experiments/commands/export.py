@@ -21,12 +21,7 @@ def make_parser() -> OneLineParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add(
-        "checkpoint",
-        type=Path,
-        metavar="CHECKPOINT",
-        help="a checkpoint of this package, or the folder of a run",
-    )
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of this package, or the folder of a run")
     add("--to", type=Path, required=True, metavar="FILE", help="policy.onnx, or policy.pt2 for PyTorch")
     add("--best", action="store_true", help="use the best checkpoint of a run, not its newest")
     text = f"number of observations on which file and policy are compared (default: {OBSERVATIONS})"
@@ -36,9 +31,6 @@ def make_parser() -> OneLineParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the file.
-
-    Args:
-        argv: The command line without the program's name; by default this process's own.
 
     Returns:
         The exit code: 0, 1 when the file acts differently from the policy, 2 after an error that the user can fix.

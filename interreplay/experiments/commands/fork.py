@@ -82,7 +82,7 @@ def act(given: argparse.Namespace) -> int:
     study = planned(given, checkpoint, parent, step)
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
-    check(study, numbers, here=True, files=True)
+    check(study, numbers, here=True)
     check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], alone=False)
     study = folder.begin(study)
     fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}

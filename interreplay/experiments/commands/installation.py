@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import importlib.metadata
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -17,27 +18,14 @@ def requirements() -> list[str]:
     """Return the requirements in setup.cfg, or in the metadata of the installed package."""
     config = configparser.ConfigParser()
     if config.read(ROOT / "setup.cfg"):
-        return [line for line in config["options"]["install_requires"].splitlines() if line and line[0] != "#"]
+        return config["options"]["install_requires"].split("\n")[1:]
     lines = importlib.metadata.requires("interreplay") or []
     return [line for line in lines if "extra ==" not in line]
 
 
 def distribution(requirement: str) -> str:
     """Return the name at the beginning of a requirement."""
-    return "".join(c if c.isalnum() or c in "-_." else " " for c in requirement).split()[0]
-
-
-def missing() -> list[str]:
-    """Return required packages that this Python cannot find."""
-    names = [distribution(text) for text in requirements()]
-    return [name for name in names if not _found(MODULES.get(name, name))]
-
-
-def _found(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ImportError:
-        return False
+    return re.split(r"[^\w.-]", requirement)[0]
 
 
 def check_installation(script: str, reports_itself: bool = False) -> None:
@@ -53,14 +41,21 @@ def check_installation(script: str, reports_itself: bool = False) -> None:
     place = Path(script).resolve()
     environment = place.parent / ".venv"
     other = (environment / "bin" / "python").exists() and environment.resolve() != Path(sys.prefix).resolve()
-    if (reports_itself and not other) or not (names := missing()):
+    if reports_itself and not other:
         return
-    lacks = f"{sys.executable} has no {', '.join(names)}"
+    missing = []
+    for text in requirements():
+        name = distribution(text)
+        if importlib.util.find_spec(MODULES.get(name, name)) is None:
+            missing.append(name)
+    if not missing:
+        return
+    fix = "make install sets up .venv, which is then activated with: source .venv/bin/activate"
     if other:
-        here = Path() if place.parent == Path.cwd().resolve() else place.parent
-        venv = here / ".venv" / "bin"
-        fix = f"source {venv / 'activate'} first, or call {venv / 'python'} {here / place.name}"
-    else:
-        fix = "make install sets up .venv, which is then activated with: source .venv/bin/activate"
-    sys.stderr.write(f"{place.name}: error: {lacks}; {fix}\n")
+        here = place.parent
+        if here == Path.cwd():
+            here = Path()
+        binaries = here / ".venv" / "bin"
+        fix = f"source {binaries / 'activate'} first, or call {binaries / 'python'} {here / place.name}"
+    sys.stderr.write(f"{place.name}: error: {sys.executable} has no {', '.join(missing)}; {fix}\n")
     raise SystemExit(2)

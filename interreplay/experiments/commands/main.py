@@ -11,47 +11,44 @@ from interreplay import __version__
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.process.signals import before_anything_is_to_save
 
+HERE = "interreplay.experiments.commands"
 COMMANDS = {
-    "train": ("interreplay.experiments.commands.train", "train an agent with a replay method"),
-    "evaluate": ("interreplay.experiments.commands.evaluate", "evaluate a trained policy: returns, video, dataset"),
-    "export": ("interreplay.experiments.commands.export", "write a trained policy as ONNX or PyTorch's pt2"),
-    "study": ("interreplay.experiments.commands.study", "run a grid of runs, on one machine or many"),
+    "train": (f"{HERE}.train", "train an agent with a replay method"),
+    "evaluate": (f"{HERE}.evaluate", "evaluate a trained policy: returns, video, dataset"),
+    "export": (f"{HERE}.export", "write a trained policy as ONNX or PyTorch's pt2"),
+    "study": (f"{HERE}.study", "run a grid of runs, on one machine or many"),
     "report": ("interreplay.experiments.report.__main__", "draw figures and tables from the results of runs"),
-    "experience": ("interreplay.experiments.commands.experience", "list, draw or export the kept transitions of runs"),
-    "fork": ("interreplay.experiments.commands.fork", "continue a checkpoint under several replay methods"),
-    "check": ("interreplay.experiments.commands.check", "check a replay method of your own against the contract"),
-    "smoketest": ("interreplay.experiments.commands.smoketest", "check this installation"),
+    "experience": (f"{HERE}.experience", "list, draw or export the kept transitions of runs"),
+    "fork": (f"{HERE}.fork", "continue a checkpoint under several replay methods"),
+    "check": (f"{HERE}.check", "check a replay method of your own against the contract"),
+    "smoketest": (f"{HERE}.smoketest", "check this installation"),
 }
 """Modules with a function ``main(argv)`` that returns an exit code, and their purposes."""
-NEEDS = {"report": ("matplotlib", "pandas")}
-"""Optional packages that commands require; they are searched for, not imported."""
-OLD_NAMES = {"cluster": "study"}
-"""Previous names of commands, which still work but are not listed."""
+REPORT_NEEDS = ("matplotlib", "pandas")
+"""Optional packages that the report requires; they are searched for, not imported."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand.
-
-    Args:
-        argv: The command line without the program's name; by default this process's own.
 
     Returns:
         The subcommand's exit code; 2 for an unknown subcommand.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
-        sys.stdout.write(f"{usage()}\n")
+        print(usage())
         return 0 if words else 2
     if words[0] == "--version":
-        sys.stdout.write(f"interreplay {__version__}\n")
+        print(f"interreplay {__version__}")
         return 0
-    name = OLD_NAMES.get(words[0], words[0])
-    rest = words[1:]
+    name, *rest = words
+    if name == "cluster":
+        name = "study"  # its previous name
     if name not in available():
         sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
         return 2
     sys.argv = [f"interreplay {name}", *rest]
-    return _run(name, rest)
+    return _run(COMMANDS[name][0], rest)
 
 
 def command() -> int:
@@ -76,47 +73,45 @@ cluster = study  # called by `cluster_run.py` and `interreplay-cluster`
 
 def actor_learner() -> int:
     """Run the script `main.py`."""
-    before_anything_is_to_save()
-    return importlib.import_module("interreplay.experiments.commands.actor_learner").main()
+    return _at_once("actor_learner")
 
 
 def agent() -> int:
     """Run the script `run_agent.py`."""
-    before_anything_is_to_save()
-    return importlib.import_module("interreplay.experiments.commands.run_agent").main()
+    return _at_once("run_agent")
 
 
 def lcer() -> int:
     """Run the script `train.py`."""
-    before_anything_is_to_save()
-    return importlib.import_module("interreplay.experiments.commands.lcer").main()
+    return _at_once("lcer")
 
 
 def _at_once(name: str) -> int:
     before_anything_is_to_save()
-    return _run(name, None)
+    return _run(f"{HERE}.{name}", None)
 
 
-def _run(name: str, words: Sequence[str] | None) -> int:
+def _run(module: str, words: Sequence[str] | None) -> int:
     try:
-        module = importlib.import_module(COMMANDS[name][0])
+        found = importlib.import_module(module)
     except UsageError as error:  # a package of the user hides the catalog of replay methods
         sys.stderr.write(f"interreplay: error: {error}\n")
         return 2
-    return module.main(words)
+    return found.main(words)
 
 
 def available() -> dict[str, str]:
     """Return the subcommands whose packages are installed, and their purposes."""
-    found = {}
-    for name, (_, purpose) in COMMANDS.items():
-        if all(importlib.util.find_spec(package) for package in NEEDS.get(name, ())):
-            found[name] = purpose
+    found = {name: purpose for name, (_, purpose) in COMMANDS.items()}
+    if not all(map(importlib.util.find_spec, REPORT_NEEDS)):
+        del found["report"]
     return found
 
 
 def usage() -> str:
     """Return the usage message."""
-    last = "interreplay COMMAND --help prints its flags, interreplay --version the version."
-    lines = [f"  {name:<10} {text}" for name, text in available().items()]
-    return "\n".join(["usage: interreplay COMMAND ...", "", *lines, "", last])
+    lines = ["usage: interreplay COMMAND ...", ""]
+    for name, purpose in available().items():
+        lines.append(f"  {name:<10} {purpose}")
+    lines += ["", "interreplay COMMAND --help prints its flags, interreplay --version the version."]
+    return "\n".join(lines)

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium as gym
+
 from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls, network_bytes
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import UsageError
@@ -25,7 +27,9 @@ from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.runs.resume import first_settings
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.unrolls.mix_settings import make_mix
+from interreplay.unrolls.mixture import UnrollMix
 
+Source = RowSource | UnrollMix | None
 WIDTHS = ("hiddens", "critic_hiddens", "lstm_cells")
 
 
@@ -35,12 +39,13 @@ class PreparedRun:
 
     Attributes:
         settings: Every setting, resolved.
-        source: The replay buffer, or a mix with recorded rows, still without the run's own rows; None for unrolls.
+        source: The replay buffer, or a mix with recorded rows or of unrolls, still without the run's own ones; None for
+            unrolls without replay.
         lines: Lines that describe the run.
     """
 
     settings: RunSettings
-    source: RowSource | None
+    source: Source
     lines: tuple[str, ...]
 
 
@@ -55,49 +60,57 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     Raises:
         UsageError: The run cannot start.
     """
-    settings = settings_resumed(first_settings(checkpoints), given) if checkpoints else settings_for(given)
+    if checkpoints:
+        settings = settings_resumed(first_settings(checkpoints), given)
+    else:
+        settings = settings_for(given)
+        check_workers(settings.num_workers)
     device = chosen_device(settings.device, own_gpus())
     check_device(device)
-    if not checkpoints:
-        check_workers(settings.num_workers)
     environment = environment_of(settings)
-    output_dir = str(home.parent if home else given.get("output_dir", settings.output_dir))
-    settings = settings.replaced(device=device, env=environment.name, output_dir=output_dir)
+    output_dir = given.get("output_dir", settings.output_dir)
+    if home:
+        output_dir = home.parent
+    settings = settings.replaced(device=device, env=environment.name, output_dir=str(output_dir))
     check_actions(settings.trainer, settings.env, environment.action_space)
-    recorded = ""
+    lines = [environment.note]
+    if "config" in given:
+        lines = [f"configuration {given['config']}", environment.note]
+    if not checkpoints:
+        lines.append(preset_told(given, settings))
+    lines.append(describe(settings))
     if getattr(settings, "offline_data", None) is not None:
         spaces = (environment.observation_space, environment.action_space)
         key, recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
         settings = settings.replaced(offline_key=key)
-    source = None if ALGORITHMS[settings.trainer].unrolls else source_for(settings, environment)
+        lines.append(recorded)
+    source: Source
+    if ALGORITHMS[settings.trainer].unrolls:
+        source = mix_for(settings, environment)
+    else:
+        source = source_for(settings, environment)
     check_networks(settings, environment)
-    memory = check_memory(settings, environment, source)
+    lines.append(check_memory(settings, environment, source))
     ensure_writable(home or Path(settings.output_dir))
-    lines = [given["config"].described()] if "config" in given else []
-    lines += [environment.note, "" if checkpoints else preset_told(given, settings), describe(settings), memory]
-    lines += [recorded, "" if checkpoints else first_update(settings)]
-    return PreparedRun(settings, source, tuple(line for line in lines if line))
+    if not checkpoints:
+        lines.append(first_update(settings))
+    return PreparedRun(settings, source, tuple(filter(None, lines)))
 
 
 def environment_of(settings: SimpleNamespace) -> Environment:
-    """Return the environment of a run with its wrappers.
-
-    Raises:
-        UsageError: It does not exist, or cannot be made.
-    """
+    """Return the environment of a run with its wrappers."""
     return find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
 
 
 def first_update(settings: SimpleNamespace) -> str:
     """Return a line about when learning begins, "" if it begins at once."""
     starts = settings.learning_starts
-    total = settings.total_env_steps
-    if starts >= total:
-        return (
-            f"no updates: actions are random until {starts:,} steps (--learning_starts), "
-            f"and the run ends at {total:,} (--total_env_steps)"
-        )
-    return f"random actions until {starts:,} steps" if starts else ""
+    if starts == 0:
+        return ""
+    line = f"random actions until {starts:,} steps"
+    if starts >= settings.total_env_steps:
+        line = f"no updates: {line} (--learning_starts), and the run ends at {settings.total_env_steps:,}"
+    return line
 
 
 def describe(settings: SimpleNamespace) -> str:
@@ -105,19 +118,12 @@ def describe(settings: SimpleNamespace) -> str:
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
-    listed = ", ".join(f"{name}={readable(value)}" for name, value in arguments.items())
-    method = short(settings.buffer)
-    if listed:
-        method += f"({listed})"
+    method = readable({"type": settings.buffer} | {name: readable(value) for name, value in arguments.items()})
     return f"{short(settings.trainer)} with {method} on {settings.env}, seed {settings.seed}"
 
 
 def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource:
-    """Build what a run replays, and check that it can store the environment's rows.
-
-    Raises:
-        UsageError: It cannot be built, or cannot store what the environment returns.
-    """
+    """Build what a run replays, and check that it can store the environment's rows."""
     spaces = (environment.observation_space, environment.action_space)
     kind, arguments = source_of(settings)
     defaults = {
@@ -130,10 +136,8 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     method = settings.buffer
     try:
         source = make_source(kind, defaults, **arguments)
-        check_loss(
-            *chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings),
-            method if source.brings_critic_loss else None,
-        )
+        losses = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
+        check_loss(*losses, method if source.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{method}: {error}") from error
     if source.wants_goal_functions and settings.frame_stack > 1:
@@ -145,12 +149,21 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     return source
 
 
-def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
-    """Reject layers that do not fit each other, or whose networks do not fit into memory.
+def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | None:
+    """Build the mix of unrolls that a run replays; None without replay.
 
     Raises:
-        UsageError: With their sizes, and the memory that they need.
+        UsageError: It cannot make batches of the requested size.
     """
+    if "parameters" not in settings.buffer_args:
+        return None
+    mix = make_mix(settings.buffer_args["parameters"], isinstance(environment.action_space, gym.spaces.Box))
+    mix.check(settings.train_batch_size)
+    return mix
+
+
+def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
+    """Reject layers that do not fit each other, or whose networks do not fit into memory."""
     spaces = (environment.observation_space, environment.action_space)
     try:
         count, need = network_bytes(ARCHITECTURES[architecture_of(settings.trainer)], *spaces, vars(settings))
@@ -165,7 +178,7 @@ def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
         )
 
 
-def check_memory(settings: SimpleNamespace, environment: Environment, source: RowSource | None) -> str:
+def check_memory(settings: SimpleNamespace, environment: Environment, source: Source) -> str:
     """Compare the memory of the full replay buffer with the free memory.
 
     Returns:
@@ -177,12 +190,11 @@ def check_memory(settings: SimpleNamespace, environment: Environment, source: Ro
     need = replay_bytes(settings, environment, source)
     if not need:
         return ""
-    if source is None:
-        free = free_memory("cpu")
+    free = free_memory("cpu")
+    if isinstance(source, UnrollMix):
         stored = f"replay of unrolls of {settings.rollout_fragment_length} steps"
         fix = "give the sources of --replay_parameters smaller capacities"
     else:
-        free = free_memory(settings.device)
         stored = f"replay buffer of {settings.buffer_size:,} rows"
         fix = f"--buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit"
     line = f"{stored}: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
@@ -191,23 +203,19 @@ def check_memory(settings: SimpleNamespace, environment: Environment, source: Ro
     return line
 
 
-def replay_bytes(settings: SimpleNamespace, environment: Environment, source: RowSource | None) -> int:
+def replay_bytes(settings: SimpleNamespace, environment: Environment, source: Source) -> int:
     """Return bytes of the full replay buffer, or of the unrolls to be replayed; 0 if nothing is stored in memory.
 
     Raises:
         UsageError: The unrolls cannot be stored, or cannot make batches of the requested size.
     """
     spaces = (environment.observation_space, environment.action_space)
-    if source is not None:
-        if settings.updates is not None:
-            return 0  # recorded rows are mapped from their files
-        own = source.sources["online"] if isinstance(source, Mix) and settings.offline_data is not None else source
-        return estimate(*spaces, own, environment.stacks)
-    if "parameters" not in settings.buffer_args:
-        return 0
-    mix = make_mix(settings.buffer_args["parameters"])
-    mix.check(settings.train_batch_size)
-    try:
-        return estimate_unrolls(*spaces, mix, settings.rollout_fragment_length)
-    except ValueError as error:
-        raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
+    if isinstance(source, UnrollMix):
+        try:
+            return estimate_unrolls(*spaces, source, settings.rollout_fragment_length)
+        except ValueError as error:
+            raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
+    if source is None or settings.updates is not None:
+        return 0  # recorded rows are mapped from their files
+    own = source.sources["online"] if isinstance(source, Mix) and settings.offline_data is not None else source
+    return estimate(*spaces, own, environment.stacks)

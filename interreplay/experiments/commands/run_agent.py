@@ -111,9 +111,6 @@ BULLET = re.compile(r"(\w+)PyBulletEnv-v\d+")
 def main(argv: Sequence[str] | None = None) -> int:
     """Train with RLcycle's settings.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code of `interreplay.experiments.commands.train.main`; 2 for an unknown word, or without any.
     """
@@ -138,11 +135,7 @@ def usage(prog: str) -> str:
 
 
 def translated(words: Sequence[str]) -> list[str]:
-    """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged.
-
-    Raises:
-        UsageError: A setting is unknown, or has no equivalent.
-    """
+    """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged."""
     asked = [word.partition("=")[2] for word in words if word.startswith("configs=")]
     if len(asked) > 1:
         raise UsageError(f"configs= is given {len(asked)} times; expected one name such as {DEFAULT}")

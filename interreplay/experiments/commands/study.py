@@ -6,13 +6,14 @@ import functools
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study_checks import check, check_processors, found, without_updates
+from interreplay.experiments.commands.study_checks import check, check_processors, found
 from interreplay.experiments.commands.study_search import check_search, searched, sequential, with_draws
 from interreplay.experiments.commands.train import asked_list
 from interreplay.experiments.flags.config_files import completed
@@ -21,11 +22,12 @@ from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser,
 from interreplay.experiments.flags.replay_flags import methods_with
 from interreplay.experiments.flags.run_flags import CATALOGUE, COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import plain, settings_for
+from interreplay.experiments.flags.values import only
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
 from interreplay.experiments.studies import inputs_file, results_table
-from interreplay.experiments.studies.grid import SettingsResolver, as_in_file, as_seeds, expand, read_study_file, typed
+from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
@@ -43,9 +45,6 @@ LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a study.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code: 0 if all runs are finished, 1 if some failed permanently, 2 after a usage error, 75 after
         SIGTERM with everything saved (the same command resumes), 130 after Ctrl-C.
@@ -55,13 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> FlagParser:
     """Return the parser of the study's own flags and those of ``custom_training`` that apply to every run."""
-    settings = {title: tuple(flag for flag in flags if flag.in_study is None) for title, flags in GROUPS.items()}
-    settings = {f"settings of every run: {title}": flags for title, flags in settings.items()}
+    groups = dict(STUDY_GROUPS)
+    common = set(COMMON)
+    for flags in STUDY_GROUPS.values():
+        common.update(flag.name for flag in flags)
+    for title, flags in GROUPS.items():
+        groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.in_study is None)
     parser = FlagParser(
-        STUDY_GROUPS | settings,
-        elsewhere=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        groups,
+        instead=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
         hint=argument_hint,
-        common=[*COMMON, *(flag.name for flags in STUDY_GROUPS.values() for flag in flags)],
+        common=common,
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
@@ -71,8 +74,9 @@ def make_parser() -> FlagParser:
 
 def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """Return how to set an argument of a replay method that was given as a flag, "" for other words."""
-    methods = methods_with(name, CATALOGUE)
-    return f"use --buffers '{methods[-1]}{{{name}: {value or 'VALUE'}}}' to set {name}" if methods else ""
+    if methods := methods_with(name, CATALOGUE):
+        return f"use --buffers '{methods[-1]}{{{name}: {value or 'VALUE'}}}' to set {name}"
+    return ""
 
 
 def act(given: Mapping[str, Any]) -> int:
@@ -80,28 +84,32 @@ def act(given: Mapping[str, Any]) -> int:
     if listed := asked_list(given):
         print(listed)
         return 0
-    resumed = "resume" in given
     if not WHAT & given.keys():
         raise UsageError(
             "nothing to run; expected a study file, or flags such as --buffers and --envs, for example: "
             f"{program()} --buffers Uniform,NMER --envs Hopper-v5 --seeds 5 (--help lists the flags)"
         )
-    if resumed and (more := sorted(WHAT & given.keys() - {"resume"})):
-        raise UsageError(f"--resume reads the study from its folder; leave out {', '.join(more)}")
-    study, folder = (read_back if resumed else read_new)(given)
-    study = replace(
-        study, execution=Execution(**asdict(study.execution) | {k: given[k] for k in EXECUTION if k in given})
-    )
+    if "resume" in given:
+        more = sorted(WHAT & given.keys() - {"resume"})
+        if more:
+            raise UsageError(f"--resume reads the study from its folder; leave out {', '.join(more)}")
+        folder = StudyFolder.at(given["resume"], "--resume")
+        study = folder.read()
+    else:
+        study, folder = read_new(given)
+    how = asdict(study.execution)
+    study = replace(study, execution=Execution(**how | only(given, EXECUTION)))
+    numbers = range(len(study.runs))
     if given.get("count"):
+        check(study, numbers, here=False)
         print(len(study.runs))
         return 0
-    if given.get("run", 0) >= len(study.runs):
-        raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {len(study.runs) - 1}")
-    numbers = [given["run"]] if "run" in given else range(len(study.runs))
+    if "run" in given:
+        if given["run"] not in numbers:
+            raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
+        numbers = range(given["run"], given["run"] + 1)
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
-    check(study, numbers, here=address == "local", files=address == "local")
-    if idle := without_updates(study):
-        print(idle, flush=True)
+    check(study, numbers, here=address == "local")
     if given.get("dry_run"):
         lines = [("", "run", "steps", "state")]
         for number, run in enumerate(study.runs):
@@ -120,39 +128,51 @@ def act(given: Mapping[str, Any]) -> int:
         return run_all(study, folder, address)
 
 
-def read_back(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
-    """Return the study in the folder of ``--resume``."""
-    folder = StudyFolder.at(given["resume"], "--resume")
-    return folder.read(), folder
-
-
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study of a study file, an inputs file or flags."""
-    settings = {
-        name: as_in_file(given[name]) for name, flag in FLAGS.items() if name in given and flag.in_study is None
-    }
+    settings = {name: value for name, value in given.items() if name in FLAGS and FLAGS[name].in_study is None}
     if "inputs" in given:
-        parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
-        runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
-        contents: dict[str, Any] = {}
-        if more := sorted({"study", *GRID} & given.keys() | settings.keys()):
-            raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
-        if "output_dir" not in given and len(set(folders)) > 1:
-            raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
-        home = Path(folders[0]) if folders else Path("results")
-    else:
-        contents = read_study_file(Path(given["study"]), FILE_KEYS) if "study" in given else {}
-        contents |= {name: given[name] for name in GRID if name in given}
-        if "seeds" in given:
-            contents["seeds"] = as_seeds(given["seeds"])
-        contents["settings"] = typed(contents.get("settings"), FLAGS) | settings
-        runs = expand(contents, LANGUAGE)
-        name = Path(given.get("study", "study")).stem
-        check_name(name, "the study file's name")
-        home = Path("results", name)
-    search = {name: given.get(name, contents.get(name)) for name in (*SEARCH, "searcher")}
+        return read_inputs(given, settings)
+    home = Path(given.get("study", "study")).stem
+    check_name(home, "the study file's name")
+    contents: dict[str, Any] = {}
+    if "study" in given:
+        contents = read_study_file(Path(given["study"]), FILE_KEYS)
+    contents |= only(given, GRID)
+    if "seeds" in given:
+        contents["seeds"] = as_seeds(given["seeds"])
+    contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
+    return planned(expand(contents, LANGUAGE), contents, given, Path("results", home))
+
+
+def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
+    """Return the study of an inputs file of the original work."""
+    more = sorted({"study", *GRID} & given.keys() | settings.keys())
+    if more:
+        raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
+    parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
+    runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
+    if "output_dir" not in given and len(set(folders)) > 1:
+        raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
+    return planned(runs, {}, given, Path(*folders[:1] or ["results"]))
+
+
+def planned(
+    runs: list[PlannedRun], contents: Mapping[str, Any], given: Mapping[str, Any], home: Path
+) -> tuple[Study, StudyFolder]:
+    """Return a study of runs, after drawing the values of its search.
+
+    Args:
+        runs: The runs of the grid or of the inputs file.
+        contents: Contents of the study file.
+        given: Flags, which override the file.
+        home: Default folder of the study.
+    """
+    names = (*SEARCH, "searcher")
+    search: dict[str, Any] = dict.fromkeys(names)
+    search |= only(contents, names) | only(given, names)
     runs = searched(runs, search, LANGUAGE)
-    execution = Execution(**{name: contents[name] for name in EXECUTION if name in contents})
+    execution = Execution(**only(contents, EXECUTION))
     if search["searcher"] == TPE:
         execution = replace(execution, search=dict(search["search"]))
     return Study(runs, execution), StudyFolder.at(given.get("output_dir", str(home)))
@@ -168,7 +188,9 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
         gpus: GPUs of the run; the study's GPUs per trial if None.
     """
     settings = settings_for(run.given())
-    device = chosen_device(settings.device, study.execution.gpus_per_trial if gpus is None else gpus)
+    if gpus is None:
+        gpus = study.execution.gpus_per_trial
+    device = chosen_device(settings.device, gpus)
     how = {"device": device, "threads": study.execution.cpus_per_trial, "output_dir": str(folder.path)}
     if settings.keep_experience == "auto":
         how["keep_experience"] = 0
@@ -192,24 +214,28 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
     print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
-    code = 0
-    if todo:
-        from interreplay.experiments.tune import run_study
-        from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
+    if not todo:
+        return summary(study, folder, 0)
+    from interreplay.experiments.tune import run_study
+    from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
 
-        report = functools.partial(print, flush=True)
-        jobs = [(folder.path.absolute() / run.name, settings_of(study, folder, run)) for run in todo]
-        searcher = sequential(study, folder, LANGUAGE, lambda run: settings_of(study, folder, run))
-        execution = run_study.start(address, study.execution, jobs, report)
-        scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
-        reporter = StudyReporter({p.name: s["total_env_steps"] for p, s in jobs}, done, sys.stdout)
-        try:
-            code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
-        finally:
-            reporter.close()
-        for run in todo:
-            if run.name in reporter.failed:
-                folder.trial(run).note(state=FAILED)
+    jobs = []
+    totals = {}
+    for run in todo:
+        settings = settings_of(study, folder, run)
+        jobs.append((folder.path.absolute() / run.name, settings))
+        totals[run.name] = settings["total_env_steps"]
+    searcher = sequential(study, folder, LANGUAGE, functools.partial(settings_of, study, folder))
+    execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
+    scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
+    reporter = StudyReporter(totals, done, sys.stdout)
+    try:
+        code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
+    finally:
+        reporter.close()
+    for run in todo:
+        if run.name in reporter.failed:
+            folder.trial(run).note(state=FAILED)
     return summary(study, folder, code)
 
 
@@ -224,20 +250,20 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
         best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
         print(f"command of the best: {results_table.as_command(best)}")
-    failed = rows[rows["state"] == FAILED]
-    if len(failed):
-        reasons = failed[["name", "starts", "last_failure"]].astype(str).to_numpy()
+    states = Counter(rows["state"])
+    failed = states[FAILED]
+    left = len(rows) - failed - int(rows["state"].isin(list(OVER)).sum())
+    if failed:
+        reasons = rows.loc[rows["state"] == FAILED, ["name", "starts", "last_failure"]].astype(str).to_numpy()
         print(f"\n{results_table.aligned([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
-    left = int((~rows["state"].isin([*OVER, FAILED])).sum())
-    timed_out = INTERRUPTED in set(rows["state"])
     again = f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
-    elif len(failed):
-        print(f"{len(failed)} of {len(rows)} runs failed; retry them with: {again}", flush=True)
-    if left and (code or (timed_out and not len(failed))):
+    elif failed:
+        print(f"{failed} of {len(rows)} runs failed; retry them with: {again}", flush=True)
+    if left and (code or (states[INTERRUPTED] and not failed)):
         return code or RESUMABLE  # --max_time ends runs without a signal
-    return int(bool(len(failed) or left))
+    return int(bool(failed or left))
 
 
 if __name__ == "__main__":

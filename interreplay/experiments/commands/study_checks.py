@@ -9,7 +9,6 @@ from typing import Any
 
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import RefusedRuns, UsageError
-from interreplay.experience import RowSource
 from interreplay.experience.offline_data import open_rows
 from interreplay.experiments.commands.preparation import (
     check_memory,
@@ -19,7 +18,7 @@ from interreplay.experiments.commands.preparation import (
     source_for,
 )
 from interreplay.experiments.flags.offline_flags import check_recorded
-from interreplay.experiments.flags.training_flags import RunSettings, settings_for
+from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.process.machine import (
     check_device,
     check_room,
@@ -34,15 +33,13 @@ from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 find = functools.lru_cache(maxsize=None)(find_environment)
 
 
-def check(study: Study, numbers: Iterable[int], here: bool, memory: bool = True, files: bool = True) -> None:
+def check(study: Study, numbers: Iterable[int], here: bool) -> None:
     """Make the environment and the empty replay buffer of each kind of run, and find the runs that cannot start.
 
     Args:
         study: The study.
         numbers: The runs to check.
-        here: Whether they run on this machine, with its GPUs.
-        memory: Whether their machine has as much memory as this one.
-        files: Whether they can read this machine's files.
+        here: Whether they run on this machine, with its files, GPUs and memory.
 
     Raises:
         RefusedRuns: With each reason and the runs that it applies to.
@@ -53,44 +50,39 @@ def check(study: Study, numbers: Iterable[int], here: bool, memory: bool = True,
         run = study.runs[number]
         kind = repr({**run.flags, "seed": 0})
         if kind not in by_kind:
-            by_kind[kind] = _reason(run, study.execution, here=here, memory=memory, files=files)
+            try:
+                check_run(run, study.execution, here)
+                by_kind[kind] = ""
+            except UsageError as error:
+                by_kind[kind] = str(error)
         if by_kind[kind]:
             reasons[number] = by_kind[kind]
     if reasons:
         raise RefusedRuns(reasons, len(study.runs))
 
 
-def _reason(run: PlannedRun, execution: Execution, here: bool, memory: bool, files: bool) -> str:
-    """Return why a run cannot start, or ""; arguments as for `check`."""
-    try:
-        settings = settings_for(run.given())
-        device = chosen_device(settings.device, execution.gpus_per_trial)
-        if here:
-            check_device(device)
-        elif not own_gpus():
-            device = "cpu"  # another machine has the GPU
-        settings = settings.replaced(device=device)
-        environment = found(settings)
-        check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
-        if files and settings.offline_data is not None:
-            spaces = (environment.observation_space, environment.action_space)
-            check_recorded(settings, functools.partial(open_rows, spaces=spaces))
-        source = online_source(settings, environment)
-        if memory:
-            check_networks(settings, environment)
-            check_memory(settings, environment, source)
-        else:
-            replay_bytes(settings, environment, source)
-    except UsageError as error:
-        return str(error)
-    return ""
-
-
-def online_source(settings: RunSettings, environment: Environment) -> RowSource | None:
-    """Build the replay method of a run on the CPU, without recorded rows; None for unrolls."""
-    if ALGORITHMS[settings.trainer].unrolls:
-        return None
-    return source_for(settings.replaced(device="cpu", offline_data=None), environment)
+def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
+    """Check that a run can start; arguments as for `check`."""
+    settings = settings_for(run.given())
+    device = chosen_device(settings.device, execution.gpus_per_trial)
+    if here:
+        check_device(device)
+    elif not own_gpus():
+        device = "cpu"  # another machine has the GPU
+    settings = settings.replaced(device=device)
+    environment = found(settings)
+    check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
+    if here and settings.offline_data is not None:
+        spaces = (environment.observation_space, environment.action_space)
+        check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+    source = None
+    if not ALGORITHMS[settings.trainer].unrolls:
+        source = source_for(settings.replaced(device="cpu", offline_data=None), environment)
+    if here:
+        check_networks(settings, environment)
+        check_memory(settings, environment, source)
+    else:
+        replay_bytes(settings, environment, source)
 
 
 def found(settings: SimpleNamespace) -> Environment:
@@ -98,20 +90,6 @@ def found(settings: SimpleNamespace) -> Environment:
     if settings.env_args or settings.wrapper or settings.frame_stack > 1:
         return environment_of(settings)
     return find(settings.env)
-
-
-def without_updates(study: Study) -> str:
-    """Return a line about the runs that end before learning begins, "" if there are none."""
-    settings = [settings_for(run.given()) for run in study.runs]
-    idle = [each for each in settings if each.learning_starts >= each.total_env_steps]
-    if not idle:
-        return ""
-    first = idle[0]
-    return (
-        f"{len(idle)} of {len(settings)} runs make no updates: actions are random until "
-        f"{first.learning_starts:,} steps (learning_starts), and they end at "
-        f"{first.total_env_steps:,} (total_env_steps)"
-    )
 
 
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:

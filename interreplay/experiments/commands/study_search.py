@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,45 +47,29 @@ def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: Setting
     from interreplay.experiments.tune.hyperparameter_search import distributions, domains, sampled
 
     if one_by_one:
-        require_optuna()
+        if importlib.util.find_spec("optuna") is None:
+            raise UsageError(f"--searcher {TPE} needs optuna: pip install 'interreplay[search]'")
         distributions(domains(search))
     return sampled(runs, search, given["num_samples"] or 10, resolver, CATALOGUE)
 
 
 def check_search(study: Study, given: Mapping[str, Any]) -> None:
-    """Reject a search that cannot be executed.
-
-    Raises:
-        UsageError: With the flag.
-    """
+    """Reject a search that cannot be executed."""
     how = study.execution
-    if how.searcher == TPE:
-        require_optuna()
     if "run" in given and how.searcher == TPE:
         raise UsageError(f"--run {given['run']}: --searcher {TPE} draws one run after another; leave --run out")
     if how.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {how.scheduler} compares returns, so it takes one environment only")
 
 
-def require_optuna() -> None:
-    """Check that Optuna is installed.
-
-    Raises:
-        UsageError: It is not.
-    """
-    if importlib.util.find_spec("optuna") is None:
-        raise UsageError(f"--searcher {TPE} needs optuna: pip install 'interreplay[search]'")
-
-
 def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) -> Study:
     """Return a study with the values drawn so far, if they are drawn one after another."""
     if study.execution.searcher != TPE:
         return study
-    drawn = [folder.trial(run).drawn() for run in study.runs]
-    runs = [
-        run if values is None else with_values(run, values, resolver)
-        for run, values in zip(study.runs, drawn, strict=True)
-    ]
+    runs = []
+    for run in study.runs:
+        values = folder.trial(run).drawn()
+        runs.append(run if values is None else with_values(run, values, resolver))
     return replace(study, runs=runs)
 
 
@@ -111,14 +96,13 @@ def sequential(
 
         return job
 
-    trials = {run.name: folder.trial(run) for run in study.runs}
-    over = {name for name, trial in trials.items() if trial.status()["state"] in OVER}
-    left = [Slot(trials[run.name].drawn(), job_of(run)) for run in study.runs if run.name not in over]
-    before = [(trials[name].drawn() or {}, last_return(trials[name].path)) for name in sorted(over)]
+    left = []
+    before = []
+    for run in study.runs:
+        trial = folder.trial(run)
+        if trial.status()["state"] in OVER:
+            newest = [value for _, value in curve(trial.path)[-1:]] or [math.nan]
+            before.append((trial.drawn() or {}, newest[0]))
+        else:
+            left.append(Slot(trial.drawn(), job_of(run)))
     return SequentialSearch(domains(study.execution.search), left, before)
-
-
-def last_return(path: Path) -> float:
-    """Return the newest return of a run, NaN if there is none."""
-    values: Sequence[tuple[int, float]] = curve(path)
-    return values[-1][1] if values else float("nan")

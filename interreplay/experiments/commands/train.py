@@ -25,7 +25,6 @@ from interreplay.errors import (
 )
 from interreplay.experiments.commands.preparation import prepared
 from interreplay.experiments.flags import presets
-from interreplay.experiments.flags.config_files import origins_named
 from interreplay.experiments.flags.reading import program
 from interreplay.experiments.flags.replay_flags import list_buffers, short
 from interreplay.experiments.flags.run_flags import CATALOGUE, DEFAULTS
@@ -52,9 +51,6 @@ PATIENCE = 10.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a training job.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code: 0, 1 when the run failed, 2 after an error that the user can fix, 75 after SIGTERM, 130 after
         Ctrl-C.
@@ -67,14 +63,15 @@ def act(given: Mapping[str, Any]) -> int:
     if listed := asked_list(given):
         print(listed)
         return 0
-    if "resume" not in given:
-        for name in ("best", "recover"):
-            if given.get(name):
-                raise UsageError(f"--{name} requires --resume RUN")
-        return run(given, [], None)
-    home = run_folder_of(chosen_checkpoints(given)[0], given.get("output_dir"))
+    for name in ("best", "recover"):
+        if given.get(name) and "resume" not in given:
+            raise UsageError(f"--{name} requires --resume RUN")
+    checkpoints = chosen_checkpoints(given)
+    home = None
+    if checkpoints:
+        home = run_folder_of(checkpoints[0], given.get("output_dir"))
     if home is None:
-        return run(given, chosen_checkpoints(given), None)
+        return run(given, checkpoints, None)
     if (home / STATUS).exists():
         raise UsageError(
             f"{home} is a run of the study {home.parent}; continue it with: "
@@ -86,15 +83,21 @@ def act(given: Mapping[str, Any]) -> int:
 
 
 def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
-    """Return the checkpoints that ``--resume`` may start from, the preferred one first."""
-    return [best_of(given["resume"])] if given.get("best") else find_checkpoints(given["resume"])
+    """Return the checkpoints that ``--resume`` may start from, the preferred one first; none for a new run."""
+    if "resume" not in given:
+        return []
+    if given.get("best"):
+        return [best_of(given["resume"])]
+    return find_checkpoints(given["resume"])
 
 
 def asked_list(given: Mapping[str, Any]) -> str:
     """Return the list that a flag requests, or ""."""
     if given.get("list_buffers"):
         return list_buffers(CATALOGUE)
-    return presets.listed() if given.get("list_presets") else ""
+    if given.get("list_presets"):
+        return presets.listed()
+    return ""
 
 
 def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> int:
@@ -108,10 +111,10 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     Returns:
         The exit code.
     """
-    with origins_named(given.get("config")):
-        ready = prepared(given, checkpoints, home)
+    ready = prepared(given, checkpoints, home)
     settings = ready.settings
-    print("\n".join(folded(line, sys.stdout) for line in ready.lines), flush=True)
+    for line in ready.lines:
+        print(folded(line, sys.stdout), flush=True)
 
     # Importing Ray takes seconds, so it follows everything that can be rejected without it.
     from interreplay.experiments.training.build import build
@@ -144,13 +147,13 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
 def run_name(settings: SimpleNamespace) -> str:
     """Return the prefix of the run folder's name: algorithm, environment, replay method and parts, preset, seed."""
-    method = [short(settings.buffer)]
-    parts = (value for value in settings.buffer_args.values() if isinstance(value, Mapping) and "type" in value)
-    method += [short(str(part["type"])) for part in parts]
-    shipped = settings.preset in (*presets.names(), presets.NONE)
-    if not shipped or (settings.preset != presets.NONE and not presets.load(settings.preset).automatic):
-        method.append(Path(settings.preset).stem)
-    return f"{short(settings.trainer)}_{settings.env}_{'-'.join(method)}_s{settings.seed}"
+    parts = [short(settings.buffer)]
+    for value in settings.buffer_args.values():
+        if isinstance(value, Mapping) and "type" in value:
+            parts.append(short(str(value["type"])))
+    if Path(settings.preset).suffix or not presets.load(settings.preset).automatic:
+        parts.append(Path(settings.preset).stem)
+    return f"{short(settings.trainer)}_{settings.env}_{'-'.join(parts)}_s{settings.seed}"
 
 
 def train(
@@ -208,9 +211,13 @@ def train(
     finally:
         reporter.close()
     summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
-    print(colored(summary, GREEN, sys.stdout) if training.complete else summary)
-    best = "".join(f", best {path.name}" for path in inside(folder.path)[-1:])
-    print(f"results in {folder.path}, newest checkpoint {folder.checkpoints()[0].name}{best}")
+    if training.complete:
+        summary = colored(summary, GREEN, sys.stdout)
+    print(summary)
+    saved = f"newest checkpoint {folder.checkpoints()[0].name}"
+    if best := inside(folder.path):
+        saved = f"{saved}, best {best[-1].name}"
+    print(f"results in {folder.path}, {saved}")
     if settings.wandb and (line := offline_runs(folder.path)):
         print(line)
     if training.complete:
@@ -240,16 +247,17 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
         raise UsageError(f"{error}; {training.rescue()}") from error
     if isinstance(error, UsageError):
         return
-    logging.getLogger("ray").setLevel(
-        logging.CRITICAL
-    )  # about runners that no longer respond; the reason is reported below
+    # Ray reports runners that no longer respond; the reason is reported below.
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
     report = training.folder.path / "error.txt"
     with contextlib.suppress(OSError):  # a full disk
         report.write_text("".join(traceback.format_exception(error)))
     if isinstance(error, TrainingDiverged):  # a resumed run would diverge again
         raise RunFailure(f"{error}; {training.last_checkpoint()}; {report} holds the traceback") from error
-    if isinstance(error, EnvironmentFailure | RunnerLost) or not isinstance(error, Exception):
-        reason = str(error) if isinstance(error, Exception) else f"the run was ended by {in_words(error)}"
+    if isinstance(error, EnvironmentFailure | RunnerLost):
+        raise RunFailure(f"{error}; {training.rescue()}; {report} holds the traceback; {again}") from error
+    if not isinstance(error, Exception):
+        reason = f"the run was ended by {in_words(error)}"
         raise RunFailure(f"{reason}; {training.rescue()}; {report} holds the traceback; {again}") from error
 
 

@@ -15,9 +15,9 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
 from interreplay.environments.own_modules import search_here
-from interreplay.environments.wrapped import own_name
+from interreplay.environments.registration import own_name
 from interreplay.errors import CheckpointError, UsageError, exits_as_errors, in_words
-from interreplay.rllib.checkpoints.algorithm import config_of
+from interreplay.rllib.checkpoints import config_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, read_description
 

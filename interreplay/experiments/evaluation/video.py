@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
-from interreplay.environments.wrapped import own_name
+from interreplay.environments.registration import own_name
 from interreplay.errors import UsageError, exits_as_errors, in_words
 from interreplay.experiments.process.machine import counted
 from interreplay.rllib.env_runner.env_creation import make_one

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import boolean, reader, sources
+from interreplay.experiments.flags.values import boolean, only, reader, sources, written
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
 from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
 from interreplay.learning.settings import ReplaySettings
@@ -16,46 +16,39 @@ from interreplay.learning.settings import ReplaySettings
 
 def _flags() -> dict[str, Flag]:
     """Return a flag for each setting of any algorithm; its help lists its algorithms and their defaults."""
-    having: dict[str, list[str]] = {}
-    for name, algorithm in ALGORITHMS.items():
-        for found in fields(algorithm.settings):
-            if found.name in _LOOP:
-                continue  # only another default for a flag of the loop
-            having.setdefault(found.name, []).append(name)
     made = {}
-    for name, owners in having.items():
-        (found,) = (f for f in fields(ALGORITHMS[owners[0]].settings) if f.name == name)
-        only = "" if len(owners) == len(ALGORITHMS) else f"{_owners(owners)} only; "
-        text = f"{found.metadata['help']} ({only}{_default(name, owners)})"
-        accepts = accepted_by(found)
-        read = boolean if isinstance(accepts, YesNo) else reader(accepts)
-        many = isinstance(getattr(accepts, "other", accepts), Widths)
-        made[name] = Flag(name, read, None, text, many=many)
+    for algorithm in ALGORITHMS.values():
+        for setting in fields(algorithm.settings):
+            name = setting.name
+            if name in _LOOP or name in made:
+                continue  # another default for a flag of the loop, or a setting of an algorithm above
+            accepts = accepted_by(setting)
+            read: Callable[[str], Any] = boolean
+            if not isinstance(accepts, YesNo):
+                read = reader(accepts)
+            many = isinstance(getattr(accepts, "other", accepts), Widths)
+            made[name] = Flag(name, read, None, f"{setting.metadata['help']} ({_defaults(name)})", many=many)
     return made
 
 
-def _default(name: str, owners: list[str]) -> str:
-    having: dict[str, list[str]] = {}
-    for owner in owners:
-        having.setdefault(_shown(ALGORITHMS[owner].defaults[name]), []).append(owner)
-    if len(having) == 1:
-        return f"default: {next(iter(having))}"
-    return "default: " + ", ".join(f"{value} ({_owners(names)})" for value, names in having.items())
+def _defaults(name: str) -> str:
+    """Return the algorithms that have a setting, with their defaults."""
+    owners: dict[str, list[str]] = {}
+    for algorithm, row in ALGORITHMS.items():
+        if name in row.defaults:
+            owners.setdefault(written(row.defaults[name]), []).append(algorithm)
+    parts = []
+    for value, algorithms in owners.items():
+        if len(algorithms) == len(ALGORITHMS):
+            return f"default: {value}"
+        parts.append(f"{value} ({_owners(algorithms)})")
+    return f"default: {', '.join(parts)}"
 
 
-def _owners(names: list[str]) -> str:
+def _owners(names: Iterable[str]) -> str:
     """Return a list of algorithms in words, with DQN's variants summarized."""
-    if {*names} >= VARIANTS:
-        last = max(place for place, name in enumerate(names) if name in VARIANTS)
-        others = [name for name in names[last + 1 :] if name not in VARIANTS]
-        names = [*(name for name in names[:last] if name not in VARIANTS), "DQN with its variants", *others]
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return "none" if value is None else str(value)
+    text = ", ".join(names)
+    return text.replace(", ".join(name for name in ALGORITHMS if name in VARIANTS), "DQN with its variants")
 
 
 _LOOP = {found.name: found for found in fields(ReplaySettings)}
@@ -77,10 +70,12 @@ TRAINERS = {name: algorithm.config for name, algorithm in ALGORITHMS.items()}
 
 def loop_flag(name: str, **options: Any) -> Flag:
     """Return the flag of a setting of the loop; `options` override the attributes of the flag."""
-    found = _LOOP[name]
-    others = [f"{owner}: {a.defaults[name]}" for owner, a in ALGORITHMS.items() if name in a.defaults]
-    text = found.metadata["help"] + (f" ({', '.join(others)})" if others else "")
-    stated = {"type": reader(accepted_by(found)), "default": found.default, "help": text}
+    setting = _LOOP[name]
+    text = setting.metadata["help"]
+    others = [f"{owner}: {row.defaults[name]}" for owner, row in ALGORITHMS.items() if name in row.defaults]
+    if others:
+        text = f"{text} ({', '.join(others)})"
+    stated = {"type": reader(accepted_by(setting)), "default": setting.default, "help": text}
     return Flag(name, **(stated | options))
 
 
@@ -97,14 +92,16 @@ def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]
     own = ALGORITHMS[trainer].defaults
     for name in ALGORITHM_FLAGS:
         if name in given and name not in own:
-            having = _owners([other for other, found in ALGORITHMS.items() if name in found.defaults])
-            like = [f"--{one}" for one in own if one.endswith("lr")] if name.endswith("lr") else []
-            hint = f", it has {', '.join(like)}" if like else ""
+            having = _owners(other for other, row in ALGORITHMS.items() if name in row.defaults)
+            hint = ""
+            if name in RATES:
+                hint = f", it has --{', --'.join(only(own, RATES))}"
             raise UsageError(f"--{name} is a setting of {having}; {trainer} does not have it{hint}")
     kind = given.get("exploration", own.get("exploration"))
     if "exploration_theta" in given and kind == "Gaussian":
         raise UsageError("--exploration_theta needs --exploration OrnsteinUhlenbeck")
-    if kind == own.get("exploration"):
-        return own
-    others = (a.defaults["exploration_sigma"] for a in ALGORITHMS.values() if a.defaults.get("exploration") == kind)
-    return own | {"exploration_sigma": next(others)}
+    if kind != own.get("exploration"):
+        for row in ALGORITHMS.values():
+            if row.defaults.get("exploration") == kind:
+                return own | {"exploration_sigma": row.defaults["exploration_sigma"]}
+    return own

@@ -9,46 +9,30 @@ from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.values import seed, whole
 
-EPISODES, VIDEO_EPISODES = 10, 3
+EPISODES = 10
+VIDEO_EPISODES = 3
 
 
 def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a checkpoint and its evaluation."""
     add = parser.add_argument
-    add(
-        "checkpoint",
-        type=Path,
-        metavar="CHECKPOINT",
-        help="a checkpoint of any algorithm, or the folder of a run, which means its newest",
-    )
+    text = "a checkpoint of any algorithm, or the folder of a run, which means its newest"
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help=text)
     add("--best", action="store_true", help="use the best checkpoint of the run, not its newest")
     add("--run", metavar="ALGORITHM", help="algorithm of the checkpoint; only checked, since the checkpoint records it")
     add("--episodes", type=whole(1), metavar="N", help=f"number of episodes (default: {EPISODES})")
     add("--steps", type=whole(1), metavar="N", help="minimum number of environment steps, in whole episodes")
-    add(
-        "--seed",
-        type=seed,
-        metavar="N",
-        help="seed of episode i is seed + i (default: the checkpoint's random state)",
-    )
+    add("--seed", type=seed, metavar="N", help="seed of episode i is seed + i (default: the checkpoint's random state)")
     add("--video", "--render_to", type=Path, metavar="FILE", help="write a .gif or .mp4; needs no screen")
-    add(
-        "--video_episodes",
-        type=whole(1),
-        metavar="N",
-        help=f"number of first episodes in the video (default: {VIDEO_EPISODES})",
-    )
+    text = f"number of first episodes in the video (default: {VIDEO_EPISODES})"
+    add("--video_episodes", type=whole(1), metavar="N", help=text)
     add("--render", action="store_true", help="show it in a window")
     add("--trust_checkpoint", action="store_true", help="load pickles that name code; they can execute anything")
     add("--record_data", metavar="NAME", help="write a Minari dataset with a name such as pendulum/sac-v0")
 
 
 def check_evaluate(given: argparse.Namespace) -> None:
-    """Reject flags that contradict each other or cannot work.
-
-    Raises:
-        UsageError: With the reason and what is accepted.
-    """
+    """Reject flags that contradict each other or cannot work."""
     if given.render and given.video:
         raise UsageError("--render and --video draw in different ways; give one of them")
     if given.video_episodes and not given.video:

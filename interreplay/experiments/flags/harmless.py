@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-
 HARMLESS = {
     "verbose": "progress is always printed; --quiet prints less",
     "cpu_only": "the CPU is the default; --device cuda is the other choice",
@@ -29,7 +26,6 @@ DEFAULT_VALUES = {
     "furthest_neighbor": "-1",
 }
 """Flags that are accepted with the original default only, where they have no effect."""
-NO_EFFECT = frozenset(f"--{name}" for name in (*HARMLESS, *HARMLESS_VALUES, *DEFAULT_VALUES))
 SHORT = {
     "batch": "train_batch_size",
     "ct": "ct_baseline",
@@ -50,53 +46,3 @@ SHORT = {
     "v": "verbose",
 }
 """Short names of the original flags, which had one dash."""
-ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
-
-
-def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
-    """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``.
-
-    Args:
-        words: The command line.
-        known: The options of the parser, such as ``--trainer``.
-    """
-    found = []
-    for word in words:
-        match = ONE_DASH.fullmatch(word)
-        name = match[1] if match else ""
-        if name in SHORT or (len(name) > 1 and f"--{name}" in known):
-            word = f"--{SHORT.get(name, name)}{match[2]}" if match else word
-        found.append(word)
-    return found
-
-
-def without_harmless(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words without those that have no effect, and one line for each of these.
-
-    Args:
-        words: The command line, with ``_`` in the names of flags.
-    """
-    kept: list[str] = []
-    notes: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.removeprefix("--").partition("=")
-        following = rest[0] if rest else ""
-        if not word.startswith("--"):
-            kept.append(word)
-        elif name in HARMLESS:
-            if not equals and following.lower() in ("true", "false"):
-                rest.pop(0)
-            notes.append(f"--{name} has no effect: {HARMLESS[name]}")
-        elif name in HARMLESS_VALUES and (equals or following):
-            if not equals:
-                rest.pop(0)
-            notes.append(f"--{name} has no effect: {HARMLESS_VALUES[name]}")
-        elif name in DEFAULT_VALUES and (value if equals else following) == DEFAULT_VALUES[name]:
-            if not equals:
-                rest.pop(0)
-            notes.append(f"--{name} {DEFAULT_VALUES[name]} has no effect: it is the default")
-        else:
-            kept.append(word)
-    return kept, notes

@@ -128,11 +128,7 @@ def offline_settings(given: Collection[str], settings: Mapping[str, Any], traine
 
 
 def updates_resumed(saved: Mapping[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags next to ``--resume``, with updates in place of steps as in `offline_settings`.
-
-    Raises:
-        UsageError: They would change the kind of the run.
-    """
+    """Return the flags next to ``--resume``, with updates in place of steps as in `offline_settings`."""
     if saved["updates"] is None:
         if asked.get("updates") or asked.get("total_env_steps") == 0:
             raise UsageError("the checkpoint is of a run with env steps; --total_env_steps N continues it")
@@ -141,8 +137,10 @@ def updates_resumed(saved: Mapping[str, Any], asked: dict[str, Any]) -> dict[str
         return asked
     if asked.get("total_env_steps"):
         raise UsageError("the checkpoint is of a run without env steps; --updates N continues it")
-    asked = {name: value for name, value in asked.items() if name != "total_env_steps"}
-    return asked | ({"total_env_steps": asked["updates"]} if "updates" in asked else {})
+    asked.pop("total_env_steps", None)
+    if "updates" in asked:
+        asked["total_env_steps"] = asked["updates"]
+    return asked
 
 
 def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> tuple[str, str]:
@@ -162,7 +160,9 @@ def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> 
             f"offline data {rows.name} has changed since the run began: its key is {rows.key}, the "
             f"checkpoint's {known}; if the data was moved, --offline_data names its new place"
         )
-    share = "all" if settings.updates is not None else f"{settings.offline_share:g}"
-    if settings.updates is None and settings.offline_share_end is not None:
+    share = f"{settings.offline_share:g}"
+    if settings.updates is not None:
+        share = "all"
+    elif settings.offline_share_end is not None:
         share += f" to {settings.offline_share_end:g}"
     return rows.key, f"offline data {rows.name}: {len(rows):,} rows, {share} of every batch"

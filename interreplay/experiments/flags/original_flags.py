@@ -105,7 +105,6 @@ GAUSSIAN_PROCESS_ARGUMENTS = {
     "weighted_updates": "weighted_updates",
 }
 """Flags that set one argument of BIER."""
-SCALINGS = {"standardize_gpr_x": "standardize", "normalize": "minmax"}
 
 
 def smoothness(text: str) -> float:
@@ -151,11 +150,7 @@ GAUSSIAN_PROCESS_NAMES = frozenset(flag.name for flag in GAUSSIAN_PROCESS_FLAGS)
 
 
 def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    """Return arguments of BIER, each as ``(flag that sets it, argument, value)``.
-
-    Raises:
-        UsageError: Flags contradict each other, or are not supported.
-    """
+    """Return arguments of BIER, each as ``(flag that sets it, argument, value)``."""
     if given.get("use_delta") is False:
         raise UsageError("--use_delta False is not possible: the processes predict changes of state")
     found: list[tuple[str, str, Any]] = []
@@ -163,23 +158,21 @@ def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, str,
         if flag in given:
             found.append((f"--{flag}", argument, given[flag]))
 
-    shared = [flag for flag in ("mc_hyper", "global_hyperparams") if flag in given]
-    if shared and given.get("global_hyperparams", True) is False:
+    if given.get("global_hyperparams", True) is False:
         if given.get("mc_hyper"):
             raise UsageError("--global_hyperparams False contradicts --mc_hyper; give one of them")
         found.append(("--global_hyperparams", "hyperparameters", "local"))
-    elif shared:
-        # --global_hyperparams alone means the fit to random rows.
-        from_neighborhoods = given.get("mc_hyper", "global_hyperparams" not in given)
-        found.append((f"--{shared[0]}", "hyperparameters", "monte_carlo" if from_neighborhoods else "rows"))
+    elif "mc_hyper" in given:
+        found.append(("--mc_hyper", "hyperparameters", "monte_carlo" if given["mc_hyper"] else "rows"))
+    elif "global_hyperparams" in given:  # alone, it means the fit to random rows
+        found.append(("--global_hyperparams", "hyperparameters", "rows"))
 
-    scalings = [flag for flag in SCALINGS if given.get(flag)]
-    if len(scalings) == 2:
+    if given.get("standardize_gpr_x") and given.get("normalize"):
         raise UsageError("--normalize contradicts --standardize_gpr_x; give one of them")
-    if scalings:
-        found.append((f"--{scalings[0]}", "scaling", SCALINGS[scalings[0]]))
-    elif given.get("standardize_gpr_x") is False:
-        found.append(("--standardize_gpr_x", "scaling", "none"))
+    if given.get("normalize"):
+        found.append(("--normalize", "scaling", "minmax"))
+    elif "standardize_gpr_x" in given:
+        found.append(("--standardize_gpr_x", "scaling", "standardize" if given["standardize_gpr_x"] else "none"))
 
     if given.get("gp_pca"):
         found.append(("--gp_pca", "pca_components", given.get("gp_pca_components", 8)))

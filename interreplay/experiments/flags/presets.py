@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ from typing import Any
 import yaml
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags.values import written
-from interreplay.learning.algorithms_table import ALGORITHMS, built_in, is_algorithm
+from interreplay.experiments.flags.values import only, without, written
+from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, built_in, is_algorithm
 
 FOLDER = Path(__file__).resolve().parents[2] / "presets"
 NONE = "none"
-KEYS = ("about", "automatic", "trainers", "needs", "buffer", "buffer_args", "everywhere", "environments")
 
 
 @dataclass(frozen=True)
@@ -34,16 +33,17 @@ class Preset:
     name: str
     about: str = ""
     automatic: bool = False
-    trainers: tuple[str, ...] = tuple(name for name, row in ALGORITHMS.items() if not row.unrolls)
-    needs: tuple[str, ...] = ()
+    trainers: Collection[str] = tuple(name for name in ALGORITHMS if name not in UNROLLS)
+    needs: Collection[str] = ()
     buffer: str | None = None
     buffer_args: Mapping[str, Any] = field(default_factory=dict)
     everywhere: Mapping[str, Any] = field(default_factory=dict)
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def knows(self, env: str) -> bool:
-        """Return whether it has settings for this environment in particular."""
-        return any(fnmatchcase(bare(env), pattern) for pattern in self.environments)
+    def of_environment(self, env: str) -> list[Mapping[str, Any]]:
+        """Return the flags and values for an environment in particular."""
+        bare = env.rpartition(":")[2].rsplit("-v", 1)[0]
+        return [given for pattern, given in self.environments.items() if fnmatchcase(bare, pattern)]
 
     def settings(self, trainer: str, env: str) -> dict[str, Any]:
         """Return flags and values for an algorithm on an environment; more specific ones win.
@@ -55,19 +55,14 @@ class Preset:
         if trainer not in self.trainers:
             raise UsageError(f"preset {self.name} is for {' and '.join(self.trainers)}, not for {trainer}")
         found: dict[str, Any] = {}
-        matching = [given for pattern, given in self.environments.items() if fnmatchcase(bare(env), pattern)]
-        for given in (self.everywhere, *matching):
-            found |= {flag: value for flag, value in given.items() if flag not in ALGORITHMS}
+        for given in (self.everywhere, *self.of_environment(env)):
+            found |= given
             found |= given.get(trainer, {})
-        return found
+        return without(found, ALGORITHMS)
 
 
-DEFAULTS = Preset(NONE, about="the defaults of --help for every environment", trainers=tuple(ALGORITHMS))
-
-
-def bare(env: str) -> str:
-    """Return an environment's name without module and version."""
-    return env.rpartition(":")[2].rsplit("-v", 1)[0]
+KEYS = tuple(key.name for key in fields(Preset))[1:]
+DEFAULTS = Preset(NONE, "the defaults of --help for every environment", automatic=True, trainers=tuple(ALGORITHMS))
 
 
 def names() -> list[str]:
@@ -76,22 +71,15 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Preset:
-    """Return a preset by its name or by the path of its file.
-
-    Raises:
-        UsageError: It does not exist or cannot be read.
-    """
+    """Return a preset by its name or by the path of its file."""
     if name == NONE:
         return DEFAULTS
     if name in names():
         return _shipped(name)
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        raise UsageError(
-            f"unknown preset {name!r}; {accepted_names(name, [*names(), NONE])}, or a .yaml file of your own"
-        )
-    if not path.is_file():
-        raise UsageError(f"preset {path} {'is not a file' if path.exists() else 'does not exist'}")
+        accepted = accepted_names(name, [*names(), NONE])
+        raise UsageError(f"unknown preset {name!r}; {accepted}, or a .yaml file of your own")
     return _checked(name, read_yaml(path, f"preset {path}"))
 
 
@@ -114,67 +102,66 @@ def read_yaml(path: Path, shown: str) -> Any:
     """
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{shown} does not exist") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"{shown} cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _checked(name: str, contents: Any) -> Preset:
+    """Return the preset of a file's contents."""
     if not isinstance(contents, dict):
         raise UsageError(f"preset {name} is not a mapping; expected {', '.join(KEYS)}")
-    for key in contents:
+    given = {}
+    for key, value in contents.items():
         if key not in KEYS:
             raise UsageError(f"preset {name}: unknown key {key!r}; {accepted_names(str(key), KEYS)}")
-    sections = {"everywhere": contents.get("everywhere"), **(contents.get("environments") or {})}
-    for section, given in sections.items():
-        inner = [given, *(given[name] for name in ALGORITHMS if name in given)] if isinstance(given, dict) else [given]
-        if not all(isinstance(part, dict | None) for part in inner):
-            raise UsageError(f"preset {name}: {section} is {given!r}; expected flags and their values")
-    given = {key: value for key, value in contents.items() if value is not None}
-    return Preset(name, **given | {key: tuple(given[key]) for key in ("trainers", "needs") if key in given})
-
-
-def check_needs(preset: Preset, settings: Mapping[str, Any]) -> None:
-    """Reject settings that lack a flag that a preset needs.
-
-    Raises:
-        UsageError: A flag is missing.
-    """
-    for flag in preset.needs:
-        if settings.get(flag) is None:
-            raise UsageError(f"preset {preset.name} needs --{flag}: {preset.about}")
+        if value is not None:
+            given[key] = value
+    sections = {"everywhere": given.get("everywhere", {})} | given.get("environments", {})
+    for section, flags in sections.items():
+        parts = [flags]
+        if isinstance(flags, dict):
+            parts += only(flags, ALGORITHMS).values()
+        for part in parts:
+            if not isinstance(part, dict):
+                raise UsageError(f"preset {name}: {section} is {flags!r}; expected flags and their values")
+    return Preset(name, **given)
 
 
 def automatic(env: str, trainer: str) -> Preset:
     """Return the automatic preset of an environment and an algorithm, or the one without settings."""
-    if not is_algorithm(trainer):
-        return DEFAULTS  # rejected elsewhere
-    trainer = built_in(trainer)
-    fitting = (preset for preset in map(load, names()) if preset.automatic and trainer in preset.trainers)
-    return next((preset for preset in fitting if preset.knows(env)), DEFAULTS)
+    if is_algorithm(trainer):  # others are rejected elsewhere
+        for preset in map(load, names()):
+            if preset.automatic and built_in(trainer) in preset.trainers and preset.of_environment(env):
+                return preset
+    return DEFAULTS
 
 
 def listed() -> str:
     """Return one line per preset: its name, description and environments."""
-    presets = [*(load(name) for name in names()), DEFAULTS]
-    width = max(len(preset.name) for preset in presets)
-    return "\n".join(f"{preset.name:<{width}}  {preset.about}{_scope(preset)}" for preset in presets)
+    return "\n".join(map(_line, (*names(), NONE)))
 
 
-def _scope(preset: Preset) -> str:
+def _line(name: str) -> str:
+    preset = load(name)
+    line = f"{name:<{len(max(names(), key=len))}}  {preset.about}"
     known = ", ".join(preset.environments)
-    return f" [chosen by {known}]" if preset.automatic else f" [own settings for {known}]" if known else ""
+    if known and preset.automatic:
+        return f"{line} [chosen by {known}]"
+    if known:
+        return f"{line} [own settings for {known}]"
+    return line
 
 
 def shown(settings: Mapping[str, Any]) -> str:
     """Return flags and values as typed on a command line."""
-    text = {flag: ",".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for flag, v in settings.items()}
-    return " ".join(f"--{flag} {value}" for flag, value in text.items())
-
-
-def fitting(settings: Mapping[str, Any], given: Iterable[str]) -> dict[str, Any]:
-    """Return a preset's settings without those that flags override; a given exploration also replaces its scale."""
-    replaced = {*given} | ({"exploration_sigma", "exploration_theta"} if "exploration" in given else set())
-    return {flag: value for flag, value in settings.items() if flag not in replaced}
+    words = []
+    for flag, value in settings.items():
+        if isinstance(value, list | tuple):
+            value = ",".join(map(str, value))
+        words.append(f"--{flag} {value}")
+    return " ".join(words)
 
 
 def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
@@ -197,11 +184,3 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"preset {name}: {flag} {error}") from None
     return values
-
-
-def method_of(preset: Preset, trainer: str) -> tuple[str | None, Mapping[str, Any]]:
-    """Return a preset's replay method and its arguments, or the algorithm's own; None means the default method."""
-    row = ALGORITHMS[trainer]
-    if preset.buffer or not row.buffer_args:
-        return preset.buffer, preset.buffer_args
-    return row.buffer, row.buffer_args

@@ -9,19 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from interreplay.errors import InterreplayError, UsageError, did_you_mean
-from interreplay.experiments.flags.harmless import NO_EFFECT, ONE_DASH, with_two_dashes, without_harmless
+from interreplay.errors import UsageError, did_you_mean
+from interreplay.experiments.flags.harmless import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
 from interreplay.experiments.flags.values import boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
 
-SCOPES = {
-    "learning": "a setting that changes what is learned",
-    "method": "a part of the replay method and its arguments",
-    "identity": "the identity of the run: algorithm, environment, seed",
-    "execution": "how and where it runs, and what is written",
-    "invocation": "this start of the program only, not a setting of the run",
-}
+SCOPES = ("learning", "method", "identity", "execution", "invocation")
+"""What a flag is about: what is learned, the replay method, which run it is, how it runs, or only this start of it."""
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """Beginning of a word with a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
@@ -84,25 +79,18 @@ class Flag:
 
     def help_text(self) -> str:
         """Return the text of ``--help`` with the default."""
-        shown = self.default
-        if isinstance(shown, tuple):
-            shown = ",".join(map(str, shown))
-        plain = isinstance(shown, str | int | float) and shown != "" and self.type is not boolean
-        return (f"{self.help} (default: {shown})" if plain else self.help).replace("%", "%%")
+        text = self.help
+        if isinstance(self.default, str | int | float) and self.type is not boolean:
+            text = f"{text} (default: {self.default})"
+        return text.replace("%", "%%")
 
     def options(self) -> dict[str, Any]:
         """Return how ``argparse`` reads it."""
-        metavar = getattr(self.type, "metavar", None) or METAVARS.get(self.name) or self.name.split("_")[-1].upper()
         if self.type is boolean:
             return {"type": self.type, "nargs": "?", "const": True, "metavar": "True|False"}
+        metavar = getattr(self.type, "metavar", None) or METAVARS.get(self.name) or self.name.split("_")[-1].upper()
         if self.many:
-            return {
-                "action": _Joined,
-                "nargs": "+",
-                "convert": self.type,
-                "repeat": self.repeat,
-                "metavar": metavar,
-            }
+            return {"action": _Joined, "nargs": "+", "flag": self, "metavar": metavar}
         return {"type": self.type, "action": "append" if self.repeat else "store", "metavar": metavar}
 
 
@@ -117,20 +105,19 @@ class _Joined(argparse.Action):
     A repeatable flag collects a list; arguments by name are merged.
     """
 
-    def __init__(self, *args: Any, convert: Callable[[str], Any], repeat: bool = False, **kwargs: Any):
+    def __init__(self, *args: Any, flag: Flag, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._convert = convert
-        self._repeat = repeat
+        self._flag = flag
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         try:
-            value = self._convert(" ".join(values))
+            value = self._flag.type(" ".join(values))
         except argparse.ArgumentTypeError as error:
             raise argparse.ArgumentError(self, str(error)) from None
         before = getattr(namespace, self.dest, None)
-        if self._repeat:
+        if self._flag.repeat:
             value = [*(before or ()), value]
-        elif self.metavar == PAIR and isinstance(before, dict):
+        elif self.metavar == PAIR and before is not None:
             value = {**before, **value}
         setattr(namespace, self.dest, value)
 
@@ -153,72 +140,41 @@ class OneLineParser(argparse.ArgumentParser):
         """Return the values of all flags; exit at an unknown one."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.error(self.unknown(unknown[0].split("=")[0]))
+            self.reject(unknown[0].partition("=")[0])
         return found
 
-    def unknown(self, word: str) -> str:
-        """Return the error message for a word that is not a flag."""
-        options = [option for parser in self._parsers() for option in parser._option_string_actions]
-        return self._unknown_message(word, did_you_mean(word, [o for o in options if o.startswith("--")]))
-
-    def _unknown_message(self, word: str, hint: str) -> str:
-        kind = "flag" if word.startswith("-") else "argument"
+    def reject(self, word: str, hint: str = "") -> NoReturn:
+        """Exit because of an unknown word; without a hint, the most similar flag is suggested."""
+        options = list(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in action.choices.values():
+                    options += parser._option_string_actions
+        hint = hint or did_you_mean(word, filter(_is_long, options))
         if hint:
-            hint += " " if hint.endswith("?") else "; "
-        return f"unknown {kind} {word}; {hint}{self.all_flags} lists every flag"
+            hint = f"{hint}; ".replace("?;", "?")
+        kind = "flag" if word.startswith("-") else "argument"
+        self.error(f"unknown {kind} {word}; {hint}{self.all_flags} lists every flag")
 
-    def _parsers(self) -> list[argparse.ArgumentParser]:
-        """Return this parser and those of its subcommands."""
-        subcommands = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
-        return [self, *(parser for action in subcommands for parser in action.choices.values())]
+    def read(self, words: Sequence[str]) -> Any:
+        """Return the values of the flags."""
+        return self.parse_args(words)
 
     def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
-        """Run a command with one-line errors that name flags as they were typed; return the exit code.
+        """Run a command with one-line errors; return the exit code.
 
         Args:
             act: Takes the values of the flags and returns the exit code.
             argv: The command line without the program's name; None for this process's own.
             **options: As for `outcome.run`.
         """
-        words = [underscored(word) for word in (sys.argv[1:] if argv is None else argv)]
-
-        def command() -> int:
-            given = self.read(words)
-            try:
-                return act(given)
-            except InterreplayError as error:
-                message = self.as_typed(str(error), words)
-                if message == str(error):
-                    raise
-                raise _RenamedError(message, error.exit_code) from error
-
-        return outcome.run(self.prog, command, **options)
-
-    def as_typed(self, message: str, words: Sequence[str]) -> str:
-        """Return an error message with the names of flags as on the command line."""
-        for word in words:
-            name = word.partition("=")[0]
-            for parser in self._parsers():
-                action = parser._option_string_actions.get(name)
-                if action is not None and action.option_strings[0] != name:
-                    message = re.sub(rf"{action.option_strings[0]}(?!\w)", name, message)
-        return message
-
-    def read(self, words: Sequence[str]) -> Any:
-        """Return the values of the flags."""
-        return self.parse_args(words)
-
-
-class _RenamedError(InterreplayError):
-    """An error whose message names flags as they were typed."""
-
-    def __init__(self, message: str, exit_code: int):
-        super().__init__(message)
-        self.exit_code = exit_code
+        words = sys.argv[1:] if argv is None else argv
+        words = list(map(underscored, words))
+        return outcome.run(self.prog, lambda: act(self.read(words)), **options)
 
 
 class _Help(argparse.Action):
-    """Prints the most used flags, all flags, or the flags of one topic, and exits."""
+    """Prints the most used flags, all flags, or the flags about a word, and exits."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         sys.stdout.write(parser.help_on(values))
@@ -230,8 +186,7 @@ class FlagParser(OneLineParser):
 
     Args:
         groups: The flags by the title under which ``--help`` lists them.
-        gone: Flags of other versions, and what to do instead.
-        elsewhere: Flags of other programs, and what to do instead.
+        instead: Names of flags that do not exist here, and what to do instead.
         complete: Accepts words ``key=value``: merges them and a configuration file with the flags that were given.
         common: Names of the flags that ``--help`` prints; ``--help all`` prints all of them.
         hint: Returns what to do instead of an unknown flag, given its name, its value and the flags that were
@@ -244,19 +199,17 @@ class FlagParser(OneLineParser):
     def __init__(
         self,
         groups: Mapping[str, Sequence[Flag]],
-        gone: Mapping[str, str] | None = None,
-        elsewhere: Mapping[str, str] | None = None,
+        instead: Mapping[str, str] | None = None,
         complete: Callable[[dict[str, Any], list[str]], dict[str, Any]] | None = None,
         common: Iterable[str] = (),
         hint: Callable[[str, str, Mapping[str, Any]], str] | None = None,
         **kwargs: Any,
     ):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, **kwargs)
-        text = "print the most used flags; all: every flag; TOPIC: a part of a heading, or the name of a flag"
-        self.add_argument("-h", "--help", action=_Help, nargs="?", metavar="all|TOPIC", help=text)
+        text = "print the most used flags; all: every flag; WORD: the flags whose name or heading contains it"
+        self.add_argument("-h", "--help", action=_Help, nargs="?", metavar="all|WORD", help=text)
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
-        self._gone = gone or {}
-        self._elsewhere = elsewhere or {}
+        self._instead = instead or {}
         self._complete = complete
         self._common = {*common}
         self._hint = hint
@@ -266,47 +219,29 @@ class FlagParser(OneLineParser):
                 names = [f"--{name}" for name in (flag.name, *flag.aliases)]
                 group.add_argument(*names, dest=flag.name, help=flag.help_text(), **flag.options())
 
-    def help_on(self, topic: str | None) -> str:
-        """Return the help about a topic.
-
-        Args:
-            topic: ``all``, a part of a heading, or the name of a flag; None for the most used flags.
-        """
-        if topic == "all":
+    def help_on(self, word: str | None) -> str:
+        """Return the help about a word in names and headings of flags; about the most used flags if None."""
+        if word == "all":
             return self.format_help()
-        groups = {group.title or "": group._group_actions for group in self._action_groups if group._group_actions}
-        headings = ", ".join(title for title in groups if title)
-        if topic is None:
-            chosen = {title: [flag for flag in flags if flag.dest in self._common] for title, flags in groups.items()}
-        else:
-            option = f"--{topic.lstrip('-').replace('-', '_')}"
-            chosen = {title: flags for title, flags in groups.items() if topic.lower() in title.lower()}
-            if not chosen:
-                for title, flags in groups.items():
-                    chosen[title] = [flag for flag in flags if option in flag.option_strings]
-        if not any(chosen.values()):
-            self.error(
-                f"--help {topic}: expected all, the name of a flag, or a part of one of the headings: {headings}"
-            )
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, [])
-        if topic is None:
+        found = False
+        for group in self._action_groups:
+            flags = []
+            for flag in group._group_actions:
+                names = " ".join([*flag.option_strings, group.title or ""]).lower()
+                if flag.dest in self._common if word is None else word.lower().replace("-", "_") in names:
+                    flags.append(flag)
+            found = found or bool(flags)
+            formatter.start_section(group.title)
+            formatter.add_arguments(flags)
+            formatter.end_section()
+        if not found:
+            self.error(f"--help {word}: expected all, or a part of the name or heading of a flag")
+        if word is None:
             formatter.add_text(self.description)
-        for title, flags in chosen.items():
-            if flags:
-                formatter.start_section(title)
-                formatter.add_arguments(flags)
-                formatter.end_section()
-        if topic is None:
-            formatter.add_text(
-                "These are the most used flags. --help all lists every flag, --help replay those about replay,"
-                " --help gamma one flag."
-            )
+            formatter.add_text("These are the most used flags. --help all lists every flag, --help gamma one flag.")
         return formatter.format_help()
-
-    def read(self, words: Sequence[str]) -> dict[str, Any]:
-        """Return the flags that were given and their values."""
-        return self.given(words)
 
     def given(self, argv: Sequence[str]) -> dict[str, Any]:
         """Return the flags in ``argv`` and their values.
@@ -314,26 +249,31 @@ class FlagParser(OneLineParser):
         Args:
             argv: The command line without the program's name.
         """
-        words = [underscored(word) for word in argv]
-        original = [word for word in words if word.partition("=")[0] in NO_EFFECT or ONE_DASH.match(word)]
-        if self._gone and original:
-            words, notes = without_harmless(with_two_dashes(words, self._option_string_actions))
-            sys.stdout.write("".join(f"{note}\n" for note in notes))
+        words = list(map(underscored, argv))
         assigned: list[str] = []
         if self._complete:
+            words, notes = without_harmless(with_two_dashes(words, self._option_string_actions))
+            sys.stdout.writelines(f"{note}\n" for note in notes)
             words, assigned = self._divided(words)
         known, unknown = self.parse_known_args(words)
         found = vars(known)
         if unknown:
             name, _, value = unknown[0].partition("=")
-            following = unknown[1] if len(unknown) > 1 and not unknown[1].startswith("-") else ""
-            hint = ""
-            if self._hint and name.startswith("--") and name[2:] not in {**self._gone, **self._elsewhere}:
-                hint = self._hint(name[2:], value or following, found)
-            self.error(self._unknown_message(name, hint) if hint else self.unknown(name))
+            plain = name.lstrip("-")
+            hint = self._instead.get(plain, "")
+            if not hint and self._hint and name.startswith("--"):
+                following = [*unknown[1:], ""][0]
+                if not value and not following.startswith("-"):
+                    value = following
+                hint = self._hint(plain, value, found)
+            self.reject(name, hint)
         if self._complete and (assigned or "config" in found):
             return self._complete(found, assigned)
         return found
+
+    def read(self, words: Sequence[str]) -> Any:
+        """Return the flags that were given and their values."""
+        return self.given(words)
 
     def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the words that are flags and their values, and those that are ``key=value``."""
@@ -341,26 +281,18 @@ class FlagParser(OneLineParser):
         assigned: list[str] = []
         takes = ""  # how many words of this kind the flag before takes: one, + or none
         for word in words:
-            if not ASSIGNED.match(word) or takes:
+            if takes or not ASSIGNED.match(word):
                 flags.append(word)
             else:
                 assigned.append(word)
             action = self._option_string_actions.get(word)
             if action is not None and action.nargs is None:
                 takes = "one"
-            elif action is not None:
-                takes = "+" if action.metavar in (PAIR, PART) else ""
+            elif action is not None and action.metavar in (PAIR, PART):
+                takes = "+"
             elif takes == "one" or word.startswith("-"):
                 takes = ""
         return flags, assigned
-
-    def unknown(self, word: str) -> str:
-        """Return the error message for a word that is not a flag."""
-        if word.startswith("--") and word[2:] in self._gone:
-            return f"{word} of the original work: {self._gone[word[2:]]}"
-        if hint := self._elsewhere.get(word.lstrip("-")):
-            return self._unknown_message(word, hint)
-        return super().unknown(word)
 
 
 class RaisingFlagParser(FlagParser):
@@ -369,6 +301,64 @@ class RaisingFlagParser(FlagParser):
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""
         raise UsageError(message)
+
+
+def _is_long(option: str) -> bool:
+    return option.startswith("--")
+
+
+_ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
+
+
+def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
+    """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``.
+
+    Args:
+        words: The command line.
+        known: The options of the parser, such as ``--trainer``.
+    """
+    found = []
+    for word in words:
+        match = _ONE_DASH.fullmatch(word)
+        if match and (match[1] in SHORT or (len(match[1]) > 1 and f"--{match[1]}" in known)):
+            word = f"--{SHORT.get(match[1], match[1])}{match[2]}"
+        found.append(word)
+    return found
+
+
+def without_harmless(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words without those that have no effect, and one line for each of these.
+
+    Args:
+        words: The command line, with ``_`` in the names of flags.
+    """
+    kept: list[str] = []
+    notes: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not equals and rest:
+            value = rest[0]
+        if not word.startswith("--"):
+            kept.append(word)
+            continue
+        if name in HARMLESS:
+            why = HARMLESS[name]
+            takes_value = value.lower() in ("true", "false")
+        elif name in HARMLESS_VALUES and value:
+            why = HARMLESS_VALUES[name]
+            takes_value = True
+        elif name in DEFAULT_VALUES and value == DEFAULT_VALUES[name]:
+            why = f"{value} is the default"
+            takes_value = True
+        else:
+            kept.append(word)
+            continue
+        if takes_value and not equals:
+            rest.pop(0)
+        notes.append(f"--{name} has no effect: {why}")
+    return kept, notes
 
 
 def underscored(word: str) -> str:

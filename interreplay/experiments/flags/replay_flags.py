@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.buffer.catalogue import OF_PARTS, resolve
-from interreplay.buffer.own_parts import part_class
+from interreplay.buffer.catalogue import OF_PARTS, part_class, resolve
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags.original_flags import (
@@ -23,7 +22,7 @@ from interreplay.experiments.flags.original_flags import (
     gaussian_process_arguments,
 )
 from interreplay.experiments.flags.reading import PART, Flag
-from interreplay.experiments.flags.values import assignment, split
+from interreplay.experiments.flags.values import assignment, only, split, without
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
 from interreplay.selection import Prioritized
 from interreplay.unrolls import schema
@@ -61,28 +60,21 @@ Catalog = Mapping[str, Callable[..., Any]]
 def named_part(text: str) -> dict[str, Any]:
     """Read ``module:Class name=value ...``, or an equivalent mapping, into ``{"type": "module:Class", ...}``."""
     if text.lstrip().startswith("{"):
-        return _part_of_mapping(text)
+        try:
+            value = ast.literal_eval(text)
+            if "type" not in value:  # a study file's {name: {arguments}}
+                ((name, arguments),) = value.items()
+                value = {"type": name, **(arguments or {})}
+            return value
+        except (ValueError, SyntaxError, TypeError, AttributeError):
+            raise argparse.ArgumentTypeError(f"must be a name and its arguments, got {text}") from None
     name, *words = split(text) or [""]
     if not name or "=" in name:
         raise argparse.ArgumentTypeError(f"must begin with a name such as my_parts:Recent, got {text!r}")
-    return {"type": name} | dict(assignment(word) for word in words)
+    return {"type": name} | dict(map(assignment, words))
 
 
 named_part.metavar = PART  # type: ignore[attr-defined]
-
-
-def _part_of_mapping(text: str) -> dict[str, Any]:
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        value = None
-    if isinstance(value, dict) and isinstance(value.get("type"), str):
-        return value
-    if isinstance(value, dict) and len(value) == 1:
-        ((name, arguments),) = value.items()
-        if isinstance(name, str) and isinstance(arguments, dict | None):
-            return {"type": name} | (arguments or {})
-    raise argparse.ArgumentTypeError(f"must be a name and its arguments, got {text}")
 
 
 def _part_flag(name: str, purpose: str) -> Flag:
@@ -102,9 +94,8 @@ def readable(value: Any) -> Any:
     """Return an argument of a replay method as lines and tables show it: a part as ``Recent(share=0.2)``."""
     if not isinstance(value, Mapping) or "type" not in value:
         return value
-    arguments = ",".join(f"{name}={item}" for name, item in value.items() if name != "type")
-    name = short(str(value["type"]))
-    return f"{name}({arguments})" if arguments else name
+    arguments = [f"{name}={item}" for name, item in without(value, ["type"]).items()]
+    return f"{short(str(value['type']))}({','.join(arguments)})".removesuffix("()")
 
 
 def short(name: str) -> str:
@@ -159,8 +150,10 @@ def replay_for(
         for argument in buffer_args:
             _check_argument("--buffer_arg", name, argument, parameters)
         arguments = {**buffer_args, **arguments}
-    selector = priorities if prioritized else None
-    return {"buffer": name, "buffer_args": arguments, "prioritized": selector, "credit_both": credit_both}
+    found = {"buffer": name, "buffer_args": arguments, "prioritized": None, "credit_both": credit_both}
+    if prioritized:
+        found["prioritized"] = priorities
+    return found
 
 
 def unroll_replay_for(
@@ -192,23 +185,22 @@ def unroll_replay_for(
         buffer = ALGORITHMS[trainer].buffer
         arguments = ALGORITHMS[trainer].buffer_args
     name = given.get("buffer", buffer)
-    if name not in (FRESH, MIX):
-        raise UsageError(f"--buffer {name}: {trainer} learns from unrolls; {accepted_names(name, [FRESH, MIX])}")
     found = dict(given.get("buffer_arg", ()))
     if "replay_parameters" in given:
         name = given.get("buffer", MIX)
         found["parameters"] = given["replay_parameters"]
+    if name not in (FRESH, MIX):
+        raise UsageError(f"--buffer {name}: {trainer} learns from unrolls; {accepted_names(name, [FRESH, MIX])}")
     if not found and name == buffer:
         found = dict(arguments or {})
+    accepted = {MIX: ["parameters"], FRESH: []}[name]
+    for argument in found:
+        if argument not in accepted:
+            hint = accepted_names(argument, accepted)
+            raise UsageError(f"--buffer_arg: {name} takes no argument {argument!r}; {hint}; see --replay_parameters")
     if name == MIX:
-        for argument in found:
-            if argument != "parameters":
-                accepted = accepted_names(argument, ["parameters"])
-                raise UsageError(f"--buffer_arg: {MIX} takes no argument {argument!r}; {accepted}")
-        parameters = schema.read(found.get("parameters", list(STANDARD)), given.get("train_batch_size"))
-        found = {"parameters": parameters}
-    elif found:
-        raise UsageError(f"--buffer_arg {min(found)}: {name} takes no arguments; --replay_parameters makes a mix")
+        parameters = found.get("parameters", list(STANDARD))
+        found = {"parameters": schema.read(parameters, given.get("train_batch_size"))}
     return {"buffer": name, "buffer_args": found, "prioritized": None, "credit_both": False} | OF_ROWS
 
 
@@ -223,7 +215,7 @@ def check_rows(given: Collection[str], trainer: str) -> None:
 
 def names_method(given: Mapping[str, Any]) -> bool:
     """Return whether flags name a replay method."""
-    chosen = any(given.get(name) for name in ("buffer", *CHOOSING_FLAGS))
+    chosen = any(map(given.get, ("buffer", *CHOOSING_FLAGS)))
     return chosen or given.get("custom_replay_buffer") is False
 
 
@@ -241,9 +233,11 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     recorded |= {"where": settings.offline_where, "relabel": settings.relabel}
     if settings.updates is not None:
         return "Offline", recorded
-    end = settings.offline_share if settings.offline_share_end is None else settings.offline_share_end
+    share = (settings.offline_share, settings.offline_share_end)
+    if settings.offline_share_end is None:
+        share = (settings.offline_share, settings.offline_share)
     sources = {"online": {"type": settings.buffer, **online}, "offline": {"type": "Offline", **recorded}}
-    return "Mix", {"sources": sources, "shares": {"offline": (settings.offline_share, end)}}
+    return "Mix", {"sources": sources, "shares": {"offline": share}}
 
 
 def argument_hint(name: str, value: str, given: Mapping[str, Any], catalog: Catalog) -> str:
@@ -259,8 +253,9 @@ def argument_hint(name: str, value: str, given: Mapping[str, Any], catalog: Cata
     method = method_of(given, catalog)
     if name in _parameters(method, catalog) and name not in SET_BY_FLAGS:
         return f"use {word} to set {name} of {short(method)}"
-    others = methods_with(name, catalog)
-    return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}" if others else ""
+    if others := methods_with(name, catalog):
+        return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}"
+    return ""
 
 
 def methods_with(argument: str, catalog: Catalog) -> list[str]:
@@ -271,29 +266,23 @@ def methods_with(argument: str, catalog: Catalog) -> list[str]:
 
 
 def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
-    """Return the replay method that flags name, or the default one.
-
-    Raises:
-        UsageError: The method is unknown, or flags contradict each other.
-    """
-    chosen = [flag for flag in CHOOSING_FLAGS if given.get(flag)]
-    named = [flag for flag in chosen if flag in METHODS]
+    """Return the replay method that flags name, or the default one."""
+    chosen = list(filter(given.get, CHOOSING_FLAGS))
+    named = list(filter(given.get, METHODS))
     stock = "Uniform"
-    if any(part in given for part in PARTS):
+    if not given.keys().isdisjoint(PARTS):
         stock = OF_PARTS
     elif given.get("prioritized_replay"):
         stock = "PER"
-    name = given.get("buffer")
-    if not name and named:
-        name = METHODS[named[0]]
-    elif not name:
-        name = "NMER" if chosen else stock
-    parameters = _parameters(name, catalog)
+    name = stock
     asked = ""
-    if "buffer" in given:
+    if given.get("buffer"):
+        name = given["buffer"]
         asked = f"--buffer {name}"
     elif chosen:
+        name = METHODS.get([*named, ""][0], "NMER")
         asked = f"--{chosen[0]}"
+    parameters = _parameters(name, catalog)
     if given.get("custom_replay_buffer") is False and (chosen or name != stock):
         raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {asked}; give one of them")
     for flag in named:
@@ -307,9 +296,12 @@ def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
 
 def _parameters(name: str, catalog: Catalog) -> list[str]:
     """Return the names of a replay method's arguments."""
-    if name not in catalog and name != OF_PARTS and ":" not in name:
-        raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalog)}")
-    return list(inspect.signature(catalog[name] if name in catalog else resolve(name)).parameters)
+    method = catalog.get(name)
+    if method is None:
+        if name != OF_PARTS and ":" not in name:
+            raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalog)}")
+        method = resolve(name)
+    return list(inspect.signature(method).parameters)
 
 
 def _part_arguments(given: Mapping[str, Any], name: str, parameters: Collection[str]) -> dict[str, Any]:
@@ -334,20 +326,23 @@ def _part_arguments(given: Mapping[str, Any], name: str, parameters: Collection[
 def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     """Return the flags that set one argument of the replay method each, with argument and value."""
     found = [("--buffer_arg", argument, value) for argument, value in given.get("buffer_arg", ())]
-    found += [(f"--{flag}", argument, given[flag]) for flag, argument in BUFFER_ARGUMENTS.items() if flag in given]
+    for flag, argument in BUFFER_ARGUMENTS.items():
+        if flag in given:
+            found.append((f"--{flag}", argument, given[flag]))
     if given.get("smote_interpolation"):  # Beta(1, 1) is U(0, 1)
         found.append(("--smote_interpolation", "alpha", 1.0))
-    if GAUSSIAN_PROCESS_NAMES & given.keys():
-        found += gaussian_process_arguments({name: given[name] for name in GAUSSIAN_PROCESS_NAMES & given.keys()})
-    return found
+    return found + gaussian_process_arguments(only(given, GAUSSIAN_PROCESS_NAMES))
 
 
 def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
     """Return the arguments of the selector `Prioritized`."""
-    flags = [flag for flag in (*PRIORITY_ARGUMENTS, "use_importance_sampling") if flag in given]
+    flags = only(given, (*PRIORITY_ARGUMENTS, "use_importance_sampling"))
     if flags and not prioritized:
-        raise UsageError(f"--{flags[0]} needs --prioritized_replay")
-    priorities = {argument: given[flag] for flag, argument in PRIORITY_ARGUMENTS.items() if flag in given}
+        raise UsageError(f"--{min(flags)} needs --prioritized_replay")
+    priorities = {}
+    for flag, argument in PRIORITY_ARGUMENTS.items():
+        if flag in given:
+            priorities[argument] = given[flag]
     if given.get("use_importance_sampling", True):
         return priorities
     if priorities.get("beta"):
@@ -358,8 +353,8 @@ def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
 def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[str]) -> None:
     if argument in SET_BY_FLAGS:
         raise UsageError(f"use {SET_BY_FLAGS[argument]} instead of {flag} {argument}")
-    accepted = [parameter for parameter in parameters if parameter not in SET_BY_FLAGS]
-    if argument not in accepted:
+    if argument not in parameters:
+        accepted = without(dict.fromkeys(parameters), SET_BY_FLAGS)
         raise UsageError(f"{flag}: {name} takes no argument {argument!r}; {accepted_names(argument, accepted)}")
 
 

@@ -37,227 +37,217 @@ CATALOGUE = methods_and_models()
 _changeable = partial(Flag, scope="execution", changeable=True)
 _invocation = partial(Flag, scope="invocation", in_study="")
 
+WHAT_TO_TRAIN = (
+    Flag(
+        "trainer",
+        str,
+        "SAC",
+        f"algorithm: {', '.join(ALGORITHMS)}, or module:Class of your own",
+        scope="identity",
+        in_study="trainers",
+    ),
+    Flag(
+        "env",
+        str,
+        "InvertedPendulum-v5",
+        "Gymnasium id, also module:Env-v0; retired versions mean the newest; many come with their own defaults",
+        scope="identity",
+        in_study="envs",
+    ),
+    Flag(
+        "preset",
+        str,
+        None,
+        "defaults by environment and algorithm, also a .yaml file (default: the environment's own)",
+        scope="identity",
+    ),
+    _invocation(
+        "config",
+        str,
+        None,
+        "settings from a .yaml file, or one of the folder configs such as cartpole/dqn; flags and words like gamma=.95"
+        " override them",
+    ),
+    _invocation("list_presets", boolean, False, "print the presets, one line each, and exit"),
+    Flag(
+        "env_args",
+        assignments,
+        {},
+        "arguments of the environment, such as reward_clipping=none full_action_space=true",
+        aliases=("env_kwargs",),
+        many=True,
+    ),
+    Flag(
+        "wrapper",
+        named_part,
+        (),
+        "module:Class of a gymnasium.Wrapper with its arguments, such as my_envs:Scaled factor=2; may be repeated, the"
+        " first is next to the environment",
+        many=True,
+        repeat=True,
+    ),
+    Flag("frame_stack", whole(1), 1, "number of newest observations stacked into one, around all wrappers"),
+    Flag(
+        "horizon",
+        whole(1),
+        None,
+        "maximum steps of an episode (default: the environment's own)",
+        aliases=("max_episode_steps",),
+    ),
+    _changeable(
+        "total_env_steps", whole(0), 15_000, "environment steps of the whole run, including those before a --resume"
+    ),
+    _changeable(
+        "max_time", duration, None, "save and exit after this time in this process; exit code 75, --resume continues"
+    ),
+    _changeable(
+        "stop_at_return",
+        number(),
+        None,
+        "stop at the first evaluation with at least this mean return; without evaluations, of training",
+    ),
+    _changeable(
+        "stop_without_improvement",
+        whole(1),
+        None,
+        "stop after this many evaluations in a row without a new best mean return",
+    ),
+    Flag("seed", seed, 0, "runs with the same seed give the same result", scope="identity", in_study="seeds"),
+    Flag(
+        "resume",
+        Path,
+        None,
+        "continue from this run's folder or from one of its checkpoint_* folders",
+        scope="invocation",
+        in_study="--resume",
+    ),
+    _invocation(
+        "recover",
+        boolean,
+        False,
+        "with --resume: add the kept transitions after the checkpoint, such as those before a crash",
+    ),
+    Flag(
+        "fork_from",
+        absolute_path,
+        None,
+        "begin with the networks, transitions and environments of this checkpoint, with new random numbers; another"
+        " --buffer is filled with its transitions",
+        scope="identity",
+    ),
+    _invocation("best", boolean, False, "with --resume: continue from the best checkpoint, not from the newest"),
+)
+REPLAY = (
+    Flag(
+        "buffer",
+        method_name,
+        None,
+        f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
+        scope="method",
+        in_study="buffers",
+    ),
+    _invocation("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
+    Flag(
+        "buffer_arg",
+        assignment,
+        (),
+        "argument of the replay method, such as k=10; may be repeated",
+        repeat=True,
+        scope="method",
+        in_study="buffers",
+    ),
+    *PART_FLAGS,
+    REPLAY_PARAMETERS,
+    Flag("buffer_size", whole(1), 1_000_000, "maximum number of stored transitions", aliases=("capacity",)),
+    loop_flag("learning_starts"),
+    ALGORITHM_FLAGS["train_batch_size"],
+    loop_flag(
+        "updates_per_step",
+        type=updates_per_step,
+        help="updates per environment step, or a,b: b updates per a steps",
+        aliases=("round_robin_weights",),
+        many=True,
+    ),
+    loop_flag("n_step"),
+    loop_flag("normalize_observations", type=boolean),
+    loop_flag("scale_rewards", type=boolean),
+)
+LEARNER = (
+    Flag("gamma", number(0, 1), 0.99, "discount factor"),
+    *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
+)
+MACHINE = (
+    Flag("num_workers", whole(0), 0, "sampling processes; 0 samples in the training process"),
+    Flag("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
+    Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
+    Flag(
+        "device",
+        choice("cpu", "cuda", "auto"),
+        "cpu",
+        "device of the networks and the buffer; auto: a GPU if available",
+        scope="execution",
+    ),
+    _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
+    Flag(
+        "hang_timeout",
+        number(0),
+        1800.0,
+        "seconds without an env step or an update after which the process exits; 0 disables",
+        scope="invocation",
+        changeable=True,
+        in_study="hang_timeout",
+    ),
+    loop_flag("matrix_dtype"),
+)
+RESULTS = (
+    loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
+    _changeable(
+        "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 disables"
+    ),
+    _changeable("evaluation_num_episodes", whole(1), 5, "episodes per evaluation"),
+    _changeable("evaluation_num_envs", whole(1), 5, "parallel environments of an evaluation"),
+    loop_flag("on_manifold_rows", scope="execution"),
+    _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 saves only at the end"),
+    _changeable("keep_checkpoints", whole(1), 2, "number of newest checkpoints to keep"),
+    _changeable(
+        "keep_best",
+        boolean,
+        True,
+        "also keep the checkpoint of the best evaluation, or of the best training return without evaluations",
+    ),
+    _changeable(
+        "keep_checkpoints_at",
+        env_steps,
+        None,
+        "env steps, such as 10_000,30_000, at which to keep a checkpoint for good, for interreplay fork",
+    ),
+    _changeable(
+        "keep_experience",
+        reader(OrWord(Whole(0), "auto")),
+        "auto",
+        "number of newest transitions to keep in the run's folder; auto: 1,000,000 or 2 GB, none in studies",
+    ),
+    _changeable(
+        "output_dir",
+        Path,
+        Path("results"),
+        "folder in which the run's own folder is created",
+        aliases=("local_dir", "results_dir"),
+        in_study="--output_dir",
+    ),
+    _changeable("wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it here"),
+    _changeable("mlflow", str, None, "also log to this experiment of MLflow; URI/ before it selects the server"),
+    _changeable("video_to_tensorboard", boolean, False, "log a video of the first episode of every evaluation"),
+    _changeable("quiet", boolean, False, "print only the first lines, the summary and errors", in_study=""),
+)
+
 GROUPS: dict[str, tuple[Flag, ...]] = {
-    "what to train": (
-        Flag(
-            "trainer",
-            str,
-            "SAC",
-            f"algorithm: {', '.join(ALGORITHMS)}, or module:Class of your own",
-            scope="identity",
-            in_study="trainers",
-        ),
-        Flag(
-            "env",
-            str,
-            "InvertedPendulum-v5",
-            "Gymnasium id, also module:Env-v0; retired versions mean the newest; many come with their own defaults",
-            scope="identity",
-            in_study="envs",
-        ),
-        Flag(
-            "preset",
-            str,
-            None,
-            "defaults by environment and algorithm, also a .yaml file (default: the environment's own)",
-            scope="identity",
-        ),
-        _invocation(
-            "config",
-            str,
-            None,
-            "settings from a .yaml file, or one of the folder configs such as cartpole/dqn; flags and words like"
-            " gamma=.95 override them",
-        ),
-        _invocation("list_presets", boolean, False, "print the presets, one line each, and exit"),
-        Flag(
-            "env_args",
-            assignments,
-            {},
-            "arguments of the environment, such as reward_clipping=none full_action_space=true",
-            aliases=("env_kwargs",),
-            many=True,
-        ),
-        Flag(
-            "wrapper",
-            named_part,
-            (),
-            "module:Class of a gymnasium.Wrapper with its arguments, such as my_envs:Scaled factor=2; may be repeated,"
-            " the first is next to the environment",
-            many=True,
-            repeat=True,
-        ),
-        Flag("frame_stack", whole(1), 1, "number of newest observations stacked into one, around all wrappers"),
-        Flag(
-            "horizon",
-            whole(1),
-            None,
-            "maximum steps of an episode (default: the environment's own)",
-            aliases=("max_episode_steps",),
-        ),
-        _changeable(
-            "total_env_steps", whole(0), 15_000, "environment steps of the whole run, including those before a --resume"
-        ),
-        _changeable(
-            "max_time",
-            duration,
-            None,
-            "save and exit after this time in this process; exit code 75, --resume continues",
-        ),
-        _changeable(
-            "stop_at_return",
-            number(),
-            None,
-            "stop at the first evaluation with at least this mean return; without evaluations, of training",
-        ),
-        _changeable(
-            "stop_without_improvement",
-            whole(1),
-            None,
-            "stop after this many evaluations in a row without a new best mean return",
-        ),
-        Flag("seed", seed, 0, "runs with the same seed give the same result", scope="identity", in_study="seeds"),
-        Flag(
-            "resume",
-            Path,
-            None,
-            "continue from this run's folder or from one of its checkpoint_* folders",
-            scope="invocation",
-            in_study="--resume",
-        ),
-        _invocation(
-            "recover",
-            boolean,
-            False,
-            "with --resume: add the kept transitions after the checkpoint, such as those before a crash",
-        ),
-        Flag(
-            "fork_from",
-            absolute_path,
-            None,
-            "begin with the networks, transitions and environments of this checkpoint, with new random numbers; "
-            "another --buffer is filled with its transitions",
-            scope="identity",
-        ),
-        _invocation(
-            "best", boolean, False, "with --resume: continue from the best checkpoint of the run, not from its newest"
-        ),
-    ),
-    "replay": (
-        Flag(
-            "buffer",
-            method_name,
-            None,
-            f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
-            scope="method",
-            in_study="buffers",
-        ),
-        _invocation("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
-        Flag(
-            "buffer_arg",
-            assignment,
-            (),
-            "argument of the replay method, such as k=10; may be repeated",
-            repeat=True,
-            scope="method",
-            in_study="buffers",
-        ),
-        *PART_FLAGS,
-        REPLAY_PARAMETERS,
-        Flag("buffer_size", whole(1), 1_000_000, "maximum number of stored transitions", aliases=("capacity",)),
-        loop_flag("learning_starts"),
-        ALGORITHM_FLAGS["train_batch_size"],
-        loop_flag(
-            "updates_per_step",
-            type=updates_per_step,
-            help="updates per environment step, or a,b: b updates per a steps",
-            aliases=("round_robin_weights",),
-            many=True,
-        ),
-        loop_flag("n_step"),
-        loop_flag("normalize_observations", type=boolean),
-        loop_flag("scale_rewards", type=boolean),
-    ),
+    "what to train": WHAT_TO_TRAIN,
+    "replay": REPLAY,
     "recorded experience": OFFLINE_FLAGS,
-    "learner": (
-        Flag("gamma", number(0, 1), 0.99, "discount factor"),
-        *(flag for name, flag in ALGORITHM_FLAGS.items() if name != "train_batch_size"),
-    ),
-    "sampling and machine": (
-        Flag("num_workers", whole(0), 0, "sampling processes; 0 samples in the training process"),
-        Flag("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
-        Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
-        Flag(
-            "device",
-            choice("cpu", "cuda", "auto"),
-            "cpu",
-            "device of the networks and the buffer; auto: a GPU if available",
-            scope="execution",
-        ),
-        _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
-        Flag(
-            "hang_timeout",
-            number(0),
-            1800.0,
-            "seconds without an env step or an update after which the process exits; 0 disables",
-            scope="invocation",
-            changeable=True,
-            in_study="hang_timeout",
-        ),
-        loop_flag("matrix_dtype"),
-    ),
-    "evaluation and results": (
-        loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),
-        _changeable(
-            "evaluation_interval", whole(0), 1, "iterations between evaluations with deterministic actions; 0 disables"
-        ),
-        Flag("evaluation_num_episodes", whole(1), 5, "episodes per evaluation", scope="execution", changeable=True),
-        _changeable(
-            "evaluation_num_envs",
-            whole(1),
-            5,
-            "parallel environments of an evaluation",
-        ),
-        loop_flag("on_manifold_rows", scope="execution"),
-        _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 saves only at the end"),
-        _changeable("keep_checkpoints", whole(1), 2, "number of newest checkpoints to keep"),
-        _changeable(
-            "keep_best",
-            boolean,
-            True,
-            "also keep the checkpoint of the best evaluation, or of the best training return without evaluations",
-        ),
-        _changeable(
-            "keep_checkpoints_at",
-            env_steps,
-            None,
-            "env steps, such as 10_000,30_000, at which to keep a checkpoint for good, for interreplay fork",
-        ),
-        _changeable(
-            "keep_experience",
-            reader(OrWord(Whole(0), "auto")),
-            "auto",
-            "number of newest transitions to keep in the run's folder; auto: 1,000,000 or 2 GB, none in studies",
-        ),
-        _changeable(
-            "output_dir",
-            Path,
-            Path("results"),
-            "folder in which the run's own folder is created",
-            aliases=("local_dir", "results_dir"),
-            in_study="--output_dir",
-        ),
-        _changeable(
-            "wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it on disk"
-        ),
-        _changeable(
-            "mlflow", str, None, "also log to this experiment of MLflow; URI/ before it selects the server or folder"
-        ),
-        _changeable("video_to_tensorboard", boolean, False, "log a video of the first episode of every evaluation"),
-        _changeable(
-            "quiet", boolean, False, "print no progress, only the first lines, the summary and errors", in_study=""
-        ),
-    ),
+    "learner": LEARNER,
+    "sampling and machine": MACHINE,
+    "evaluation and results": RESULTS,
     "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
     "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
 }

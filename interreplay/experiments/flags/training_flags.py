@@ -35,6 +35,7 @@ from interreplay.experiments.flags.run_flags import (
     by_name,
     with_scope,
 )
+from interreplay.experiments.flags.values import only, without
 from interreplay.learning.algorithms_table import ALGORITHMS, is_algorithm
 
 
@@ -43,9 +44,6 @@ class RunSettings(SimpleNamespace):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"settings of a run are read-only: cannot set {name} to {value!r}; use replaced()")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"settings of a run are read-only: cannot delete {name}")
 
     def replaced(self, **changes: Any) -> RunSettings:
         """Return a copy with some settings replaced or added."""
@@ -56,8 +54,7 @@ def make_parser() -> FlagParser:
     """Return the parser of the whole command line."""
     return FlagParser(
         GROUPS,
-        REMOVED,
-        RENAMED,
+        REMOVED | RENAMED,
         completed,
         COMMON,
         method_hint,
@@ -92,24 +89,28 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     row = ALGORITHMS[trainer]
     check_rows(given.keys(), trainer)
     preset = preset_for(given)
-    chosen = tuned_for(given) | {name: value for name, value in given.items() if name not in METHOD}
-    own = algorithm_settings({name: chosen[name] for name in ALGORITHM_FLAGS.keys() & chosen.keys()}, trainer)
-    settings = default_settings(trainer) | own
-    settings |= {name: value for name, value in chosen.items() if name in settings}
+    chosen = tuned_for(given) | without(given, METHOD)
+    settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
+    settings |= only(chosen, settings)
     settings |= {"preset": preset.name, "output_dir": str(settings["output_dir"])}
     settings |= offline_settings(given.keys(), settings, trainer)
-    presets.check_needs(preset, settings)
-    buffer, buffer_args = presets.method_of(preset, trainer)
+    for flag in preset.needs:
+        if settings.get(flag) is None:
+            raise UsageError(f"preset {preset.name} needs --{flag}: {preset.about}")
+    buffer = preset.buffer
+    buffer_args = preset.buffer_args
+    if row.buffer_args and not buffer:
+        buffer = row.buffer
+        buffer_args = row.buffer_args
     if row.unrolls:
-        replay = {name: value for name, value in given.items() if name in METHOD}
-        settings |= unroll_replay_for(chosen | replay, trainer, METHOD, buffer, buffer_args)
+        settings |= unroll_replay_for(chosen | only(given, METHOD), trainer, METHOD, buffer, buffer_args)
     else:
         settings |= replay_for(given, CATALOGUE, buffer, buffer_args)
     if settings["relabel"]:
         settings["wrapper"] = [*settings["wrapper"], wrapper_of(settings["relabel"])]
     settings = plain(settings)
     try:
-        row.settings(**{name: settings[name] for name in row.defaults})
+        row.settings(**only(settings, row.defaults))
     except ValueError as error:
         raise UsageError(f"--{error}") from None
     if not row.unrolls and settings["buffer_size"] < settings["train_batch_size"]:
@@ -122,14 +123,17 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings as JSON would return them: tuples become lists."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+    found = dict(settings)
+    for name, value in settings.items():
+        if isinstance(value, tuple):
+            found[name] = list(value)
+    return found
 
 
 def default_settings(trainer: str) -> dict[str, Any]:
     """Return the default settings of a run of an algorithm, without those of the replay method."""
-    elsewhere = METHOD | INVOCATION | ALGORITHM_FLAGS.keys()
     row = ALGORITHMS[trainer]
-    found = {name: value for name, value in DEFAULTS.items() if name not in elsewhere}
+    found = without(DEFAULTS, METHOD | INVOCATION | ALGORITHM_FLAGS.keys())
     return {**found, **row.defaults, **row.of_run}
 
 
@@ -137,23 +141,21 @@ def preset_for(given: Mapping[str, Any]) -> presets.Preset:
     """Return the preset that was given, or the environment's own."""
     if "preset" in given:
         return presets.load(given["preset"])
-    return presets.automatic(*(given.get(name, DEFAULTS[name]) for name in ("env", "trainer")))
+    given = {**DEFAULTS, **given}
+    return presets.automatic(given["env"], given["trainer"])
 
 
 def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the preset's settings that no flag overrides.
-
-    Args:
-        given: Flags and values that were given.
-
-    Raises:
-        UsageError: The preset contains something that no flag accepts.
-    """
+    """Return the preset's settings that no flag overrides."""
     preset = preset_for(given)
-    found = by_name(preset.settings(*(given.get(name, DEFAULTS[name]) for name in ("trainer", "env"))))
+    usual = {**DEFAULTS, **given}
+    found = by_name(preset.settings(usual["trainer"], usual["env"]))
+    found = without(found, given)
+    if "exploration" in given:  # another kind has another scale
+        found = without(found, ("exploration_sigma", "exploration_theta"))
     refused = with_scope("method", "invocation") | {"trainer", "env", "preset"}
     accepted = {name: flag.type for name, flag in FLAGS.items() if name not in refused}
-    return presets.converted(preset.name, presets.fitting(found, given.keys()), accepted)
+    return presets.converted(preset.name, found, accepted)
 
 
 def preset_told(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
@@ -163,11 +165,15 @@ def preset_told(given: Mapping[str, Any], settings: SimpleNamespace | None = Non
         given: Flags and values that were given.
         settings: The settings that they resolve to; resolved here if None.
     """
-    tuned = vars(settings_for(given) if settings is None else settings)
+    tuned = vars(settings or settings_for(given))
     usual = plain(default_settings(given.get("trainer", DEFAULTS["trainer"])))
-    changed = {name: value for name, value in tuned_for(given).items() if usual.get(name) != tuned[name]}
-    source = f"preset {given['preset']}" if "preset" in given else "defaults for this environment"
-    return f"{source}: {presets.shown(changed)}" if changed else ""
+    changed = {name: tuned[name] for name in tuned_for(given) if tuned[name] != usual.get(name)}
+    if not changed:
+        return ""
+    source = "defaults for this environment"
+    if "preset" in given:
+        source = f"preset {given['preset']}"
+    return f"{source}: {presets.shown(changed)}"
 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSettings:
@@ -182,12 +188,13 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
     """
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     saved = default_settings(trainer) | by_name(saved)
-    asked = replay_resumed(saved, given) if METHOD & given.keys() else {}
-    asked |= {name: value for name, value in given.items() if name not in METHOD}
+    asked = without(given, METHOD)
+    if METHOD & given.keys():
+        asked |= replay_resumed(saved, given)
     if "env" in asked:
         asked["env"] = find_environment(asked["env"], saved["env_args"]).name
     asked = updates_resumed(saved, plain(asked))
-    algorithm_settings({name: asked[name] for name in RATES & asked.keys()}, trainer)
+    algorithm_settings(only(asked, RATES), trainer)
     if asked.get("device") == "auto":  # keep the checkpoint's
         del asked["device"]
     for name in sorted(asked.keys() - CHANGEABLE - INVOCATION - RATES):
@@ -196,8 +203,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
                 f"the checkpoint was made with {name} {saved.get(name)}, not {asked[name]}; leave the flag out"
                 " (a resumed run may change no learning settings except learning rates)"
             )
-    changes = {name: asked[name] for name in (CHANGEABLE | RATES) & asked.keys() - {"output_dir"}}
-    return RunSettings(**saved | changes)
+    return RunSettings(**saved | only(asked, (CHANGEABLE | RATES) - {"output_dir"}))
 
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +78,13 @@ def method_name(text: str) -> str:
 def updates_per_step(text: str) -> float:
     """Read ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
     try:
-        values = [float(word) for word in _words(text)]
+        *steps, updates = map(float, _words(text))
+        (per,) = steps or [1.0]
     except ValueError:
-        values = []
-    if len(values) not in (1, 2) or not all(0 < value < 1e6 for value in values):
+        updates = per = 0.0
+    if not (0 < updates < 1e6 and 0 < per < 1e6):
         raise argparse.ArgumentTypeError(f"must be a number above 0 or a pair such as 1,20, got {text!r}")
-    return values[0] if len(values) == 1 else values[1] / values[0]
+    return updates / per
 
 
 def absolute_path(text: str) -> str:
@@ -96,7 +97,7 @@ absolute_path.metavar = "DIR"  # type: ignore[attr-defined]
 
 def env_steps(text: str) -> tuple[int, ...]:
     """Read numbers of env steps between commas or spaces."""
-    return tuple(whole(1)(word) for word in _words(text))
+    return tuple(map(whole(1), _words(text)))
 
 
 env_steps.metavar = "N,N,..."  # type: ignore[attr-defined]
@@ -123,8 +124,10 @@ def assignments(text: str) -> dict[str, Any]:
     try:
         mapping = ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return dict(assignment(word) for word in split(text))
-    return mapping if isinstance(mapping, dict) else dict([assignment(text)])
+        return dict(map(assignment, split(text)))
+    if isinstance(mapping, dict):
+        return mapping
+    return dict([assignment(text)])
 
 
 def literal(text: str) -> Any:
@@ -143,15 +146,33 @@ def literal(text: str) -> Any:
 
 def written(value: Any) -> str:
     """Return a value of a data file as typed on a command line: with commas, colons in pairs, JSON or ``none``."""
-    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value)):
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
         return json.dumps(value)
-    if isinstance(value, list | tuple):
-        return ",".join(":".join(map(str, item)) if isinstance(item, list | tuple) else str(item) for item in value)
-    return "none" if value is None else str(value)
+    if not isinstance(value, list | tuple):
+        return str(value)
+    if value and isinstance(value[0], dict):
+        return json.dumps(value)
+    words = []
+    for item in value:
+        pair = item if isinstance(item, list | tuple) else [item]
+        words.append(":".join(map(str, pair)))
+    return ",".join(words)
 
 
 def _words(text: str) -> list[str]:
     return text.strip().strip("[]()").replace(",", " ").split()
+
+
+def only(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return the settings with these names."""
+    return {name: value for name, value in settings.items() if name in names}
+
+
+def without(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """Return the settings without those with these names."""
+    return {name: value for name, value in settings.items() if name not in names}
 
 
 def split(text: str) -> list[str]:
@@ -168,7 +189,7 @@ def split(text: str) -> list[str]:
             words.append("")
         else:
             words[-1] += letter
-    return [word for word in words if word]
+    return list(filter(None, words))
 
 
 def search(text: str) -> dict[str, str]:
@@ -194,4 +215,11 @@ def read_written(flag: Any, value: Any) -> Any:
     """
     if not flag.repeat:
         return flag.type(written(value))
-    return [flag.type(written(item)) for item in (value if isinstance(value, list | tuple) else [value])]
+    return list(map(flag.type, read_list(value)))
+
+
+def read_list(value: Any) -> list[str]:
+    """Return the items of a list of a data file, or a single value, as typed on a command line."""
+    if not isinstance(value, list | tuple):
+        value = [value]
+    return list(map(written, value))

@@ -13,7 +13,7 @@ HUNG = "hung.txt"
 START_PATIENCE = 900.0
 """Minimum limit in seconds until the first progress: some environments compile at the start."""
 GRACE = 10.0
-"""Seconds after the limit at which faulthandler ends the process if the thread of the watch cannot run."""
+"""Seconds after the limit at which faulthandler ends a process whose watching thread cannot run."""
 
 
 class HangWatch:
@@ -69,7 +69,9 @@ class HangWatch:
 
     def _restart_timer(self, progress: Hashable) -> float:
         """Set faulthandler's timer back, and return the limit in seconds."""
-        limit = self._timeout if progress is not None else max(self._timeout, START_PATIENCE)
+        limit = self._timeout
+        if progress is None:
+            limit = max(limit, START_PATIENCE)
         faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=self._file)
         return limit
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-import math
 import os
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -15,13 +13,6 @@ import torch
 from interreplay.errors import UsageError
 
 PACKAGES = ("interreplay", "ray", "torch", "numpy", "gymnasium", "mujoco")
-MEMORY_FILES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: ("memory.max", "memory.current", "inactive_file"),
-}
-"""By version of the control group: the files of its limit and usage, and the statistic that counts cached files."""
-QUOTA_FILES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
-"""By version of the control group: the files of its CPU quota and the period of the quota."""
 
 
 def versions() -> dict[str, str]:
@@ -35,38 +26,10 @@ def versions() -> dict[str, str]:
     return found
 
 
-def control_groups(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
-    """Yield the version (1 or 2) and the folder of each control group around this process, the innermost first.
-
-    Containers and schedulers limit processes by control groups. psutil does not read these limits.
-
-    Args:
-        root: Root of the file system; tests pass a replica.
-        controller: Name of the controller, such as "cpu" or "memory".
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            version = 2
-            base = root / "sys/fs/cgroup"
-        elif controller in controllers.split(","):
-            version = 1
-            base = root / "sys/fs/cgroup" / controller
-        else:
-            continue
-        innermost = base / path.strip("/")
-        for group in [innermost, *innermost.parents]:
-            if group == base.parent:
-                break
-            yield version, group
-
-
 def free_memory(device: str = "cpu", root: Path = Path("/")) -> int:
-    """Return the available memory in bytes, limited by the machine and by the control groups of this process.
+    """Return the available memory in bytes, limited by the machine, a Slurm job and control groups.
+
+    Containers and schedulers limit processes by control groups (version 2), which psutil does not read.
 
     Args:
         device: A torch device. For ``"cuda"``, the free memory of the GPU.
@@ -74,37 +37,30 @@ def free_memory(device: str = "cpu", root: Path = Path("/")) -> int:
     """
     if device != "cpu":
         return torch.cuda.mem_get_info(device)[0]
-    available = [psutil.virtual_memory().available]
-    for version, group in control_groups(root, "memory"):
-        limit, usage, cache = MEMORY_FILES[version]
+    available = psutil.virtual_memory().available
+    job = os.environ.get("SLURM_MEM_PER_NODE", "0")
+    if int(job):
+        available = min(available, int(job) * 2**20)
+    try:
+        group = root / "sys/fs/cgroup" / (root / "proc/self/cgroup").read_text().strip().removeprefix("0::/")
+    except OSError:
+        return available
+    while group.is_relative_to(root / "sys/fs/cgroup"):
         try:
-            free = int((group / limit).read_text()) - int((group / usage).read_text())
+            free = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            available.append(free + int(statistics.get(cache, 0)))
-        except (OSError, ValueError):  # no such file, or the limit is "max"
-            continue
-    return max(0, min(available))
+            available = min(available, free + int(statistics["inactive_file"]))
+        except (OSError, ValueError, KeyError):  # no such file, or the limit is "max"
+            pass
+        group = group.parent
+    return max(0, available)
 
 
-def own_cpus(root: Path = Path("/")) -> int:
-    """Return the number of CPUs available to this process: by its job, its control groups and its affinity.
+def own_cpus() -> int:
+    """Return the number of CPUs available to this process: by its job, its control groups and its affinity."""
+    from joblib import cpu_count
 
-    Args:
-        root: Root of the file system; tests pass a replica.
-    """
-    job = os.environ.get("SLURM_CPUS_PER_TASK")
-    if job:
-        return int(job)
-    available = [len(os.sched_getaffinity(0))]
-    for version, group in control_groups(root, "cpu"):
-        try:
-            text = " ".join((group / name).read_text() for name in QUOTA_FILES[version])
-            quota, period = map(int, text.split())
-        except (OSError, ValueError):  # no such file, or the quota is "max"
-            continue
-        if quota > 0:
-            available.append(math.ceil(quota / period))
-    return max(1, min(available))
+    return int(os.environ.get("SLURM_CPUS_PER_TASK") or cpu_count())
 
 
 def own_gpus() -> int:
@@ -120,23 +76,14 @@ def chosen_device(device: str, gpus: float) -> str:
 
 
 def check_device(device: str) -> None:
-    """Check that torch can use a device.
-
-    Raises:
-        UsageError: torch cannot use it.
-    """
-    if device == "cpu" or torch.cuda.is_available():
-        return
-    build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-    raise UsageError(f"--device {device}: torch sees no such GPU here ({build}); use --device cpu")
+    """Check that torch can use a device."""
+    if device != "cpu" and not torch.cuda.is_available():
+        build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+        raise UsageError(f"--device {device}: torch sees no such GPU here ({build}); use --device cpu")
 
 
 def check_workers(workers: int) -> None:
-    """Check that there is a CPU for each process that samples.
-
-    Raises:
-        UsageError: There are too few CPUs.
-    """
+    """Check that there is a CPU for each process that samples."""
     cpus = own_cpus()
     if workers > cpus:
         raise UsageError(

@@ -64,8 +64,7 @@ def folded(text: str, stream: TextIO) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or the error's class if the message is empty."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip() if lines else type(error).__name__
+    return str(error).strip().partition("\n")[0].strip() or type(error).__name__
 
 
 @contextlib.contextmanager
@@ -74,7 +73,7 @@ def lasting_output() -> Iterator[None]:
 
     Writes fail if a pipe is closed (``... | head -1``), a terminal is gone, or the disk of a log file is full.
     """
-    before = sys.stdout, sys.stderr
+    before = (sys.stdout, sys.stderr)
     sys.stdout = _lasting(sys.stdout)
     sys.stderr = _lasting(sys.stderr)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -12,34 +11,24 @@ from tqdm import tqdm
 from interreplay.experiments.process.outcome import GREEN, colored
 
 
-class Bar(tqdm):
-    """A progress bar that fits the terminal and states the time left in words.
+def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
+    """Return a progress bar that fits the terminal; its postfix is the time left in words.
 
     Args:
-        left: Returns the time left after a number of steps, such as ``9 min left``, or "".
         total: Steps at the end.
         stream: Where to write.
         steps: Steps at the beginning.
         unit: What a step is called.
     """
-
-    def __init__(self, left: Callable[[int], str], total: int, stream: TextIO, steps: int = 0, unit: str = "step"):
-        self._left = left
-        super().__init__(
-            total=total,
-            initial=steps,
-            unit=unit,
-            file=stream,
-            bar_format="{percentage:3.0f}%|{bar}| {n:,}/{total:,} [{elapsed}, {rate_fmt}{left}]",
-            dynamic_ncols=True,
-            smoothing=0.05,
-        )
-
-    @property
-    def format_dict(self) -> dict[str, Any]:
-        """Return what the bar shows, by name."""
-        left = self._left(int(self.n))
-        return {**super().format_dict, "left": f", {left}" if left else ""}
+    return tqdm(
+        total=total,
+        initial=steps,
+        unit=unit,
+        file=stream,
+        bar_format="{percentage:3.0f}%|{bar}| {n:,}/{total:,} [{elapsed}, {rate_fmt}{postfix}]",
+        dynamic_ncols=True,
+        smoothing=0.05,
+    )
 
 
 class Reporter:
@@ -53,7 +42,7 @@ class Reporter:
         stream: Where to write.
         quiet: Write nothing but `note`.
         unit: What steps are called.
-        warm_up: As for `Clock`.
+        warm_up: Steps without an update, whose rate does not predict the later one.
         best: Highest evaluation return so far, NaN if there is none.
     """
 
@@ -69,8 +58,8 @@ class Reporter:
     ):
         self.start_steps = steps
         self.start_time = time.monotonic()
-        self._clock = Clock(warm_up)
-        self._clock.left(steps, total)  # notes the beginning
+        self._warm_up = warm_up
+        self._learning: tuple[int, float] | None = None  # the first report after warm-up
         self._lap_steps = steps
         self._lap_time = self.start_time
         self._total = total
@@ -81,15 +70,25 @@ class Reporter:
         self.last_return = math.nan
         self.last_evaluation = math.nan
         self.last_success = math.nan
+        self.left(steps)
         self._bar = None
         if stream.isatty() and not quiet:
-            self._bar = Bar(
-                lambda n: self._clock.left(n, total),
-                total=total,
-                steps=steps,
-                unit=unit.removesuffix("s"),
-                stream=stream,
-            )
+            self._bar = bar(total, stream, steps, unit.removesuffix("s"))
+
+    def left(self, steps: int) -> str:
+        """Return the time left such as ``9 min left``, "" if nothing is known or left.
+
+        Args:
+            steps: Steps so far.
+        """
+        if self._learning is None:
+            if steps >= self._warm_up:
+                self._learning = (steps, time.monotonic())
+            return ""
+        first, begun = self._learning
+        if not first < steps < self._total:
+            return ""
+        return f"{duration((self._total - steps) / (steps - first) * (time.monotonic() - begun))} left"
 
     def progress(self, steps: int) -> None:
         """Move the bar; called after every round of sampling, so it must be cheap.
@@ -98,6 +97,7 @@ class Reporter:
             steps: Environment steps so far.
         """
         if self._bar is not None:
+            self._bar.set_postfix_str(self.left(steps), refresh=False)
             self._bar.update(steps - self._bar.n)
 
     def iteration(self, steps: int, result: dict[str, Any]) -> None:
@@ -128,9 +128,12 @@ class Reporter:
         best = not math.isnan(evaluated) and not evaluated <= self._best
         if best:
             self._best = evaluated
-        self.last_return = _newest(trained, self.last_return)
-        self.last_evaluation = _newest(evaluated, self.last_evaluation)
-        self.last_success = _newest(success, self.last_success)
+        if not math.isnan(trained):
+            self.last_return = trained
+        if not math.isnan(evaluated):
+            self.last_evaluation = evaluated
+        if not math.isnan(success):
+            self.last_success = success
         self.progress(steps)
         if not self._quiet:
             self.note(self._line(steps, best))
@@ -145,13 +148,14 @@ class Reporter:
         if self._bar is not None:
             return f"{steps:>9,} {self._unit}  {figures}"
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
-        left = self._clock.left(steps, self._total)
-        figures = f"{figures}  {left}" if left else figures
-        return f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  {figures}"
+        line = f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  {figures}  {self.left(steps)}"
+        return line.rstrip()
 
     def _success(self, separator: str) -> str:
         """Return the success rate, "" in environments without one."""
-        return "" if math.isnan(self.last_success) else f"{separator}success {self.last_success:.2f}"
+        if math.isnan(self.last_success):
+            return ""
+        return f"{separator}success {self.last_success:.2f}"
 
     def note(self, line: str) -> None:
         """Write a line, above the bar if there is one."""
@@ -181,35 +185,6 @@ class Reporter:
             self._bar.close()
 
 
-class Clock:
-    """Estimates how long a run will still take, at the rate since its first report after warm-up.
-
-    Args:
-        warm_up: Steps without an update, whose rate does not predict the later one.
-    """
-
-    def __init__(self, warm_up: int = 0) -> None:
-        self._warm_up = warm_up
-        self._first: tuple[int, float] | None = None
-
-    def left(self, steps: int, total: int) -> str:
-        """Return the time left such as ``9 min left``, "" if nothing is known or left.
-
-        Args:
-            steps: Steps so far.
-            total: Steps at the end.
-        """
-        if self._first is None and steps >= self._warm_up:
-            self._first = (steps, time.monotonic())
-        if self._first is None:
-            return ""
-        behind = steps - self._first[0]
-        ahead = total - steps
-        if behind <= 0 or ahead <= 0:
-            return ""
-        return f"{duration(ahead / behind * (time.monotonic() - self._first[1]))} left"
-
-
 def shown(value: float) -> str:
     """Return a mean return with one decimal, or a dash if there is none yet."""
     return "-" if math.isnan(value) else f"{value:,.1f}"
@@ -219,15 +194,17 @@ def _mean(part: dict[str, Any], name: str) -> float:
     return float(part.get("env_runners", {}).get(name, math.nan))
 
 
-def _newest(value: float, before: float) -> float:
-    return before if math.isnan(value) else value
-
-
 def duration(seconds: float) -> str:
     """Return a duration in its largest fitting unit: ``40 s``, ``9 min``, ``2.5 h``, ``19 days``."""
-    units = (("s", 1, 120), ("min", 60, 120), ("h", 3_600, 48), ("days", 86_400, math.inf))
-    unit, length = next((unit, length) for unit, length, most in units if round(seconds / length) < most)
-    count = seconds / length
-    if count >= 9.95 or unit in ("s", "min"):
+    if round(seconds) < 120:
+        return f"{seconds:.0f} s"
+    if round(seconds / 60) < 120:
+        return f"{seconds / 60:.0f} min"
+    count = seconds / 3600
+    unit = "h"
+    if round(count) >= 48:
+        count = count / 24
+        unit = "days"
+    if count >= 9.95:
         return f"{count:.0f} {unit}"
-    return f"{count:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{count:.1f} {unit}".replace(".0", "")

@@ -25,7 +25,8 @@ class Interrupts:
     """
 
     def __init__(self, stop: Callable[[], Any], save: Callable[[], Any] = lambda: None):
-        self._stop, self._save = stop, save
+        self._stop = stop
+        self._save = save
         self._before: dict[int, Any] = {}
         self.received = 0
 
@@ -41,7 +42,9 @@ class Interrupts:
     @property
     def exit_code(self) -> int:
         """The exit code of a program that a signal stopped: 75 after SIGTERM, else 128 + the signal's number."""
-        return RESUMABLE if self.received == signal.SIGTERM else 128 + self.received
+        if self.received == signal.SIGTERM:
+            return RESUMABLE
+        return 128 + self.received
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:

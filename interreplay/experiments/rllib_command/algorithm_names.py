@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
@@ -34,7 +33,14 @@ def config_for(run: str, env: str, report: Callable[[str], object]) -> Algorithm
     Raises:
         UsageError: The algorithm or environment is unknown; with the nearest name.
     """
-    name, space = _environment(env, report)
+    name = env
+    space = None  # unknown before the environment is made
+    if not _global_registry.contains(ENV_CREATOR, env):
+        found = find_environment(env)
+        name = found.name
+        space = found.action_space
+        if found.note:
+            report(found.note)
     stock = run.removesuffix(STOCK)
     if is_algorithm(run):
         if space is not None:
@@ -49,24 +55,14 @@ def config_for(run: str, env: str, report: Callable[[str], object]) -> Algorithm
 
 def with_our_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
     """Return the variant of RLlib's own algorithm that supports our replay methods; others unchanged."""
-    made = WITH_OUR_BUFFERS.get(type(config))
-    return made().environment(config.env) if made else config
+    kind = WITH_OUR_BUFFERS.get(type(config))
+    if kind is None:
+        return config
+    return kind().environment(config.env)
 
 
 def names() -> list[str]:
     """Return the names that `config_for` accepts, ours first."""
-    return [
-        *ALGORITHMS,
-        *(name for name in sorted(STOCK_ALGORITHMS) if name not in ALGORITHMS),
-        *(name + STOCK for name in ALGORITHMS if name in STOCK_ALGORITHMS),
-    ]
-
-
-def _environment(env: str, report: Callable[[str], object]) -> tuple[str, Any]:
-    """Return the name to train with and the action space, None if it is unknown before the environment is made."""
-    if _global_registry.contains(ENV_CREATOR, env):
-        return env, None
-    found = find_environment(env)
-    if found.note:
-        report(found.note)
-    return found.name, found.action_space
+    both = [name for name in ALGORITHMS if name in STOCK_ALGORITHMS]
+    only_stock = sorted(STOCK_ALGORITHMS.keys() - ALGORITHMS.keys())
+    return [*ALGORITHMS, *only_stock, *(name + STOCK for name in both)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
 from ray import tune
+
+from interreplay.experiments.process.progress import shown
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -33,11 +36,10 @@ class ProgressTable(tune.Callback):
         if not self._last:
             self._report(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
         self._last[trial.trial_id] = now
-        reached = (result.get("env_runners") or {}).get("episode_return_mean", float("nan"))
-        shown = "-" if reached != reached else f"{reached:,.1f}"
+        reached = shown(result.get("env_runners", {}).get("episode_return_mean", math.nan))
         steps = int(result.get("num_env_steps_sampled_lifetime", 0))
         seconds = f"{result.get('time_total_s', 0):,.0f}"
-        self._report(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {shown:>10} {seconds:>8}")
+        self._report(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {reached:>10} {seconds:>8}")
 
 
 class SaveOnSignal(tune.Callback):

@@ -16,11 +16,9 @@ from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.rllib_command.algorithm_names import config_for, with_our_buffers
-from interreplay.experiments.rllib_command.resources import Room, check_room
 from interreplay.rllib.algorithms.loop_config import LoopConfig
-from interreplay.rllib.algorithms.rllib_names import explained
-from interreplay.rllib.algorithms.rllib_settings import settings_as_properties
-from interreplay.rllib.host import choices, is_search_space, with_choices
+from interreplay.rllib.algorithms.rllib_settings import explained, settings_as_properties
+from interreplay.rllib.host import choices, is_search_space
 
 RENAMED = {
     "timesteps_total": "num_env_steps_sampled_lifetime",
@@ -61,24 +59,24 @@ class Experiment:
     checkpoint_freq: int = 0
     checkpoint_at_end: bool = True
 
-    def check(self, there: Room, share: bool = False) -> float:
-        """Return the most CPUs that one trial requests; reject an experiment that could not start.
-
-        Args:
-            there: CPUs and GPUs of Ray.
-            share: Whether processes may share CPUs if there are fewer than requested.
+    def request(self) -> dict[str, float]:
+        """Return the most CPUs and GPUs that one trial requests, with its env runners and learners.
 
         Raises:
-            UsageError: A point of the grid cannot be built or requests more than there is, or `stop` names an
-                unknown result.
+            UsageError: A point of the grid cannot be built, or `stop` names an unknown result.
         """
         stop_criteria(self.stop)
-        cpus = 0.0
+        most = {"CPU": 0.0, "GPU": 0.0}
         for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
             point = configured(config_for(self.run, self.env, str), settings)
-            check(point)
-            cpus = max(cpus, check_room(point, there, share))
-        return cpus
+            try:
+                point.validate()
+            except ValueError as error:
+                raise UsageError(f"{point.algo_class.__name__}: {error}") from error
+            asked = point.algo_class.default_resource_request(point.copy(copy_frozen=False)).required_resources
+            for kind, before in most.items():
+                most[kind] = max(before, asked.get(kind, 0.0))
+        return most
 
     def tuner(
         self,
@@ -118,11 +116,7 @@ def trial_name(algorithm: str, env: str, trial: Any) -> str:
 
 
 def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the results at which to stop, by their current names.
-
-    Raises:
-        UsageError: A result is unknown, so Tune would wait for it, or its value is not a number.
-    """
+    """Return the results at which to stop, by their current names."""
     for name, value in stop.items():
         if name not in RESULTS and "/" not in name:
             hint = accepted_names(name, RESULTS)
@@ -133,28 +127,23 @@ def stop_criteria(stop: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> AlgorithmConfig:
-    """Return `config` with `settings`.
-
-    Raises:
-        UsageError: The algorithm does not have a setting.
-    """
+    """Return `config` with `settings`."""
     settings = dict(settings)
-    if not isinstance(config, LoopConfig):
+    ours = isinstance(config, LoopConfig)
+    if not ours:
         _check_names(config, settings)
-    replay = settings.pop(REPLAY, None)
+    replay = settings.get(REPLAY)
+    if not ours:
+        settings.pop(REPLAY, None)
     if _is_ours(replay):
         config = with_our_buffers(config)
     try:
-        if isinstance(config, LoopConfig):
-            config.update_from_dict(settings if replay is None else {**settings, REPLAY: replay})
-            return config
         config.update_from_dict(settings)
+        if ours or replay is None:
+            return config
         if is_search_space(replay):
-            # The search space is kept; each of its points is configured on its own.
-            config.replay_buffer_config = with_choices(
-                replay, lambda point: config.copy().training(**{REPLAY: point}).replay_buffer_config
-            )
-        elif replay is not None:
+            config.replay_buffer_config = replay  # each of its points is configured on its own
+        else:
             config.training(**{REPLAY: replay})
     except TypeError as error:  # it begins with the algorithm's name
         raise UsageError(str(error)) from error
@@ -165,31 +154,19 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
 
 def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
     """Raise UsageError for settings that one of RLlib's own algorithms does not have, all in one message."""
-    known = [*vars(config), *settings_as_properties(type(config)), "lambda"]
-    known = [name for name in known if not name.startswith("_")]
-    unknown = [name for name in settings if name not in known]
+    known = {*vars(config), *settings_as_properties(type(config)), "lambda"}
+    unknown = [name for name in settings if name not in known or name.startswith("_")]
     if unknown:
-        raise UsageError(explained(config.algo_class.__name__, unknown, [], known, list_known=False))
+        raise UsageError(explained(config.algo_class.__name__, unknown, [], sorted(known)))
 
 
 def _is_ours(replay: Any) -> bool:
     """Return whether replay settings, or a choice of their search space, name a method that RLlib lacks."""
-    points = choices(replay) if is_search_space(replay) else [replay]
-    for point in points:
-        kind = point.get("type") if isinstance(point, Mapping) else None
-        for name in choices(kind) if is_search_space(kind) else [kind]:
-            if isinstance(name, str) and "." not in name and not hasattr(stock_buffers, name):
-                return True
-    return False
-
-
-def check(config: AlgorithmConfig) -> None:
-    """Reject a configuration without search spaces that cannot be built.
-
-    Raises:
-        UsageError: With the reason of the algorithm.
-    """
-    try:
-        config.validate()
-    except ValueError as error:
-        raise UsageError(f"{config.algo_class.__name__}: {error}") from error
+    if is_search_space(replay):
+        return any(map(_is_ours, choices(replay)))
+    if not isinstance(replay, Mapping):
+        return False
+    kinds = [replay.get("type")]
+    if is_search_space(kinds[0]):
+        kinds = list(choices(kinds[0]))
+    return any(isinstance(kind, str) and "." not in kind and not hasattr(stock_buffers, kind) for kind in kinds)

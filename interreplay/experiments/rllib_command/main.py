@@ -23,27 +23,17 @@ from interreplay.experiments.evaluation.evaluate import evaluate
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import whole
-from interreplay.experiments.process.machine import counted
+from interreplay.experiments.process.machine import counted, own_cpus, own_gpus
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.rllib_command.algorithm_names import names
 from interreplay.experiments.rllib_command.callbacks import ProgressTable, SaveOnSignal
-from interreplay.experiments.rllib_command.experiment_files import (
-    changed,
-    check_unchanged,
-    keep,
-    read_file,
-    read_settings,
-)
+from interreplay.experiments.rllib_command.experiment_files import changed, read_file, read_settings
 from interreplay.experiments.rllib_command.experiments import Experiment
-from interreplay.experiments.rllib_command.resources import room
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs.run_folder import check_name, ensure_writable
-
-_TUNE = {"TUNE_DISABLE_SIGINT_HANDLER": "1"}  # Tune's handler would end without saving
-_QUIET_TUNE = {"RAY_AIR_NEW_OUTPUT": "0"}
 
 
 def make_parser() -> OneLineParser:
@@ -51,40 +41,24 @@ def make_parser() -> OneLineParser:
     parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     train = commands.add_parser("train", help="train an algorithm", allow_abbrev=False)
-    train.add_argument("--run", metavar="ALGORITHM", help=f"algorithm: {', '.join(names())}")
-    train.add_argument("--env", metavar="ENV", help="Gymnasium id")
-    train.add_argument(
-        "-f",
-        "--config_file",
-        type=Path,
-        metavar="FILE",
-        help="YAML file of experiments: {name: {run, env, stop, config}}",
-    )
     add = train.add_argument
+    add("--run", metavar="ALGORITHM", help=f"algorithm: {', '.join(names())}")
+    add("--env", metavar="ENV", help="Gymnasium id")
+    text = "YAML file of experiments: {name: {run, env, stop, config}}"
+    add("-f", "--config_file", type=Path, metavar="FILE", help=text)
     add("--stop", metavar="SETTINGS", help="results at which to stop, as JSON or YAML: '{\"env_steps\": 100000}'")
     add("--config", metavar="SETTINGS", help="settings of the algorithm, as JSON or YAML or a file of either")
     add("--checkpoint_freq", type=whole(0), metavar="N", help="iterations between checkpoints (default: 0)")
     add("--num_samples", type=whole(1), metavar="N", help="number of trials of each experiment (default: 1)")
     add("--experiment_name", metavar="NAME", help="name of the experiment's folder in --output_dir (default: default)")
-    add(
-        "--output_dir",
-        "--local_dir",
-        type=Path,
-        metavar="DIR",
-        default=Path("results"),
-        help="folder of all results (default: %(default)s)",
-    )
+    text = "folder of all results (default: %(default)s)"
+    add("--output_dir", "--local_dir", type=Path, metavar="DIR", default=Path("results"), help=text)
     add("--num_cpus", type=whole(1), metavar="N", help="CPUs for Ray (default: all, or the request of one trial)")
     add("--resume", action="store_true", help="continue the experiment of this name with its recorded settings")
     add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
     add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
-    add(
-        "--verbose",
-        type=int,
-        choices=(0, 1, 2),
-        default=1,
-        help="0: only the summary; 1: progress; 2: Ray Tune's own output",
-    )
+    text = "0: only the summary; 1: progress; 2: Ray Tune's own output"
+    add("--verbose", type=int, choices=(0, 1, 2), default=1, help=text)
     evaluate = commands.add_parser("evaluate", help="evaluate a trained policy", allow_abbrev=False)
     add_evaluate_flags(evaluate)
     return parser
@@ -92,9 +66,6 @@ def make_parser() -> OneLineParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
-
-    Args:
-        argv: The command line without the program's name; by default this process's own.
 
     Returns:
         The exit code: 0, 1 if a trial failed, 2 after an error that the user can fix, 75 after SIGTERM with all
@@ -122,77 +93,82 @@ def train(given: argparse.Namespace) -> int:
     """Run `rllib train`: experiments one after another, their trials in parallel; return the exit code."""
     ray_session.quiet()
     experiments = asked_for(given)
-    resumed = [given.resume and _can_be_resumed(given.output_dir, each) for each in experiments]
+    resumed = []
+    for each in experiments:
+        folder = str((given.output_dir / each.name).absolute())
+        resumed.append(given.resume and tune.Tuner.can_restore(folder))
     if given.resume and not any(resumed):
         folder = given.output_dir / experiments[0].name
         raise UsageError(f"{folder} holds no experiment to resume; leave --resume out to begin one")
-    there = room(given.num_cpus)
-    saver = SaveOnSignal()
-    # Ray counts CPUs without reserving them: our own Ray can offer more than the machine has.
-    share = given.num_cpus is None and not ray.is_initialized()
-    cpus = there.cpus
-    for each, again in zip(experiments, resumed, strict=True):
-        if again:
-            check_unchanged(given.output_dir / each.name, each)
-        cpus = max(cpus, each.check(there, share))
-    if cpus > there.cpus:
-        requested = counted(cpus, "CPU")
-        found = counted(there.cpus, "CPU")
-        print_line(f"one trial requests {requested}, available: {found}; its processes share them")
+    available = resources(experiments, given.num_cpus)
     ensure_writable(given.output_dir)
-    table = [ProgressTable(print_line)] if given.verbose == 1 else []
-    logs = lambda: [*trackers(given.wandb, given.mlflow), saver, *table]  # noqa: E731 - one set per experiment
-    detail = given.verbose if given.verbose > 1 else 0
-    tuners = [each.tuner(given.output_dir, detail, print_line, logs()) for each in experiments]
-    start_ray(math.ceil(cpus))
-    os.environ.update(_TUNE if detail else _TUNE | _QUIET_TUNE)
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Tune's handler would end without saving
+    if given.verbose < 2:
+        os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+    saver = SaveOnSignal()
+    tuners = []
+    for each in experiments:
+        callbacks = [*trackers(given.wandb, given.mlflow), saver]
+        if given.verbose == 1:
+            callbacks.append(ProgressTable(print_line))
+        tuners.append(each.tuner(given.output_dir, given.verbose // 2, print_line, callbacks))
+    start_ray(math.ceil(available["CPU"]))
     failed = False
     with Interrupts(saver.stop, saver.save) as interrupts:
         for experiment, tuner, again in zip(experiments, tuners, resumed, strict=True):
             folder = given.output_dir / experiment.name
-            if not again:
-                keep(folder, experiment)
-            results = (_restored(folder, tuner) if again else tuner).fit()
+            if again:
+                print_line(f"{folder} continues with its recorded settings")
+                tuner = _restored(folder, tuner)
+            results = tuner.fit()
             failed |= results.num_errors > 0
             for result in results:
                 print_line(_summary(result))
             if interrupts.received:
-                sys.stderr.write(f"rllib: stopped; {_how_to_resume(results)}\n")
+                how = "no checkpoint was made, so the same command with --resume begins again"
+                if any(trial.checkpoint for trial in results._experiment_analysis.trials):
+                    how = "all trials were saved; continue with the same command and --resume"
+                sys.stderr.write(f"rllib: stopped; {how}\n")
                 return interrupts.exit_code
     return int(failed)
 
 
 def asked_for(given: argparse.Namespace) -> list[Experiment]:
-    """Return the experiments that the flags describe.
-
-    Raises:
-        UsageError: The flags describe no experiment, or contain unknown names.
-    """
+    """Return the experiments that the flags describe."""
     flags: dict[str, Any] = {}
-    for name in ("experiment_name", "num_samples", "checkpoint_freq", "stop", "config"):
-        value = getattr(given, name)
-        if value is not None:
-            flags[name] = read_settings(value) if name in ("stop", "config") else value
+    for name in ("experiment_name", "num_samples", "checkpoint_freq"):
+        if getattr(given, name) is not None:
+            flags[name] = getattr(given, name)
+    for name in ("stop", "config"):
+        if getattr(given, name) is not None:
+            flags[name] = read_settings(getattr(given, name))
     if "experiment_name" in flags:
         check_name(flags["experiment_name"], "--experiment_name")
     if given.config_file is None:
         if not given.run or not given.env:
             raise UsageError("expected --run and --env, or -f with a file of experiments")
         return changed([Experiment("default", given.run, given.env)], flags)
-    if named := [f"--{name}" for name in ("run", "env") if getattr(given, name)]:
-        raise UsageError(f"-f {given.config_file} defines algorithm and environment; leave out {' and '.join(named)}")
+    if given.run or given.env:
+        raise UsageError(f"-f {given.config_file} defines algorithm and environment; leave out --run and --env")
     return changed(read_file(given.config_file), flags)
 
 
-def _how_to_resume(results: tune.ResultGrid) -> str:
-    trials = results._experiment_analysis.trials
-    if any(trial.checkpoint for trial in trials):
-        return "all trials were saved; continue with the same command and --resume"
-    return "no checkpoint was made, so the same command with --resume begins again"
-
-
-def _can_be_resumed(local_dir: Path, experiment: Experiment) -> bool:
-    return tune.Tuner.can_restore(str((local_dir / experiment.name).absolute()))
+def resources(experiments: Sequence[Experiment], num_cpus: int | None) -> dict[str, float]:
+    """Return the CPUs and GPUs of Ray; the processes of a trial share the CPUs of a Ray that is started here."""
+    most = {"CPU": 0.0, "GPU": 0.0}
+    for each in experiments:
+        for kind, number in each.request().items():
+            most[kind] = max(most[kind], number)
+    available: dict[str, float] = {"CPU": num_cpus or max(most["CPU"], own_cpus()), "GPU": own_gpus()}
+    if ray.is_initialized():
+        available = {"GPU": 0.0} | ray.cluster_resources()
+    for kind, number in most.items():
+        if number > available[kind]:
+            raise UsageError(
+                f"a trial requests {counted(number, kind)}, available: {counted(available[kind], kind)}; "
+                "reduce num_env_runners, num_gpus_per_learner and similar settings in --config, or raise --num_cpus"
+            )
+    return available
 
 
 def _restored(folder: Path, tuner: tune.Tuner) -> tune.Tuner:
@@ -208,10 +184,12 @@ def _summary(result: tune.Result) -> str:
     if result.error is not None:
         return f"failed: {result.path}: {' '.join(str(result.error).split())[-300:]}"
     metrics = result.metrics or {}
-    steps = metrics.get("num_env_steps_sampled_lifetime", 0)
-    reached = (metrics.get("env_runners") or {}).get("episode_return_mean", float("nan"))
-    kept = f"; checkpoint {result.checkpoint.path}" if result.checkpoint else ""
-    return f"{int(steps):,} steps, return {shown(reached)}{kept}"
+    steps = int(metrics.get("num_env_steps_sampled_lifetime", 0))
+    reached = metrics.get("env_runners", {}).get("episode_return_mean", math.nan)
+    line = f"{steps:,} steps, return {shown(reached)}"
+    if result.checkpoint:
+        line = f"{line}; checkpoint {result.checkpoint.path}"
+    return line
 
 
 if __name__ == "__main__":

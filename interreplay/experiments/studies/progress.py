@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from interreplay.experiments.process.outcome import GREEN, RED, colored
-from interreplay.experiments.process.progress import Bar, duration, shown
+from interreplay.experiments.process.progress import bar, duration, shown
 
 EVERY = 300.0
 
@@ -39,7 +39,7 @@ class StudyReporter:
         self.failed: dict[str, str] = {}
         self._bar = None
         if stream.isatty():
-            self._bar = Bar(lambda n: self._left(), sum(totals.values()), stream)
+            self._bar = bar(sum(totals.values()), stream)
 
     def note(self, line: str) -> None:
         """Write a line, above the bar if there is one."""
@@ -71,6 +71,7 @@ class StudyReporter:
             self._first.setdefault(name, int(figures["begun_at"]))
             if self._bar is not None:
                 self._bar.initial = sum(self._first.values())  # steps of earlier processes do not count for the rate
+                self._bar.set_postfix_str(self._left(), refresh=False)
                 self._bar.update(sum(self._steps.values()) - self._bar.n)
         elif event == "retry":
             self._running.discard(name)

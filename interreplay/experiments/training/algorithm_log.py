@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from interreplay.environments.wrapped import own_name
+from interreplay.environments.registration import own_name
 from interreplay.errors import UsageError
 from interreplay.experiments.training.result_log import RunLog
 

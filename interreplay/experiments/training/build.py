@@ -10,7 +10,6 @@ from ray.rllib.algorithms.algorithm import Algorithm
 
 from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError
-from interreplay.experience import RowSource
 from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.run_flags import environment_config
@@ -22,7 +21,7 @@ OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows")
 """Settings of algorithms that replay transitions."""
 
 
-def build(config_name: str, settings: SimpleNamespace, source: RowSource | None = None) -> Any:
+def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> Any:
     """Return the algorithm, ready to train, with the ``evaluation_video`` of its evaluations, or None.
 
     Args:
@@ -83,8 +82,6 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         num_envs_per_env_runner=s.num_envs_per_worker,
         rollout_fragment_length=s.rollout_fragment_length,
     )
-    # A failed runner ends the run with its traceback. By default, RLlib would continue silently.
-    config.fault_tolerance(restart_failed_env_runners=False)
     config.evaluation(
         evaluation_interval=s.evaluation_interval or None,
         evaluation_duration=s.evaluation_num_episodes,

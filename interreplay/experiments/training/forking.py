@@ -17,7 +17,7 @@ from interreplay.experience import Mix, Offline
 from interreplay.experience.offline_data.saved_rows import open_saved
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.checkpoints.algorithm import ALGORITHM, BUFFER
+from interreplay.rllib.checkpoints import ALGORITHM, BUFFER
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import read_description
 from interreplay.runs.run_folder import find_checkpoints, read_settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -43,17 +44,21 @@ class Member(NamedTuple):
     def one_of(cls, number: int, parts: Sequence[Sequence[Tensor]]) -> Member:
         """Return views of the parameters of one network."""
         weights, biases, scales, shifts = parts
-        own_weights = [weight[number] for weight in weights]
+        pick = itemgetter(number)
+        own_weights = list(map(pick, weights))
         if own_weights[-1].shape[1] == 1:
             own_weights[-1] = own_weights[-1][:, 0]
-        own_biases = [bias[number, 0] for bias in biases]
-        norms = [(scale[number, 0], shift[number, 0]) for scale, shift in zip(scales, shifts, strict=True)]
-        return cls(own_weights, own_biases, norms)
+        first = itemgetter((number, 0))
+        norms = list(zip(map(first, scales), map(first, shifts), strict=True))
+        return cls(own_weights, list(map(first, biases)), norms)
 
     def subset(self, index: slice | Networks) -> Member:
         """Return the parameters of some of all networks."""
-        norms = [(scale[index], shift[index]) for scale, shift in self.norms]
-        return Member([weight[index] for weight in self.weights], [bias[index] for bias in self.biases], norms)
+        pick = itemgetter(index)
+        norms = []
+        for scale, shift in self.norms:
+            norms.append((scale[index], shift[index]))
+        return Member(list(map(pick, self.weights)), list(map(pick, self.biases)), norms)
 
 
 class LayerViews:
@@ -83,13 +88,15 @@ class LayerViews:
         scales: Sequence[Tensor] = (),
         shifts: Sequence[Tensor] = (),
     ):
-        self.parts = [[values.detach() for values in part] for part in (weights, biases, scales, shifts)]
+        self.parts: list[list[Tensor]] = []
+        for part in (weights, biases, scales, shifts):
+            self.parts.append(list(map(Tensor.detach, part)))
         self.tensors = sum(self.parts, [])
         self.count = len(weights[0])
         self.depth = len(weights)
         self.at_once = at_once(weights[0].device)
         self._read_by_backward = [*self.parts[0], *self.parts[2]]
-        self._addresses = [weight.data_ptr() for weight in weights]
+        self._addresses = list(map(Tensor.data_ptr, weights))
         self._gradients: LayerViews | None = None
         self._users = 0
         self._storage: Any = None
@@ -97,7 +104,9 @@ class LayerViews:
             own_weights, own_biases, own_scales, own_shifts = self.parts
             self.members = [Member(own_weights, own_biases, list(zip(own_scales, own_shifts, strict=True)))]
         else:
-            self.members = [Member.one_of(number, self.parts) for number in range(self.count)]
+            self.members = []
+            for number in range(self.count):
+                self.members.append(Member.one_of(number, self.parts))
 
     def version(self) -> int:
         """Return how many changes in place the parameters that a backward pass reads have seen."""
@@ -108,7 +117,7 @@ class LayerViews:
 
     def are_of(self, weights: Sequence[Tensor]) -> bool:
         """Return whether these are views of `weights`; False after the module was moved."""
-        return self._addresses == [weight.data_ptr() for weight in weights]
+        return self._addresses == list(map(Tensor.data_ptr, weights))
 
     def some(self, networks: Networks) -> LayerViews:
         """Return views of some networks; on a GPU copies, unless they are the first networks."""
@@ -116,7 +125,7 @@ class LayerViews:
         found.count = len(networks)
         found._gradients = None
         if not self.at_once:
-            found.members = [self.members[network] for network in networks]
+            found.members = list(map(self.members.__getitem__, networks))
         elif not isinstance(networks, Tensor) and list(networks) == list(range(len(networks))):
             found.members = [self.members[0].subset(slice(0, len(networks)))]
         else:
@@ -133,9 +142,10 @@ class LayerViews:
         if self._gradients is not None and self._gradients.users_of_memory() == self._users:
             return self._gradients
         shapes = [(self.count, *values.shape[1:]) for values in self.tensors]
-        whole = self.tensors[0].new_empty(sum(map(math.prod, shapes)))
-        pieces = whole.split(list(map(math.prod, shapes)))
-        tensors = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        sizes = list(map(math.prod, shapes))
+        whole = self.tensors[0].new_empty(sum(sizes))
+        pieces = whole.split(sizes)
+        tensors = list(map(Tensor.view, pieces, shapes))
         depth = self.depth
         norms = len(self.parts[2])
         made = LayerViews(
@@ -378,7 +388,9 @@ class BatchedLayers(torch.autograd.Function):
         ctx.version = views.version()
         ctx.networks = settings.networks
         ctx.widths = [block.shape[1] for block in tensors[:blocks]]
-        rows = tensors[0] if blocks == 1 else torch.cat(tensors[:blocks], dim=1)
+        rows = tensors[0]
+        if blocks > 1:
+            rows = torch.cat(tensors[:blocks], dim=1)
         ctx.done = settings.start(rows, views)
         return ctx.done.forward()
 
@@ -409,17 +421,12 @@ class BatchedLayers(torch.autograd.Function):
         if into is None:
             return (None, None, None, *found)
         if ctx.networks is None:
-            found[blocks:] = [values.view_as(values) for values in into.tensors]
+            found[blocks:] = map(Tensor.view_as, into.tensors, into.tensors)
         else:
-            pairs = zip(into.tensors, ctx.views.tensors, strict=True)
-            found[blocks:] = [spread_over_networks(values, like, ctx.networks) for values, like in pairs]
+            index = torch.as_tensor(ctx.networks, device=gradients.device)
+            for place, (values, like) in enumerate(zip(into.tensors, ctx.views.tensors, strict=True), blocks):
+                found[place] = torch.zeros_like(like).index_copy_(0, index, values)  # zero for other networks
         return (None, None, None, *found)
-
-
-def spread_over_networks(values: Tensor, like: Tensor, networks: Networks) -> Tensor:
-    """Return zeros of the shape of `like` ``(m, ...)`` with `values` ``(k, ...)`` at the k numbers `networks`."""
-    index = torch.as_tensor(networks, device=values.device)
-    return torch.zeros_like(like).index_copy_(0, index, values)
 
 
 def between_layers(views: LayerViews, rows: Tensor, dropped: Dropped | None, keep: float) -> list[list[BetweenLayers]]:

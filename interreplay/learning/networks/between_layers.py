@@ -64,7 +64,7 @@ class Dropout:
             means = torch.tensor(sizes * networks, dtype=torch.float64, device=rng.device)
             recent = dict(list(self._means.items())[:7])
             self._means = {key: means.mul_(-math.log1p(-self.p)), **recent}
-        counts = [int(count) for count in torch.poisson(self._means[key], generator=rng).tolist()]
+        counts = torch.poisson(self._means[key], generator=rng).long().tolist()
         if min(sizes) == max(sizes):  # one draw serves all layers
             found = list(torch.randint(sizes[0], (sum(counts),), generator=rng, device=rng.device).split(counts))
         else:
@@ -78,7 +78,7 @@ class Dropout:
         layers = []
         for width in self._widths:
             layers.append(torch.rand((networks, rows, width), generator=rng, device=rng.device) < self.p)
-        return [[layer[network] for layer in layers] for network in range(networks)]
+        return list(map(list, zip(*layers, strict=True)))
 
 
 class BetweenLayers:
@@ -106,13 +106,16 @@ class BetweenLayers:
         if self._norm is None:
             return values.mul_(1.0 / self._keep)
         scale, shift = self._norm
-        eps = EPS if self._dropped is None else EPS * self._keep**2
-        of_one_network = scale.ndim == 1
-        weight = scale if of_one_network else None
-        bias = shift if of_one_network else None
-        outputs, self._mean, self._inverse = torch.native_layer_norm(values, [values.shape[-1]], weight, bias, eps)
+        eps = EPS
+        if self._dropped is not None:
+            eps *= self._keep**2
         self._values = values
-        return outputs if of_one_network else torch.addcmul(shift, outputs, scale)
+        width = [values.shape[-1]]
+        if scale.ndim == 1:
+            outputs, self._mean, self._inverse = torch.native_layer_norm(values, width, scale, shift, eps)
+            return outputs
+        outputs, self._mean, self._inverse = torch.native_layer_norm(values, width, None, None, eps)
+        return torch.addcmul(shift, outputs, scale)
 
     def rows(self, which: Tensor) -> BetweenLayers:
         """Return the part for rows ``(k,)`` of one network without dropout."""

@@ -36,7 +36,9 @@ class Flat(nn.Module):
             return obs.flatten(1).float() if obs.ndim > 1 else obs.unsqueeze(1).float()
         parts = observation_parts(obs)
         flat = [parts[name].reshape(parts[name].shape[0], -1).float() for name in sorted(parts)]
-        return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)
+        if len(flat) == 1:
+            return flat[0]
+        return torch.cat(flat, dim=1)
 
 
 class OneHot(nn.Module):
@@ -81,7 +83,9 @@ class Convolutions(nn.Module):
         self.shape = shape
         self.normalized: NormalizedPixels | None = None
         _, _, *sides = channels_first(torch.zeros(1, *shape), shape).shape
-        sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1)) if min(sides) < 36 else BODIES["nature"]
+        sizes = BODIES["nature"]
+        if min(sides) < 36:
+            sizes = ((32, 3, 2), (64, 3, 2), (64, 3, 1))
         self.convolutions, inner = convolutions(shape, sizes)
         self.head = nn.Sequential(nn.Linear(inner, FEATURES), nn.LayerNorm(FEATURES), nn.Tanh())
 
@@ -142,7 +146,9 @@ class Encoder(nn.Module):
         """Return encoded observations ``(n, d)``, float32."""
         parts = observation_parts(obs)
         encoded = [self.parts[key](parts[name]) for name, key in self._keys.items()]
-        return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
+        if len(encoded) == 1:
+            return encoded[0]
+        return torch.cat(encoded, dim=1)
 
 
 def make_encoder(

@@ -34,8 +34,9 @@ class FastAdam(torch.optim.Adam):
     def state_dict(self) -> dict[str, Any]:
         """Return the state, with a step count for each parameter, as PyTorch's Adam would."""
         state = super().state_dict()
-        counted = {i: values | {"step": values["step"].clone()} for i, values in state["state"].items()}
-        return state | {"state": counted}
+        for number, values in state["state"].items():
+            state["state"][number] = values | {"step": values["step"].clone()}
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a state."""
@@ -70,21 +71,26 @@ class FastAdam(torch.optim.Adam):
     def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors that are stepped, and their gradients."""
         parameters = self.param_groups[0]["params"]
-        return parameters, [p.grad for p in parameters]
+        return parameters, _gradients(parameters)
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Return first moments, second moments and step counts of the parameters, zero where there are none."""
         group = self.param_groups[0]
-        known = [self.state[p]["step"] for p in group["params"] if self.state.get(p)]
-        count = known[0] if known else torch.zeros((), dtype=torch.float32)
-        count = count.to(group["params"][0].device)  # the state of a plain Adam counts on the processor
+        count = torch.zeros((), dtype=torch.float32)
         for parameter in group["params"]:
-            if not self.state.get(parameter):
-                zeros = torch.zeros_like(parameter, memory_format=torch.preserve_format)
-                self.state[parameter] = {"exp_avg": zeros, "exp_avg_sq": zeros.clone()}
-            self.state[parameter]["step"] = count
-        states = [self.state[p] for p in group["params"]]
-        return [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [count] * len(states)
+            count = self.state.get(parameter, {}).get("step", count)
+        count = count.to(group["params"][0].device)  # the state of a plain Adam counts on the processor
+        averages = []
+        squares = []
+        for parameter in group["params"]:
+            state = self.state[parameter]
+            if not state:
+                state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+                state["exp_avg_sq"] = state["exp_avg"].clone()
+            state["step"] = count
+            averages.append(state["exp_avg"])
+            squares.append(state["exp_avg_sq"])
+        return averages, squares, [count] * len(averages)
 
 
 class FlatAdam(FastAdam):
@@ -103,8 +109,8 @@ class FlatAdam(FastAdam):
     def __init__(self, params: Iterable[nn.Parameter], lr: float, eps: float = 1e-8):
         params = list(params)
         super().__init__(params, lr, eps=eps)
-        self._whole, self._values = side_by_side([p.detach() for p in params])
-        self.gradients, self.pieces = side_by_side([torch.zeros_like(p) for p in params])
+        self._whole, self._values = side_by_side(list(map(Tensor.detach, params)))
+        self.gradients, self.pieces = side_by_side(list(map(torch.zeros_like, params)))
         for parameter, value, piece in zip(params, self._values, self.pieces, strict=True):
             parameter.data = value
             parameter.grad = piece
@@ -138,9 +144,14 @@ class FlatAdam(FastAdam):
 
 def side_by_side(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Return one tensor ``(total,)`` with copies of all tensors, and its views of their shapes."""
-    whole = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    parts = whole.split([tensor.numel() for tensor in tensors])
-    return whole, [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+    whole = torch.cat(list(map(torch.ravel, tensors)))
+    parts = whole.split(list(map(Tensor.numel, tensors)))
+    return whole, list(map(Tensor.view_as, parts, tensors))
+
+
+def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """Return the gradients of all parameters."""
+    return [parameter.grad for parameter in parameters]  # type: ignore[misc]
 
 
 class FastAdamW(FastAdam):
@@ -180,7 +191,7 @@ class RootMeanSquare(torch.optim.Optimizer):
             for parameter in params:
                 if not self.state[parameter]:
                     self.state[parameter] |= self._start(parameter)
-            gradients = [p.grad for p in params]
+            gradients = _gradients(params)
             roots = torch._foreach_add(self._averaged(params, gradients, 1.0 - group["decay"]), group["eps"])
             torch._foreach_sqrt_(roots)
             torch._foreach_addcdiv_(params, gradients, roots, -group["lr"])
@@ -204,7 +215,7 @@ class CenteredRMSprop(RootMeanSquare):
         super().__init__(params, lr, decay, eps)
 
     def _start(self, parameter: Tensor) -> dict[str, Tensor]:
-        return {name: torch.zeros_like(parameter) for name in ("average", "square")}
+        return {"average": torch.zeros_like(parameter), "square": torch.zeros_like(parameter)}
 
     def _averaged(self, params: list[Tensor], gradients: list[Tensor], share: float) -> list[Tensor]:
         averages = [self.state[p]["average"] for p in params]

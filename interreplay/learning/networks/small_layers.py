@@ -28,23 +28,29 @@ class SmallNetwork:
     """
 
     def __init__(self, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str):
-        self.weights = [weight.detach().numpy()[0] for weight in weights]
-        self.biases = [bias.detach().numpy()[0, 0] for bias in biases]
+        self.weights = []
+        self.biases = []
+        for weight, bias in zip(weights, biases, strict=True):
+            self.weights.append(weight.detach().numpy()[0])
+            self.biases.append(bias.detach().numpy()[0, 0])
         self._given = list(weights)
-        self._addresses = [weight.data_ptr() for weight in weights]
+        self._addresses = list(map(Tensor.data_ptr, weights))
         self._activation = activation
         self._tanh = activation == "tanh"
 
     def is_current(self, activation: str) -> bool:
         """Return whether the arrays still share the memory of the parameters; False after a module was moved."""
-        return self._activation == activation and self._addresses == [weight.data_ptr() for weight in self._given]
+        return self._activation == activation and self._addresses == list(map(Tensor.data_ptr, self._given))
 
     def forward(self, rows: np.ndarray) -> list[np.ndarray]:
         """Return the inputs of every layer for rows ``(n, in)``, and the outputs ``(n, out)`` at the end."""
         seen = [rows]
         for weight, bias in zip(self.weights, self.biases, strict=True):
             if len(seen) > 1:
-                np.tanh(rows, out=rows) if self._tanh else np.maximum(rows, 0.0, out=rows)
+                if self._tanh:
+                    np.tanh(rows, out=rows)
+                else:
+                    np.maximum(rows, 0.0, out=rows)
             rows = rows @ weight
             rows += bias
             seen.append(rows)
@@ -76,8 +82,10 @@ class SmallNetwork:
                 gradient *= 1.0 - np.square(seen[i])
             else:
                 gradient[seen[i] <= 0.0] = 0.0
-        found = gradient @ self.weights[0].T if of_rows else None
-        return found, [*reversed(of_weights), *reversed(of_biases)]
+        gradients = [*reversed(of_weights), *reversed(of_biases)]
+        if not of_rows:
+            return None, gradients
+        return gradient @ self.weights[0].T, gradients
 
 
 class SmallLayers(torch.autograd.Function):
@@ -97,8 +105,10 @@ class SmallLayers(torch.autograd.Function):
         """Return the gradients of the rows and of all parameters."""
         assert ctx.saved_tensors
         of_rows, found = ctx.network.backward(ctx.seen, gradient.numpy(), ctx.needs_input_grad[1])
-        rows = None if of_rows is None else torch.from_numpy(of_rows)
-        return None, rows, *[torch.from_numpy(values) for values in found]
+        gradients = map(torch.from_numpy, found)
+        if of_rows is None:
+            return None, None, *gradients
+        return None, torch.from_numpy(of_rows), *gradients
 
 
 def is_small(parameters: Sequence[Tensor]) -> bool:

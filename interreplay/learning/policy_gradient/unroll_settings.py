@@ -23,79 +23,72 @@ from interreplay.learning.value.value_settings import DQNSettings
 class IMPALASettings:
     """V-trace on unrolls, losses as sums over their steps (Espeholt et al. 2018, arXiv:1802.01561, table G.1)."""
 
-    train_batch_size: int = setting(32, Whole(1), "unrolls per update, fresh and replayed ones together")
+    train_batch_size: int = setting(32, Whole(1), "unrolls per update, fresh and replayed")
     sync: bool = setting(
         False,
         YesNo(),
-        "runners in other processes make unrolls with the newest weights and are waited for, so that runs repeat; else "
-        "they go on with those that they have",
+        "wait for all remote runners and give them the newest weights, so that runs are reproducible; False: runners "
+        "continue with their current weights",
     )
-    broadcast_interval: int = setting(
-        1, Whole(1), "updates after which runners in other processes get new weights, where they are not in step"
-    )
+    broadcast_interval: int = setting(1, Whole(1), "updates between broadcasts of weights to asynchronous runners")
     max_lag: int = setting(
         100,
         Whole(1),
-        "updates that the weights of a request may be behind before the learner waits for its answer alone, where "
-        "runners in other processes are not in step",
+        "maximum age, in updates, of the weights of an asynchronous request before the learner waits for its result",
     )
     lr: float = changed_default(DQNSettings, "lr", 6e-4)
     lr_end: float | None = setting(
         0.0,
         OrWord(Number(0), "none", None),
-        "learning rate at the end of the run, where lr is one number; none leaves it as it is",
+        "final learning rate, if lr is a number; none keeps it constant",
     )
-    lr_power: float = setting(1.0, POSITIVE, "power of the share of the run left that lr falls by: 1 is a line")
+    lr_power: float = setting(1.0, POSITIVE, "exponent of the decrease of lr over the run; 1 is linear")
     optimizer: str = changed_default(DQNSettings, "optimizer", "RMSprop")
     optimizer_eps: float = changed_default(DQNSettings, "optimizer_eps", 0.01)
-    optimizer_decay: float = setting(0.99, Number(0, 1), "share of RMSprop's squares that stays per update")
+    optimizer_decay: float = setting(0.99, Number(0, 1), "decay of RMSprop's squared gradients per update")
     grad_clip: float | None = changed_default(DQNSettings, "grad_clip", 40.0)
     grad_clip_by: str = changed_default(DQNSettings, "grad_clip_by", "global_norm")
     loss: str = setting(
-        "sum", OneOf("sum", "mean"), "losses are sums over the steps of a batch, as published ones, or means"
+        "sum", OneOf("sum", "mean"), "sum or mean of the losses over the steps of a batch; publications use sums"
     )
-    vf_loss_coeff: float = setting(0.5, Number(0), "c of the values' loss c/2 (v - V)^2")
-    entropy_coeff: float = setting(0.01, Number(0), "what the entropy of the policy is multiplied by")
-    vtrace_rho: float = setting(1.0, POSITIVE, "bound of V-trace's ratios pi/mu in errors of the values")
-    vtrace_c: float = setting(1.0, Number(0), "bound of its ratios by which later errors are multiplied")
-    vtrace_pg_rho: float = setting(1.0, POSITIVE, "bound of its ratios in the policy's gradient")
+    vf_loss_coeff: float = setting(0.5, Number(0), "coefficient c of the value loss c/2 (v - V)^2")
+    entropy_coeff: float = setting(0.01, Number(0), "coefficient of the policy's entropy")
+    vtrace_rho: float = setting(1.0, POSITIVE, "bound of V-trace's ratios pi/mu in value targets (rho)")
+    vtrace_c: float = setting(1.0, Number(0), "bound of V-trace's ratios that weight later errors (c)")
+    vtrace_pg_rho: float = setting(1.0, POSITIVE, "bound of V-trace's ratios in the policy gradient")
     returns: str = setting(
-        "vtrace", OneOf("vtrace", "gae"), "advantages: V-trace's, or generalized ones of fresh unrolls without ratios"
+        "vtrace", OneOf("vtrace", "gae"), "returns and advantages: V-trace, or GAE on fresh unrolls without ratios"
     )
-    returns_lambda: float = setting(1.0, Number(0, 1), "lambda of the returns")
-    policy_cloning: float = setting(
-        0.0, Number(0), "weight of CLEAR's KL(mu || pi), which keeps the policy near that of replayed steps"
-    )
-    value_cloning: float = setting(
-        0.0, Number(0), "weight of CLEAR's (V - V_mu)^2, which keeps values near those of replayed steps"
-    )
+    returns_lambda: float = setting(1.0, Number(0, 1), "lambda of V-trace or GAE")
+    policy_cloning: float = setting(0.0, Number(0), "weight of CLEAR's KL(mu || pi) on replayed steps")
+    value_cloning: float = setting(0.0, Number(0), "weight of CLEAR's (V - V_mu)^2 on replayed steps")
     relevance_bound: float | None = setting(
         None,
         OrWord(POSITIVE, "none", None),
-        "LASER's b: divergence of policies from which on a step is not learned from; none: never",
+        "LASER's b: KL divergence of policies above which a step is ignored; none disables it",
     )
     relevance_of: str = setting(
         "implied",
         OneOf("implied", "behavior"),
-        "policy that this divergence is from: the one that V-trace implies, or the one that acted",
+        "reference policy of relevance_bound: the policy implied by V-trace, or the behavior policy",
     )
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256,))
     network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
     lstm_cells: int | None = setting(
-        None, OrWord(Whole(1), "none", None), "cells of an LSTM before the hidden layers; none: no memory"
+        None, OrWord(Whole(1), "none", None), "number of LSTM cells before the hidden layers; none: no LSTM"
     )
-    shared_layers: bool = setting(True, YesNo(), "policy and value have their hidden layers in common")
+    shared_layers: bool = setting(True, YesNo(), "share the hidden layers of policy and value function")
     encoder: str = changed_default(DQNSettings, "encoder", "auto")
     conv_dtype: str = changed_default(DQNSettings, "conv_dtype", "float32")
     free_log_std: bool = setting(
-        True, YesNo(), "deviations of continuous actions are parameters, the same in every state"
+        True, YesNo(), "standard deviations of continuous actions are parameters that do not depend on the state"
     )
-    initial_log_std: float = setting(0.0, Number(), "logarithm of these deviations at the start")
+    initial_log_std: float = setting(0.0, Number(), "initial log standard deviation of continuous actions")
     initial_weights: str = setting(
         "uniform",
         OneOf("uniform", "orthogonal"),
-        "weights at the start: PyTorch's, or orthogonal ones of gain 1.41, .01 of the policy's last layer",
+        "initial weights: PyTorch's, or orthogonal with gain 1.41 and .01 in the policy's last layer",
     )
 
     def __post_init__(self) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.losses import CriticLoss
+from interreplay.learning.losses import CriticLoss, SortedQuantileHuber
 from interreplay.learning.value.streams import ValueLayers
-from interreplay.learning.value.value_heads import HeadLoss, SortedQuantileHuber, ValueHead
+from interreplay.learning.value.value_heads import HeadLoss, ValueHead
 
 COSINES = 64
 """Cosines of a fraction that are embedded."""

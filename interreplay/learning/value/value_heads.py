@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from interreplay.learning.losses import CriticLoss, loss_of
+from interreplay.learning.losses import CriticLoss, SortedQuantileHuber, loss_of
 
 
 class HeadLoss(NamedTuple):
@@ -137,53 +136,6 @@ class Categorical(ValueHead):
     def compare(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> HeadLoss:
         losses = -(target * chosen.log_softmax(dim=-1)).sum(dim=-1)
         return HeadLoss(losses, losses.detach() + torch.xlogy(target, target).sum(dim=-1))
-
-
-class SortedQuantileHuber(torch.autograd.Function):
-    """The quantile Huber loss from sums over sorted targets: N log N numbers per row instead of N² pairs."""
-
-    @staticmethod
-    def forward(ctx: Any, chosen: Tensor, target: Tensor, levels: Tensor, kappa: float) -> Tensor:
-        """Return losses ``(n,)``.
-
-        Args:
-            ctx: Context of autograd.
-            chosen: Predicted quantiles ``(n, N)``.
-            target: ``(n, K)``, without a gradient.
-            levels: τ ``(N,)``, or ``(n, N)``.
-            kappa: κ.
-        """
-        many = target.shape[-1]
-        target, _ = target.sort(dim=-1)
-        bounds = torch.cat([chosen - kappa, chosen, chosen + kappa], dim=-1)
-        ends = torch.searchsorted(target, bounds)
-        exact = target.double()
-        zero = exact.new_zeros(len(exact), 1)
-        sums = torch.cat([zero, exact.cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
-        squares = torch.cat([zero, exact.square().cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
-        low, at, high = ends.double().chunk(3, dim=-1)
-        theta = chosen.double()
-        total = exact.sum(dim=-1, keepdim=True)
-
-        # Sums of clip(u) and of L(u) over targets below the prediction and above it.
-        below = sums[1] - sums[0] - theta * (at - low)
-        above = sums[2] - sums[1] - theta * (high - at)
-        curved_below = 0.5 * (squares[1] - squares[0]) - theta * (sums[1] - sums[0] - 0.5 * theta * (at - low))
-        curved_above = 0.5 * (squares[2] - squares[1]) - theta * (sums[2] - sums[1] - 0.5 * theta * (high - at))
-        under = curved_below + kappa * (theta * low - sums[0] - 0.5 * kappa * low)
-        over = curved_above + kappa * (total - sums[2] - (many - high) * (theta + 0.5 * kappa))
-        level = levels.double()
-        losses = ((1.0 - level) * under + level * over).sum(dim=-1) / (many * kappa)
-        slopes = (1.0 - level) * (below - kappa * low) + level * (above + kappa * (many - high))
-        ctx.save_for_backward((slopes / (-many * kappa)).to(chosen.dtype))
-        return losses.clamp_(min=0.0).to(chosen.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        """Return the gradient of the predictions."""
-        (slopes,) = ctx.saved_tensors
-        return slopes * gradients.unsqueeze(-1), None, None, None
 
 
 class Quantiles(ValueHead):

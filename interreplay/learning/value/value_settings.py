@@ -25,13 +25,13 @@ class DQNSettings:
     """Deep Q-networks and what grew from them: Mnih et al. 2015 (Nature 518), with the loop of OpenAI's baselines."""
 
     train_batch_size: int = setting(32, Whole(1), "transitions per update")
-    lr: float = setting(5e-4, Rate(), "learning rate where there is one network")
+    lr: float = setting(5e-4, Rate(), "learning rate of an algorithm with one network")
     optimizer: str = setting(
         "Adam",
         OneOf("Adam", "RMSprop"),
-        "its optimizer; RMSprop is as published: centered for DQN, TensorFlow's for IMPALA",
+        "optimizer; RMSprop is centered for DQN and TensorFlow's version for IMPALA, as published",
     )
-    optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of that optimizer")
+    optimizer_eps: float = setting(1e-8, POSITIVE, "epsilon of the optimizer")
     grad_clip: float | None = changed_default(ActorCriticSettings, "grad_clip", 10.0)
     grad_clip_by: str = changed_default(ActorCriticSettings, "grad_clip_by", "global_norm")
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
@@ -40,35 +40,41 @@ class DQNSettings:
     encoder: str = setting(
         "auto",
         OneOf("auto", "nature", "shallow", "minatar", "flat"),
-        "convolutions before its layers; auto: nature, minatar below 36 pixels, flat where no images are",
+        "convolutions of image observations; auto: minatar below 36 pixels, nature above, flat without images",
     )
     conv_dtype: str = setting(
         "float32",
         OneOf("float32", "bfloat16"),
-        "type of the products in these convolutions while learning; bfloat16 takes two thirds of the time",
+        "number type of convolutions in updates; bfloat16 takes two thirds of the time",
     )
-    double: bool = setting(False, YesNo(), "the network chooses the action that its target values")
-    dueling: bool = setting(False, YesNo(), "a stream for the value of the state, one for the actions' advantages")
-    noisy: bool = setting(False, YesNo(), "the last two layers have noise of a learned size, also to explore by")
-    sigma0: float = setting(0.5, POSITIVE, "size of that noise at the start, times the root of a layer's inputs")
+    double: bool = setting(
+        False, YesNo(), "double Q-learning: the network chooses the action, and the target network evaluates it"
+    )
+    dueling: bool = setting(False, YesNo(), "dueling network: separate streams for state values and advantages")
+    noisy: bool = setting(False, YesNo(), "noisy networks: learned noise in the last two layers, also for exploration")
+    sigma0: float = setting(
+        0.5, POSITIVE, "initial size of noisy layers' noise, times the square root of the number of inputs"
+    )
     distribution: str = setting(
         "mean",
         OneOf("mean", "categorical", "quantiles", "implicit"),
-        "what is learned of the return: its mean, or its distribution",
+        "learn the mean of the return, or its distribution as categories, quantiles or implicit quantiles",
     )
     atoms: int | str = setting(
         "auto",
         OrWord(Whole(2), "auto"),
-        "returns or quantiles of a distribution; auto: 51 returns, 200 quantiles, 64 implicit ones",
+        "number of categories or quantiles; auto: 51 categories, 200 quantiles, 64 implicit quantiles",
     )
-    value_range: tuple[float, float] = setting((-10.0, 10.0), Range(), "returns between which a categorical one lies")
-    kappa: float = setting(1.0, POSITIVE, "error from which on the quantiles' loss is linear")
+    value_range: tuple[float, float] = setting(
+        (-10.0, 10.0), Range(), "smallest and largest return of a categorical distribution"
+    )
+    kappa: float = setting(1.0, POSITIVE, "TD error above which the quantile loss is linear")
     huber_delta: float | None = changed_default(ActorCriticSettings, "huber_delta", 1.0)
     tau: float = changed_default(ActorCriticSettings, "tau", 1.0)
-    target_update_period: int = setting(500, Whole(1), "updates from one move of the target networks to the next")
-    initial_epsilon: float = setting(1.0, Number(0, 1), "share of random actions at the start")
-    final_epsilon: float = setting(0.05, Number(0, 1), "share of random actions once it is lowest")
-    epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which that share falls")
+    target_update_period: int = setting(500, Whole(1), "updates between two updates of the target networks")
+    initial_epsilon: float = setting(1.0, Number(0, 1), "initial share of random actions")
+    final_epsilon: float = setting(0.05, Number(0, 1), "final share of random actions")
+    epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which the share of random actions decreases")
 
 
 @dataclass(frozen=True)

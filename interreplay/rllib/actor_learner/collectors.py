@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayError
 from ray.rllib.utils.annotations import override
 
-from interreplay.errors import EnvironmentFailure, InterreplayError
+from interreplay.errors import InterreplayError
 from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners, lost
 from interreplay.rllib.env_runner.wire_format import Packed
 
@@ -21,13 +21,11 @@ class Answer(NamedTuple):
     """A runner's answer to one request.
 
     Attributes:
-        restarts: How often its process was replaced.
         packed: Columns of the unrolls or gradients.
         waited: Seconds that the runner was idle before.
         metrics: Result of RLlib's ``get_metrics``.
     """
 
-    restarts: int
     packed: Packed
     waited: float
     metrics: Any
@@ -65,11 +63,11 @@ class Requests:
     def __len__(self) -> int:
         return len(self._in_flight)
 
-    def send(self, ask: Callable[[Any, int | None], ray.ObjectRef], version: int) -> None:
+    def send(self, ask: Callable[[Any], ray.ObjectRef], version: int) -> None:
         """Send every runner in service as many requests as it lacks.
 
         Args:
-            ask: Sends one request, given Ray's handle of the runner and the known number of its restarts.
+            ask: Sends one request, given Ray's handle of the runner.
             version: Version of the weights in the request.
         """
         waiting = Counter(request.runner for request in self._in_flight.values())
@@ -77,21 +75,21 @@ class Requests:
             if not waiting[index]:
                 self._last_contact[index] = time.monotonic()
             for _ in range(self._max_in_flight - waiting[index]):
-                self._in_flight[ask(handle, self._runners.restarts.get(index))] = Request(index, version)
+                self._in_flight[ask(handle)] = Request(index, version)
 
-    def receive(self, oldest: float = -math.inf) -> tuple[int, Any] | dict[int, InterreplayError]:
+    def receive(self, oldest: float = -math.inf) -> Answer | InterreplayError:
         """Wait for an answer; if requests of versions before `oldest` are in flight, for one of these.
 
         The answers of one runner arrive in the order of its requests, so that its episodes continue.
 
         Returns:
-            The runner's index and its answer; or the errors by index, if a runner failed, died or took too long.
+            The answer, or the error of a runner that failed, died or took too long.
         """
         while True:
             begun = time.monotonic()
-            failures = self._end_overdue(begun)
-            if failures:
-                return failures
+            failure = self._end_overdue(begun)
+            if failure is not None:
+                return failure
             first: dict[int, ray.ObjectRef] = {}  # of several answers that have arrived, `ray.wait` returns any one
             for reference, request in self._in_flight.items():
                 first.setdefault(request.runner, reference)
@@ -104,34 +102,33 @@ class Requests:
             if ready:
                 return self._answer(ready[0])
 
-    def _answer(self, request: ray.ObjectRef) -> tuple[int, Any] | dict[int, InterreplayError]:
+    def _answer(self, request: ray.ObjectRef) -> Answer | InterreplayError:
         index = self._in_flight.pop(request).runner
         self._last_contact[index] = time.monotonic()
         try:
             answer: Any = ray.get(request)
         except RayError as error:
             self._runners.put_out_of_service(index)
+            answer = lost(error, index)
+        if isinstance(answer, InterreplayError):
             self._forget(index)
-            return {index: lost(error, index)}
-        if isinstance(answer, EnvironmentFailure):
-            self._forget(index)
-            return {index: answer}
-        return index, answer
+        return answer
 
-    def _end_overdue(self, now: float) -> dict[int, InterreplayError]:
-        """End runners that did not answer in time; return the errors."""
-        found: dict[int, InterreplayError] = {}
+    def _end_overdue(self, now: float) -> InterreplayError | None:
+        """End a runner that did not answer in time; return the error."""
         for index in {request.runner for request in self._in_flight.values()}:
             if now < self._last_contact[index] + self._limit:
                 continue
             own = [reference for reference, request in self._in_flight.items() if request.runner == index]
             if not ray.wait(own, num_returns=1, timeout=0)[0]:
                 self._forget(index)
-                found[index] = self._runners.end(index)
-        return found
+                return self._runners.end(index)
+        return None
 
     def _forget(self, index: int) -> None:
-        self._in_flight = {r: request for r, request in self._in_flight.items() if request.runner != index}
+        for reference, request in list(self._in_flight.items()):
+            if request.runner == index:
+                del self._in_flight[reference]
 
 
 class AsyncCollector(RemoteCollector):
@@ -147,7 +144,7 @@ class AsyncCollector(RemoteCollector):
     """
 
     def __init__(self, runners: RemoteRunners, learner: Any, unpack: Callable[[Packed], Any], config: Any):
-        super().__init__(runners, learner, unpack, config.env_runner_restore_timeout_s)
+        super().__init__(runners, learner, unpack)
         self._config = config
         self._begin()
 
@@ -165,13 +162,13 @@ class AsyncCollector(RemoteCollector):
     @override(Collector)
     def collect(self, make: Callable[[Any, int], Any]) -> Collected:
         if not self._arrived:
-            self._send(make)
-            if not len(self._requests):
-                return Collected(failure=self._runners.judge({}, False))
-            failures = self._receive()
-            if failures:
-                return Collected(failure=self._runners.judge(failures, False))
-        return Collected([self._unpack(self._arrived.pop(0))], failure=self._runners.judge({}, True))
+            failure: InterreplayError | None = self._runners.missing()
+            if failure is None:
+                self._send(make)
+                failure = self._receive()
+            if failure is not None:
+                return Collected(failure=failure)
+        return Collected([self._unpack(self._arrived.pop(0))])
 
     def _send(self, make: Callable[[Any, int], Any]) -> None:
         """Send requests with the weights; new weights after `broadcast_interval` updates, as one object for all."""
@@ -179,19 +176,17 @@ class AsyncCollector(RemoteCollector):
         if self._sent is None or updates - self._sent[0] >= self._config.broadcast_interval:
             self._sent = updates, [ray.put(self._weights())]
         version, weights = self._sent
-        self._requests.send(lambda runner, restarts: runner.answer.remote(make, weights, version, restarts), version)
+        self._requests.send(lambda runner: runner.answer.remote(make, weights, version), version)
 
-    def _receive(self) -> dict[int, InterreplayError]:
-        """Store the next answer, or return the errors of runners that failed."""
-        found = self._requests.receive(self._learner.updates - self._config.max_lag)
-        if isinstance(found, dict):
-            return found
-        index, answer = found
-        self._runners.restarts[index] = answer.restarts
+    def _receive(self) -> InterreplayError | None:
+        """Store the next answer, or return the error of a runner that failed."""
+        answer = self._requests.receive(self._learner.updates - self._config.max_lag)
+        if isinstance(answer, InterreplayError):
+            return answer
         self._arrived.append(answer.packed)
         self._idle += answer.waited
         self._metrics.append(answer.metrics)
-        return {}
+        return None
 
     @override(Collector)
     def metrics(self) -> list[Any]:
@@ -212,7 +207,6 @@ class AsyncCollector(RemoteCollector):
             "learner_waiting_share": min(1.0, learner / passed),
             "actors_waiting_share": min(1.0, actors / passed),
             "requests_in_flight": float(len(self._requests)),
-            **super().statistics(),
         }
 
     @override(Collector)

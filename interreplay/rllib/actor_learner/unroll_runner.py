@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,6 @@ from interreplay.learning.policy_gradient.policy_value import VALUE_OUTPUT
 from interreplay.rllib.actor_learner.collectors import Answer
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.rllib.env_runner.stepping import SteppingRunner
 from interreplay.rllib.env_runner.wire_format import pack
 from interreplay.transitions import Transitions
 from interreplay.unrolls.unrolls import Unrolls
@@ -37,17 +37,8 @@ class UnrollRunner(BatchEnvRunner):
     _answered: float | None = None
     _memory: State | None = None
 
-    @override(SteppingRunner)
-    def make_env(self) -> None:
-        super().make_env()
-        if self._resets_in_same_step:
-            raise ValueError(
-                f"autoreset_mode of the vector environment {self.env_name} is SAME_STEP; expected NEXT_STEP, because "
-                "unrolls contain the last observation of an episode"
-            )
-
     @override(BatchEnvRunner)
-    def _first_state(self, restarts: int | None = None) -> RunnerState:
+    def _first_state(self, env_steps: int = 0) -> RunnerState:
         """Return the state before the first step; the first remote runner has the random stream of a local one."""
         index = self.worker_index or 0
         offset = min(index, 1)  # RLlib adds the index to the seed
@@ -57,7 +48,7 @@ class UnrollRunner(BatchEnvRunner):
             num_envs=self.num_envs,
             exploration=self.config.exploration,
             device=self._device,
-            restarts=restarts,
+            env_steps=env_steps,
             stream=index - offset,
         )
 
@@ -87,18 +78,17 @@ class UnrollRunner(BatchEnvRunner):
 
     @override(BatchEnvRunner)
     def state_dict(self) -> dict[str, Any]:
-        memory = None
-        if self._memory is not None:
-            memory = {name: part.cpu().numpy() for name, part in self._memory.items()}
+        memory = {name: part.cpu().numpy() for name, part in (self._memory or {}).items()}
         return super().state_dict() | {"memory": memory}
 
     @override(BatchEnvRunner)
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._memory = None
-        if state["memory"] is not None:
-            saved = {name: np.array(part) for name, part in state["memory"].items()}
-            self._memory = {name: torch.as_tensor(part).to(self._device) for name, part in saved.items()}
+        if state["memory"]:
+            self._memory = {}
+            for name, part in state["memory"].items():
+                self._memory[name] = torch.as_tensor(np.array(part)).to(self._device)
 
     def make(self, steps: int, version: int) -> Any:
         """Return what the learner receives, an object with `columns`: the unrolls themselves."""
@@ -108,7 +98,7 @@ class UnrollRunner(BatchEnvRunner):
         """Step every environment T times, and return unrolls that begin where the last ones ended.
 
         If an environment fails within an unroll, its steps until then are returned, the rest of it is not live, and the
-        next call raises. If environments are recreated instead, the step that failed is not live.
+        next call raises.
 
         Args:
             steps: T.
@@ -126,19 +116,17 @@ class UnrollRunner(BatchEnvRunner):
         try:
             if self._needs_initial_reset:
                 self._reset()
-            observations = ObservationColumns(self._state.obs, steps)
+            observations = [self._state.obs]
             state = self.memory_state()
             for t in range(steps):
                 self._step(random_actions=False, explore=True)
-                if self._needs_initial_reset:
-                    self._reset()
                 made.t = t + 1
-                observations.put(t + 1, self._state.obs)
+                observations.append(self._state.obs)
         except EnvironmentFailure as failure:
             if not made.arrays:
                 raise
             self._failure = failure
-            observations.fill(made.t)
+            observations += observations[-1:] * (steps + 1 - len(observations))
         finally:
             self._unroll_columns = None
         if self._builds_episodes:
@@ -150,7 +138,7 @@ class UnrollRunner(BatchEnvRunner):
             made.put(extras, live=flags, actions=actions, rewards=np.zeros(self.num_envs), terminated=flags)
         live = made.arrays["live"]
         return Unrolls(
-            obs=as_tensors(observations.columns(), CPU),
+            obs=as_tensors(stacked(observations), CPU),
             actions=made.arrays["actions"],
             rewards=np.where(live, made.arrays["rewards"], 0.0).astype(np.float32),
             terminated=made.arrays["terminated"].astype(bool) & live,
@@ -176,7 +164,7 @@ class UnrollRunner(BatchEnvRunner):
         return None
 
     def answer(
-        self, make: Callable[[Any, int], Any], weights: list[ray.ObjectRef], version: int, restarts: int | None
+        self, make: Callable[[Any, int], Any], weights: list[ray.ObjectRef], version: int
     ) -> Answer | EnvironmentFailure:
         """Answer a request of a learner in another process; return a failure of the environment as well.
 
@@ -184,19 +172,17 @@ class UnrollRunner(BatchEnvRunner):
             make: Called with this runner and the version; returns an object with `columns`.
             weights: Reference to the state of the module, in a list so that it is only transferred if it is new.
             version: Number of updates that the weights have seen.
-            restarts: Known number of restarts of this runner's process; see `count_restart`.
         """
         waited = 0.0 if self._answered is None else time.monotonic() - self._answered
         if self._weights != weights[0]:
             self.set_state(ray.get(weights[0]))
             self._weights = weights[0]
-        count = self.count_restart(restarts)
         try:
             made = make(self, version)
         except EnvironmentFailure as failure:
             return failure
         self.take_cut_episodes()  # unrolls do not refer to episodes
-        answer = Answer(count, pack(made.columns()), waited, self.get_metrics())
+        answer = Answer(pack(made.columns()), waited, self.get_metrics())
         self._answered = time.monotonic()
         return answer
 
@@ -231,30 +217,8 @@ class StepColumns:
             self.arrays[name][self.t] = values
 
 
-class ObservationColumns:
-    """Arrays of the observations at T + 1 times, ``(T + 1, B, ...)``.
-
-    Args:
-        first: Observations at the first time, an array ``(B, ...)`` or a dict of arrays.
-        steps: T.
-    """
-
-    def __init__(self, first: Any, steps: int):
-        self._is_dict = isinstance(first, dict)
-        parts = first if self._is_dict else {"": first}
-        self._arrays = {name: np.empty((steps + 1, *part.shape), part.dtype) for name, part in parts.items()}
-        self.put(0, first)
-
-    def put(self, t: int, obs: Any) -> None:
-        """Store the observations at time t."""
-        for name, array in self._arrays.items():
-            array[t] = obs[name] if self._is_dict else obs
-
-    def fill(self, t: int) -> None:
-        """Copy the observations at time t to all later times."""
-        for array in self._arrays.values():
-            array[t + 1 :] = array[t]
-
-    def columns(self) -> Any:
-        """Return the arrays, by name if observations have parts."""
-        return self._arrays if self._is_dict else self._arrays[""]
+def stacked(observations: list[Any]) -> Any:
+    """Return T + 1 observations, arrays ``(B, ...)`` or dicts of arrays, as arrays ``(T + 1, B, ...)``."""
+    if not isinstance(observations[0], dict):
+        return np.stack(observations)
+    return {name: np.stack(list(map(operator.itemgetter(name), observations))) for name in observations[0]}

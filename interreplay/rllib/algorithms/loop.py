@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,26 +12,123 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
 from ray.rllib.core import COMPONENT_EVAL_ENV_RUNNER, COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner_group import LearnerGroup
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import (
     ALL_MODULES,
     ENV_RUNNER_RESULTS,
+    EVALUATION_RESULTS,
     LEARNER_RESULTS,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
 )
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.acting.actions import check_action_space
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import EnvironmentFailure
-from interreplay.rllib.algorithms.base import BaseAlgorithm
 from interreplay.rllib.algorithms.loop_config import LoopConfig
-from interreplay.rllib.checkpoints.algorithm import global_rng, set_global_rng
+from interreplay.rllib.checkpoints import CheckpointedAlgorithm, global_rng, set_global_rng
 from interreplay.rllib.env_runner.env_creation import make_one
-from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners
+from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners, runner_errors
 from interreplay.rllib.env_runner.runner import LocalCollector
+from interreplay.rllib.env_runner.stepping import has_time_limit
 from interreplay.rllib.env_runner.wire_format import Packed
+from interreplay.rllib.host import WithoutResultFolder
 
 LOOP_STATE = "interreplay_loop"
+
+
+class BaseAlgorithm(CheckpointedAlgorithm, WithoutResultFolder):
+    """RLlib's algorithm with evaluations that can be interrupted and results of the current iteration only.
+
+    Attributes:
+        stop_requested: Whether `train()` and evaluations are to return soon.
+    """
+
+    stop_requested: bool
+    env_runner_group: EnvRunnerGroup
+    learner_group: LearnerGroup
+    metrics: MetricsLogger
+    env_runner: Any
+    eval_env_runner: Any
+    _time_total: float  # Ray's attribute, the source of `time_total_s`
+    _iteration_began: float | None = None
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Seconds spent in `train()` over the whole run, including earlier runs and the current iteration."""
+        if self._iteration_began is None:
+            return self._time_total
+        return self._time_total + time.monotonic() - self._iteration_began
+
+    def __repr__(self) -> str:
+        """Return RLlib's description; only the class if a configuration was rejected, so that Ray shows why."""
+        return type(self).__name__ if self.config is None else super().__repr__()
+
+    @override(Algorithm)
+    def train(self) -> dict[str, Any]:
+        """Return the result of one iteration; the time of an interrupted iteration counts in the next result."""
+        self._iteration_began = time.monotonic()
+        try:
+            return super().train()
+        except BaseException:
+            self._time_total = self.elapsed_seconds
+            raise
+        finally:
+            self._iteration_began = None
+
+    @override(Algorithm)
+    def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
+        """Create none: RLlib accepts only its own classes, and ours is created once the spaces are known."""
+
+    def request_stop(self) -> None:
+        """Let the running `train()` return after the current batches; safe in signal handlers and threads.
+
+        An evaluation in this process ends between two steps, and its result is dropped.
+        """
+        self.stop_requested = True
+        self.interrupt_evaluation()
+
+    def interrupt_evaluation(self, only_endless: bool = False) -> None:
+        """Let an evaluation in this process end between two steps; its result is dropped.
+
+        Args:
+            only_endless: Do nothing if the environment has a time limit, which ends the evaluation soon.
+        """
+        runner = self._evaluating_runner()
+        if runner is not None and not (only_endless and has_time_limit(runner.env)):
+            runner.interrupt()
+
+    def _evaluating_runner(self) -> Any:
+        """Return the runner that evaluates in this process, None if other processes do."""
+        runner: Any = self.eval_env_runner
+        if self.eval_env_runner_group is None:
+            runner = self.env_runner
+        if runner is None or runner.env is None:
+            return None
+        return runner
+
+    @override(Algorithm)
+    def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        if self.stop_requested:
+            return {}
+        with runner_errors():
+            results = super()._run_one_evaluation(parallel_train_future)
+        runner = self._evaluating_runner()
+        if runner is not None and runner.interrupted:
+            return {}
+        return results
+
+    @override(Algorithm)
+    def _compile_iteration_results(
+        self, *, train_results: dict[str, Any], eval_results: dict[str, Any]
+    ) -> dict[str, Any]:
+        results = super()._compile_iteration_results(train_results=train_results, eval_results=eval_results)
+        if not eval_results:
+            # RLlib repeats the last evaluation, or NaN, in every iteration without an evaluation.
+            results.pop(EVALUATION_RESULTS, None)
+        return results
 
 
 class TrainingLoop(BaseAlgorithm):
@@ -94,7 +192,7 @@ class TrainingLoop(BaseAlgorithm):
         if self.config.num_env_runners == 0:
             return LocalCollector(self.env_runner, self.learner)
         runners = RemoteRunners(self.env_runner_group, self.config)
-        return RemoteCollector(runners, self.learner, unpack, self.config.env_runner_restore_timeout_s)
+        return RemoteCollector(runners, self.learner, unpack)
 
     @property
     def env_steps(self) -> int:
@@ -159,16 +257,10 @@ class TrainingLoop(BaseAlgorithm):
         torch.set_flush_denormal(True)
         length = self.config.steps_per_iteration
         goal = (self.env_steps // length + 1) * length
-        first = self.learner.updates
         try:
             while not self.stop_requested:
                 self._learn()
-                if self.env_steps >= goal:
-                    trained_rows = (self.learner.updates - first) * self.rows_per_update
-                    if trained_rows >= self.config.trained_rows_per_iteration:
-                        break
-                    goal += length
-                if self.stop_requested:
+                if self.env_steps >= goal or self.stop_requested:
                     break
                 self._sample()
                 if self.on_progress is not None:
@@ -184,7 +276,7 @@ class TrainingLoop(BaseAlgorithm):
 
         Raises:
             EnvironmentFailure: An environment raised an error, or returned values that cannot be stored.
-            RunnerLost: A remote runner is lost and is not restarted.
+            RunnerLost: A remote runner is lost.
         """
 
     def _store(self, collected: Collected) -> None:
@@ -193,7 +285,7 @@ class TrainingLoop(BaseAlgorithm):
         Raises:
             EnvironmentFailure: An environment raised an error, or returned values that cannot be stored.
             NonFiniteError: It returned numbers that are not finite.
-            RunnerLost: A remote runner is lost and is not restarted.
+            RunnerLost: A remote runner is lost.
         """
         for rows in collected.rows:
             self._add(rows)
@@ -202,8 +294,6 @@ class TrainingLoop(BaseAlgorithm):
             raise failure.located(f"env step {self.env_steps + 1}") from failure.__cause__
         if failure is not None:
             raise failure
-        if not collected.rows:
-            self._collector.wait(self.restore_lost_runners, lambda: self.stop_requested)
         if self.config.anneal_steps:
             self.experience.anneal(self.env_steps / self.config.anneal_steps)
 
@@ -269,7 +359,7 @@ class TrainingLoop(BaseAlgorithm):
         evaluation = state.get(COMPONENT_EVAL_ENV_RUNNER)
         if COMPONENT_METRICS_LOGGER in state:  # RLlib reads the number of env steps before it restores it
             self.metrics.set_state(state[COMPONENT_METRICS_LOGGER])
-        super().set_state({name: part for name, part in state.items() if name != COMPONENT_EVAL_ENV_RUNNER})
+        super().set_state({name: state[name] for name in state.keys() - {COMPONENT_EVAL_ENV_RUNNER}})
         if evaluation is not None and self.eval_env_runner:
             self.eval_env_runner.set_state(evaluation)
         if LOOP_STATE not in state:

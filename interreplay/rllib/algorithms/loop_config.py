@@ -18,27 +18,44 @@ from interreplay.learning.exploration import Exploration, Sampled, make_explorat
 from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, defaults, rate_at
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
-from interreplay.rllib.algorithms.rllib_names import explained, understood
 from interreplay.rllib.algorithms.rllib_settings import (
-    TABLE,
-    adopt_iteration_lengths,
     adopt_model_settings,
     check_host,
     check_not_ignored,
+    explained,
     requests_normalization,
     rllib_training_names,
     settings_as_properties,
+    understood,
 )
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
-from interreplay.rllib.host import choices, has_search_space, is_search_space, with_choices
+from interreplay.rllib.host import has_search_space, is_search_space
 
-BATCH_SIZES = ("train_batch_size", "train_batch_size_per_learner")
 KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack", TRIAL_INFO, STDOUT_FILE, STDERR_FILE)
 """Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings whose attribute has RLlib's name."""
 MORE_ARGUMENTS = ("exploration", "replay_buffer_config")
 """Arguments of every `training` in addition to the settings."""
+
+
+class ReadySource:
+    """A source that was built before its algorithm. Copies of a configuration share it; pickles omit it."""
+
+    def __init__(self, source: Any = None):
+        self._source = source
+
+    def take(self) -> Any:
+        """Return the source at the first call and None afterwards: only one algorithm may use it."""
+        source = self._source
+        self._source = None
+        return source
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ReadySource:
+        return self
+
+    def __reduce__(self) -> tuple[type[ReadySource], tuple[()]]:
+        return ReadySource, ()
 
 
 class LoopConfig(AlgorithmConfig):
@@ -58,8 +75,6 @@ class LoopConfig(AlgorithmConfig):
             `EpsilonGreedy` run over `anneal_steps`.
         lr: Learning rate of every optimizer whose own rate is at its default; None for the defaults.
         train_batch_size: Rows or unrolls per update, also called ``train_batch_size_per_learner``.
-        trained_rows_per_iteration: Minimum number of rows that one `train()` learns from, set by RLlib's
-            ``min_train_timesteps_per_iteration``; iterations are extended by `steps_per_iteration` until then.
         evaluation_max_episode_steps: Steps after which an episode of an evaluation is cut; None for 10,000 if the
             environment has no time limit.
     """
@@ -89,9 +104,9 @@ class LoopConfig(AlgorithmConfig):
         for name, default in (defaults(self.loop_class) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
         self.exploration: Any = Sampled()
-        self.trained_rows_per_iteration = 0
         self.evaluation_max_episode_steps: int | None = None
         self.sample_timeout_s = 300.0
+        self.restart_failed_env_runners = False
         # What is replayed; see `replay`.
         self.replay_buffer_config: dict[str, Any] = {}
         self.evaluation_duration = 10
@@ -106,11 +121,10 @@ class LoopConfig(AlgorithmConfig):
         super().__init_subclass__(**kwargs)
         training: Any = cls.training
         if "settings_class" in vars(cls) and training.__doc__ is None:
-            listed = [
-                f"    {name}: {field.metadata['help']} (default: {field.default}; {accepted_by(field).described})."
-                for name, field in cls.own_settings().items()
-            ]
-            training.__doc__ = "Set training options, also by RLlib's names.\n\nArgs:\n" + "\n".join(listed)
+            training.__doc__ = "Set training options, also by RLlib's names.\n\nArgs:\n"
+            for name, field in cls.own_settings().items():
+                accepted = f"default: {field.default}; {accepted_by(field).described}"
+                training.__doc__ += f"    {name}: {field.metadata['help']} ({accepted}).\n"
 
     def replay(self, kind: Any, **arguments: Any) -> Self:
         """Choose what is replayed.
@@ -123,12 +137,20 @@ class LoopConfig(AlgorithmConfig):
             ValueError: The name or an argument is unknown; names the nearest valid one.
         """
         if is_search_space(kind):
-            for choice in choices(kind):
-                self._replayed(choice, arguments)
             self.replay_buffer_config = {"type": kind, **arguments}
         else:
             self.replay_buffer_config = self._replayed(kind, arguments)
         return self
+
+    def replay_from(self, source: Any) -> Self:
+        """Use a source that was built from `replay_buffer_config` before, instead of building it again."""
+        self.ready_source = ReadySource(source)
+        return self
+
+    def take_source(self) -> Any:
+        """Return the source of `replay_from` at the first call, else None."""
+        ready = self.__dict__.pop("ready_source", ReadySource())  # no setting: neither copied nor stored
+        return ready.take()
 
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the settings ``{"type": name, **arguments}`` of what is replayed."""
@@ -151,44 +173,40 @@ class LoopConfig(AlgorithmConfig):
         """Set training options: the settings of the class, and RLlib's.
 
         ``replay_buffer_config={"type": name, **arguments}`` is equivalent to `replay`; `exploration` is described in
-        the class. Settings may have RLlib's names, see `interreplay.rllib.algorithms.rllib_names`.
+        the class. Settings may have RLlib's names, see `interreplay.rllib.algorithms.rllib_settings`.
 
         Raises:
             TypeError: Settings do not exist or are rejected; one message names all of them.
         """
         own = self.own_settings()
         known = [*own, *MORE_ARGUMENTS, *rllib_training_names()]
-        settings = {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}
-        settings, unknown, rejected = understood(self, settings, known, TABLE["refused"])
-        sizes = [settings[name] for name in BATCH_SIZES if name in settings]
-        if len(sizes) == 2 and sizes[0] != sizes[1]:
-            rejected.append(f"train_batch_size={sizes[0]!r} with train_batch_size_per_learner={sizes[1]!r} (set one)")
+        settings, unknown, rejected = understood(self, by_attributes(settings), known)
+        size = settings.get("train_batch_size", NotProvided)
+        per_learner = settings.get("train_batch_size_per_learner", size)
+        if NotProvided is not size != per_learner:
+            rejected.append(f"train_batch_size={size!r} with train_batch_size_per_learner={per_learner!r} (set one)")
         if unknown or rejected:
             raise TypeError(explained(f"{type(self).__name__}.training", unknown, rejected, known))
-        super().training(**{name: value for name, value in settings.items() if name not in own})
         for name in settings.keys() & own.keys():
-            setattr(self, name, settings[name])
+            setattr(self, name, settings.pop(name))
+        super().training(**settings)
         if exploration is not NotProvided:
             self.exploration = exploration
-        if replay_buffer_config is not NotProvided:
-            if is_search_space(replay_buffer_config):
-                self.replay_buffer_config = with_choices(replay_buffer_config, self._replay_settings)
-            else:
-                self.replay_buffer_config = self._replay_settings(replay_buffer_config)
+        if is_search_space(replay_buffer_config):
+            self.replay_buffer_config = replay_buffer_config
+        elif replay_buffer_config is not NotProvided:
+            self._set_replay(replay_buffer_config)
         return self
 
-    def _replay_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings that `replay` stores for ``{"type": name, **arguments}``."""
+    def _set_replay(self, given: Mapping[str, Any]) -> None:
+        """Call `replay` with ``{"type": name, **arguments}``."""
         if not isinstance(given, Mapping):
             raise ValueError(f'replay_buffer_config is {given!r}; expected a mapping such as {{"type": "NMER"}}')
         arguments = dict(given)
         kind = arguments.pop("type", self.replay_buffer_config.get("type"))
         if kind is None:
             raise ValueError(f'replay_buffer_config is {given!r}; expected a "type", such as "NMER"')
-        before = self.replay_buffer_config
-        made = self.replay(kind, **arguments).replay_buffer_config
-        self.replay_buffer_config = before
-        return made
+        self.replay(kind, **arguments)
 
     @override(AlgorithmConfig)
     def update_from_dict(self, config_dict: Mapping[str, Any]) -> Self:
@@ -197,15 +215,13 @@ class LoopConfig(AlgorithmConfig):
         Raises:
             TypeError: Settings do not exist or are rejected; one message names all of them.
         """
-        settings = {RLLIB_NAMES.get(name, name): value for name, value in config_dict.items()}
+        settings = by_attributes(config_dict)
         replay = settings.pop("replay_buffer_config", None)
         known = [*vars(self), *settings_as_properties(type(self)), *KEYS_OF_DICTIONARIES]
         known += [name for name in settings if hasattr(self, self._translate_special_keys(name, False))]
-        settings, unknown, rejected = understood(self, settings, known, {})
+        settings, unknown, rejected = understood(self, settings, known)
         if unknown or rejected:
-            title = type(self).__name__.removesuffix("Config")
-            raise TypeError(explained(title, unknown, rejected, known, list_known=False))
-        settings.pop("model", None)  # at its default, see `rllib_names`
+            raise TypeError(explained(type(self).__name__.removesuffix("Config"), unknown, rejected, known))
         super().update_from_dict(settings)
         return self if replay is None else self.training(replay_buffer_config=replay)
 
@@ -221,7 +237,9 @@ class LoopConfig(AlgorithmConfig):
     def validate(self) -> None:
         if self.in_evaluation and self.evaluation_duration_unit == "episodes" and self.evaluation_duration != "auto":
             self.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
-        adopt_iteration_lengths(self)
+        if self.min_sample_timesteps_per_iteration:  # `training_step` ends at a request to stop
+            self.steps_per_iteration = int(self.min_sample_timesteps_per_iteration)
+            self.min_sample_timesteps_per_iteration = 0
         # RLlib would advise to use its old API stack, which this algorithm does not support.
         log_once(f"{getattr(self.algo_class, '__name__', None)}_on_new_api_stack")
         if not self.in_evaluation:  # RLlib derives that configuration from this one, and changes settings of its own
@@ -246,37 +264,30 @@ class LoopConfig(AlgorithmConfig):
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
         for name, field in self.own_settings().items():
             self._check_setting(name, accepted_by(field))
-        self._check_batch_sizes()
+        size = self.own_settings()["train_batch_size"]
+        self._check_setting("train_batch_size_per_learner", accepted_by(size))
+        if self.train_batch_size not in (size.default, self.train_batch_size_per_learner):
+            raise ValueError(
+                f"train_batch_size is {self.train_batch_size} and train_batch_size_per_learner "
+                f"{self.train_batch_size_per_learner}; expected one of them, both are the batch of the one learner"
+            )
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
-        if self.num_learners > 0:
-            raise ValueError(
-                f"num_learners is {self.num_learners}; expected 0, the learner runs in the buffer's process"
-            )
-
-    def _check_batch_sizes(self) -> None:
-        """Reject batch sizes that are not positive, or two that were set and differ."""
-        field = self.own_settings()["train_batch_size"]
-        self._check_setting("train_batch_size_per_learner", accepted_by(field))
-        size = self.train_batch_size
-        per_learner = self.train_batch_size_per_learner
-        if size not in (field.default, per_learner):
-            raise ValueError(
-                f"train_batch_size is {size} and train_batch_size_per_learner {per_learner}; expected one of them, "
-                "both are the batch of the one learner"
-            )
 
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
         if not accepts.admits(value):
-            ours = {rllib: own for own, rllib in RLLIB_NAMES.items()}
-            raise ValueError(f"{ours.get(name, name)} is {value!r}; expected {accepts.described}")
+            for own, rllib in RLLIB_NAMES.items():
+                name = name.replace(rllib, own)
+            raise ValueError(f"{name} is {value!r}; expected {accepts.described}")
 
     def progress(self, env_steps: int) -> float | None:
         """Return the progress of exploration's schedule after a number of env steps, None without a schedule."""
         steps = self.exploration.steps or self.anneal_steps
-        return env_steps / steps if steps else None
+        if not steps:
+            return None
+        return env_steps / steps
 
     def rate(self, name: str) -> Any:
         """Return a learning rate, or its schedule: `lr` if it is set and `name` is at its default."""
@@ -303,9 +314,11 @@ class LoopConfig(AlgorithmConfig):
 
     def update_settings(self) -> Any:
         """Return the settings of the update, which are checked."""
-        names = [field.name for field in fields(self.settings_class)]
-        own = {name: getattr(self, RLLIB_NAMES.get(name, name)) for name in names}
-        own |= {f"{name}_lr": rate for name, rate in self.rates(0).items()}
+        own = {}
+        for field in fields(self.settings_class):
+            own[field.name] = getattr(self, RLLIB_NAMES.get(field.name, field.name))
+        for name, rate in self.rates(0).items():
+            own[f"{name}_lr"] = rate
         return self.settings_class(**own)
 
     @property
@@ -341,7 +354,15 @@ class LoopConfig(AlgorithmConfig):
         )
 
 
+def by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by the names of their attributes."""
+    return {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}
+
+
 def passed(names: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that were passed to a generated `training`, given its local names."""
-    arguments = {name: value for name, value in names.items() if name not in ("self", "settings", "__class__")}
-    return {name: value for name, value in arguments.items() if value is not NotProvided} | names["settings"]
+    arguments = dict(names["settings"])
+    for name, value in names.items():
+        if name not in ("self", "settings", "__class__") and value is not NotProvided:
+            arguments[name] = value
+    return arguments

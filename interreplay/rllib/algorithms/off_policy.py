@@ -17,8 +17,7 @@ from interreplay.buffer.catalogue import Kind
 from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
-from interreplay.environments.wrapped import NAME as WRAPPED
-from interreplay.environments.wrapped import own_name
+from interreplay.environments.registration import WRAPPED, own_name
 from interreplay.errors import NonFiniteError
 from interreplay.experience import Mix, Replay, RowSource, make_source
 from interreplay.experience.recipes import as_settings
@@ -30,7 +29,7 @@ from interreplay.part import Context
 from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
-from interreplay.rllib.algorithms.rllib_names import replay_method
+from interreplay.rllib.algorithms.rllib_settings import replay_method
 from interreplay.rllib.env_runner.env_creation import goal_functions
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
 from interreplay.rllib.env_runner.wire_format import unpack_rows
@@ -39,25 +38,6 @@ from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 from interreplay.transitions import Transitions
 
 logger = logging.getLogger(__name__)
-
-
-class ReadySource:
-    """A source that was built before its algorithm. Copies of a configuration share it; pickles omit it."""
-
-    def __init__(self, source: RowSource | None = None):
-        self._source = source
-
-    def take(self) -> RowSource | None:
-        """Return the source at the first call and None afterwards: only one algorithm may use it."""
-        source = self._source
-        self._source = None
-        return source
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ReadySource:
-        return self
-
-    def __reduce__(self) -> tuple[type[ReadySource], tuple[()]]:
-        return ReadySource, ()
 
 
 class OffPolicyConfig(LoopConfig):
@@ -93,11 +73,6 @@ class OffPolicyConfig(LoopConfig):
             ValueError: The name or an argument is unknown; names the nearest valid one.
         """
         return super().replay(kind, **arguments)
-
-    def replay_from(self, source: RowSource) -> Self:
-        """Use a source that was built from `replay_buffer_config` before, instead of building it again."""
-        self.ready_source = ReadySource(source)
-        return self
 
     @override(LoopConfig)
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -146,8 +121,10 @@ class OffPolicyAlgorithm(TrainingLoop):
     def _prepare(self) -> None:
         self._collector = self._make_collector(unpack_rows)
         self.experience = self._make_experience()
-        rows = self.config.on_manifold_rows
-        simulator = OnManifold(gym.make(self.config.env, **self.config.env_config), rows) if rows else None
+        simulator = None
+        if self.config.on_manifold_rows:
+            env = gym.make(self.config.env, **self.config.env_config)
+            simulator = OnManifold(env, self.config.on_manifold_rows)
         self.diagnostics = Diagnostics(on_manifold=simulator)
         self._wanted = self.replay_buffer.columns_wanted
         self._recorded = self._wanted
@@ -272,8 +249,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             "device": str(self.learner._device),
             "spaces": self.single_spaces,
         }
-        ready = config.__dict__.pop("ready_source", ReadySource())  # no setting: neither copied nor stored
-        rows = ready.take()
+        rows = config.take_source()
         if rows is None:
             arguments = dict(config.replay_buffer_config)
             rows = make_source(arguments.pop("type"), defaults, **arguments)
@@ -284,7 +260,8 @@ class OffPolicyAlgorithm(TrainingLoop):
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
         rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
-        config.check_loss(type(rows).__name__ if rows.brings_critic_loss else None)
+        if rows.brings_critic_loss:
+            config.check_loss(type(rows).__name__)
         observation_space, action_space = self.single_spaces
         try:
             rows.check(columns_of_spaces(observation_space, action_space))
@@ -331,7 +308,9 @@ class OffPolicyAlgorithm(TrainingLoop):
             self._learn_without_steps()
             return
         warm_up = self.env_steps < config.num_steps_sampled_before_learning_starts
-        length = 1 if config.rollout_fragment_length == "auto" else config.rollout_fragment_length
+        length = config.rollout_fragment_length
+        if length == "auto":
+            length = 1
         recorded = self._recorded
         progress = config.progress(self.env_steps)
 

@@ -1,7 +1,8 @@
-"""RLlib's settings: which ones our algorithms read, and checks of those that they would ignore or cannot work with.
+"""RLlib's settings and names: which ones our algorithms read, translate, or reject.
 
 RLlib's configuration has some 200 settings, and its own algorithms ignore many of them silently. `rllib_settings.yaml`
-lists every one.
+lists every one, and RLlib's names of settings that have another name here. `training`, configurations from
+dictionaries, `rllib train --config` and docs/coming-from.md use the same table.
 """
 
 from __future__ import annotations
@@ -9,34 +10,213 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import warnings
+from collections.abc import Callable, Mapping
 from importlib.resources import files
+from numbers import Real
 from typing import Any
 
 import yaml
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.models.catalog import MODEL_DEFAULTS
 
-from interreplay.errors import accepted_names
+from interreplay.argument_checks import check_number
+from interreplay.errors import accepted_names, did_you_mean
 from interreplay.learning.architectures import CRITICS
 from interreplay.learning.setting_fields import Number
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.env_runner.env_creation import ONE_AGENT, check_agents
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
+from interreplay.rllib.host import is_search_space
 
 TABLE: dict[str, Any] = yaml.safe_load((files("interreplay.rllib.algorithms") / "rllib_settings.yaml").read_text())
+NAMES: dict[str, str] = TABLE["names"]
+"""Names in RLlib's `training` of SAC, TQC and DQN, and of its former TD3 and DDPG, and descriptions of our settings."""
 MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normalize_observations", *CRITICS)
 """Keys that networks read from ``rl_module(model_config=)``, in addition to RLlib's names for layers and activation."""
+BUFFERS = {"EpisodeReplayBuffer": "Uniform", "PrioritizedEpisodeReplayBuffer": "PER"}
+"""RLlib's replay buffers, and the replay methods with the same arguments."""
+Lookup = Callable[[str], Any]
+"""Returns the current or new value of one of our settings, None if there is no such setting."""
+
+# -- RLlib's names ----------------------------------------------------------------------------------
+
+RENAMED = {
+    "double_q": "double",
+    "adam_epsilon": "optimizer_eps",
+    "top_quantiles_to_drop_per_net": "drop_per_critic",
+    "target_noise": "target_policy_noise",
+}
+ONLY_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "store_buffer_in_checkpoints": (True,),
+    "burn_in_len": (0,),
+    "before_learn_on_batch": (None,),
+    "categorical_distribution_temperature": (1.0,),
+    "_deterministic_loss": (False,),
+    "_use_beta_distribution": (False,),
+    "model": ({}, MODEL_DEFAULTS),
+}
+"""Names without effect, and the accepted values."""
+
+
+def _updates_per_step(value: Any, get: Lookup) -> dict[str, Any]:
+    if value is None:
+        return {}
+    check_number("training_intensity", value, 0)
+    batch = get("_train_batch_size_per_learner") or get("train_batch_size")
+    return {"updates_per_step": value / batch}
+
+
+def _distribution(value: Any, get: Lookup) -> dict[str, Any]:
+    if value == 1:
+        return {"distribution": "mean"}
+    return {"distribution": "categorical", "atoms": value}
+
+
+def _epsilon(value: Any, get: Lookup) -> dict[str, Any]:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return {"initial_epsilon": value, "final_epsilon": value}
+    try:
+        (begin, initial), (steps, final) = value
+    except (TypeError, ValueError):
+        begin = None
+    if begin != 0:
+        raise ValueError("expected a number, or two points such as [(0, 1.0), (10000, 0.02)]")
+    return {"initial_epsilon": initial, "final_epsilon": final, "epsilon_steps": steps}
+
+
+def _huber_delta(value: Any, get: Lookup) -> dict[str, Any]:
+    deltas = {"huber": 1.0, "mse": None}
+    if value not in deltas:
+        raise ValueError("expected 'huber' or 'mse'")
+    return {"huber_delta": deltas[value]}
+
+
+def _target_update_period(value: Any, get: Lookup) -> dict[str, Any]:
+    updates = (value or 0) * (get("updates_per_step") or 1)
+    if get("target_update_period") is not None:
+        return {"target_update_period": max(1, round(updates))}
+    if updates > 1:
+        raise ValueError("tau moves the targets at every update; leave it out, or use a smaller tau")
+    return {}
+
+
+def _lr(value: Any, get: Lookup) -> dict[str, Any]:
+    return {} if value is None else {"lr": value}
+
+
+TRANSLATED: dict[str, Callable[[Any, Lookup], dict[str, Any]]] = {
+    "training_intensity": _updates_per_step,
+    "target_network_update_freq": _target_update_period,
+    "num_atoms": _distribution,
+    "v_min": lambda value, get: {"value_range": (value, get("value_range")[1])},
+    "v_max": lambda value, get: {"value_range": (get("value_range")[0], value)},
+    "epsilon": _epsilon,
+    "td_error_loss_fn": _huber_delta,
+    "lr_schedule": _lr,
+    "twin_q": lambda value, get: {"n_critics": 1 + bool(value)},
+}
+
+
+def understood(
+    config: AlgorithmConfig, given: Mapping[str, Any], known: list[str]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Translate settings by RLlib's names.
+
+    Args:
+        config: A configuration of ours.
+        given: Settings by RLlib's names or by ours.
+        known: Names of the settings of `config`.
+
+    Returns:
+        Settings by our names, names that are unknown, and a line for each setting that is rejected.
+    """
+    own: dict[str, Any] = config.own_settings()
+    given = {name: value for name, value in given.items() if value is not NotProvided}
+    settings = {name: value for name, value in given.items() if name in own or name not in NAMES}
+    rejected = []
+    for name, text in NAMES.items():
+        if name not in given or name in own:
+            continue
+        plain = text.replace("`", "")
+        try:
+            made = _translated(name, given[name], lambda other: settings.get(other, getattr(config, other, None)))
+            lacking = made.keys() - set(known)
+            if lacking:
+                raise ValueError(f"{plain}; {type(config).__name__.removesuffix('Config')} has no {min(lacking)}")
+            for key in made.keys() & given.keys():
+                if given[key] != made[key]:
+                    raise ValueError(f"{key} is {given[key]!r}, too; set one of them")
+            settings.update(made)
+        except (TypeError, ValueError) as error:
+            rejected.append(f"{name}={given[name]!r} ({str(error) or plain})")
+    unknown = [name for name in settings if name not in known]
+    return settings, unknown, rejected
+
+
+def _translated(name: str, value: Any, get: Lookup) -> dict[str, Any]:
+    """Return our settings for one of RLlib's names.
+
+    Raises:
+        ValueError: With what is accepted, if the value has no counterpart; empty if the name has none.
+    """
+    if name in RENAMED:
+        return {RENAMED[name]: value}
+    if name in ONLY_DEFAULTS:
+        if value in ONLY_DEFAULTS[name]:
+            return {}
+        raise ValueError(f"expected {ONLY_DEFAULTS[name][0]!r}; {NAMES[name].replace('`', '')}")
+    if name not in TRANSLATED:
+        raise ValueError
+    if is_search_space(value):
+        raise ValueError(f"{NAMES[name].replace('`', '')}; give the search space to these settings")
+    return TRANSLATED[name](value, get)
+
+
+def explained(title: str, unknown: list[str], rejected: list[str], known: list[str]) -> str:
+    """Return one message for all settings that a configuration does not accept.
+
+    Args:
+        title: Name of the configuration, the beginning of the message.
+        unknown: Unknown names.
+        rejected: Lines about other settings.
+        known: Accepted names.
+    """
+    parts = []
+    if rejected:
+        parts.append(f"{title} rejects {', '.join(rejected)}")
+    for name in unknown:
+        hint = did_you_mean(name, known) or "see the documentation of its configuration"
+        parts.append(f"{title} has no setting {name!r}; {hint}")
+    return "; ".join(parts)
+
+
+def replay_method(kind: Any) -> Any:
+    """Return the replay method for one of RLlib's replay buffers; other values are returned unchanged.
+
+    Args:
+        kind: A name, a dotted name, a class, a factory or a search space.
+    """
+    if isinstance(kind, type) and kind.__module__.startswith("ray.rllib."):
+        return BUFFERS.get(kind.__name__, kind)
+    if not isinstance(kind, str):
+        return kind
+    name = kind.rpartition(".")[2] if kind.startswith("ray.rllib.") else kind
+    return BUFFERS.get(name, kind)
 
 
 def rllib_training_names() -> list[str]:
     """Return the arguments of RLlib's own `training`."""
-    return [name for name in inspect.signature(AlgorithmConfig.training).parameters if name != "self"]
+    return list(inspect.signature(AlgorithmConfig.training).parameters)
 
 
 def settings_as_properties(cls: type) -> list[str]:
     """Return the names of a configuration's settings that are properties."""
-    return [name for name, value in inspect.getmembers(cls) if isinstance(value, property)]
+    return [name for name, _ in inspect.getmembers(cls, inspect.isdatadescriptor)]
+
+
+# -- checks -----------------------------------------------------------------------------------------
 
 
 def check_not_ignored(config: AlgorithmConfig) -> None:
@@ -46,7 +226,7 @@ def check_not_ignored(config: AlgorithmConfig) -> None:
         ValueError: Names each setting, its value, and what to use instead.
     """
     plain = AlgorithmConfig()
-    own: dict[str, Any] = getattr(config, "own_settings", dict)()
+    own: dict[str, Any] = config.own_settings()
     title = type(config).__name__.removesuffix("Config")
     ignored = []
     for name, instead in TABLE["refused"].items():
@@ -75,6 +255,13 @@ def check_host(config: AlgorithmConfig) -> None:
         raise ValueError(f"env_runner_cls is {runner.__name__}; expected BatchEnvRunner or a subclass")
     if not config.create_local_env_runner:
         raise ValueError("create_local_env_runner is False; expected True, the environment's spaces are read from it")
+    if config.num_learners > 0:
+        raise ValueError(f"num_learners is {config.num_learners}; expected 0, the learner runs in the buffer's process")
+    if config.restart_failed_env_runners:
+        raise ValueError(
+            "restart_failed_env_runners is True; expected False, a lost runner ends the run, which resumes from its "
+            "checkpoint"
+        )
     module = getattr(config._rl_module_spec, "module_class", None)
     if module is not None and not (isinstance(module, type) and issubclass(module, OffPolicyModule)):
         expected = getattr(config, "module_class", OffPolicyModule).__name__
@@ -83,82 +270,51 @@ def check_host(config: AlgorithmConfig) -> None:
         raise ValueError(f"gamma is {config.gamma!r}; expected {Number(0, 1).described}")
 
 
-def adopt_iteration_lengths(config: Any) -> None:
-    """Convert RLlib's minimum lengths of iterations into ours, so that `training_step` ends at a request to stop.
-
-    Args:
-        config: A `LoopConfig`, which is changed.
-
-    Raises:
-        ValueError: An iteration could not end.
-    """
-    if config.min_sample_timesteps_per_iteration:
-        config.steps_per_iteration = int(config.min_sample_timesteps_per_iteration)
-        config.min_sample_timesteps_per_iteration = 0
-    if config.min_train_timesteps_per_iteration:
-        config.trained_rows_per_iteration = int(config.min_train_timesteps_per_iteration)
-        config.min_train_timesteps_per_iteration = 0
-    if config.trained_rows_per_iteration and not getattr(config, "updates_per_step", 1):
-        raise ValueError(
-            f"min_train_timesteps_per_iteration is {config.trained_rows_per_iteration}; expected 0 if "
-            "updates_per_step is 0, because nothing is learned then"
-        )
+# -- conversions of other settings ------------------------------------------------------------------
 
 
 def adopt_model_settings(config: Any) -> None:
     """Convert ``rl_module(model_config=)`` into settings of the configuration.
 
     Args:
-        config: A `LoopConfig`, which is changed.
-
-    Raises:
-        ValueError: The networks do not have such a setting.
-    """
-    own = config.own_settings()
-    for name, value in model_settings(config._model_config).items():
-        if name not in own:
-            title = type(config).__name__.removesuffix("Config")
-            raise ValueError(f"model_config: {title} has no {name!r}; {accepted_names(name, own)}")
-        setattr(config, name, value)
-    config._model_config = {}
-
-
-def model_settings(given: Any) -> dict[str, Any]:
-    """Return the settings in ``rl_module(model_config=)`` by our names.
-
-    Args:
-        given: A mapping or RLlib's `DefaultModelConfig`, from which only values that differ from the defaults are read.
+        config: A `LoopConfig`, which is changed. From RLlib's `DefaultModelConfig`, only values that differ from the
+            defaults are read.
 
     Raises:
         ValueError: The networks do not have such a key or activation.
     """
+    given = config._model_config
     if isinstance(given, DefaultModelConfig):
         plain = dataclasses.asdict(DefaultModelConfig())
         given = {name: value for name, value in dataclasses.asdict(given).items() if value != plain[name]}
-    given = dict(given or {})
-    initializers = [name for name in given if name.endswith(("_initializer", "_initializer_kwargs"))]
-    if initializers:
-        for name in initializers:
-            del given[name]
-        warnings.warn(
-            f"model_config: {', '.join(initializers)} has no effect; weights start as in the algorithm's paper",
-            stacklevel=2,
-        )
-    head = list(given.pop("head_fcnet_hiddens", ()))
-    head_activation = given.pop("head_fcnet_activation", None)
-    if "fcnet_activation" in given:
-        given["activation"] = str(given.pop("fcnet_activation")).lower()
-    if head and head_activation is not None and "activation" in given and head_activation != given["activation"]:
+    settings: dict[str, Any] = {}
+    for name, value in (given or {}).items():
+        if name.endswith(("_initializer", "_initializer_kwargs")):
+            warnings.warn(
+                f"model_config: {name} has no effect; weights start as in the algorithm's paper", stacklevel=2
+            )
+        else:
+            settings[name] = value
+    head = list(settings.pop("head_fcnet_hiddens", ()))
+    activation = settings.pop("fcnet_activation", None)
+    head_activation = settings.pop("head_fcnet_activation", None)
+    if activation is not None:
+        settings["activation"] = str(activation).lower()
+    if head and head_activation not in (None, activation):
         raise ValueError(
-            f"model_config: head_fcnet_activation is {head_activation!r}; expected fcnet_activation, "
-            f"{given['activation']!r}, there is one activation"
+            f"model_config: head_fcnet_activation is {head_activation!r}; expected fcnet_activation, {activation!r}, "
+            "there is one activation"
         )
-    if "fcnet_hiddens" in given or head:
-        given["hiddens"] = [*given.pop("fcnet_hiddens", DefaultModelConfig().fcnet_hiddens), *head]
-    for name in given:
-        if name not in MODEL_KEYS:
-            raise ValueError(f"model_config: unknown {name!r}; {accepted_names(name, ['fcnet_hiddens', *MODEL_KEYS])}")
-    return given
+    if "fcnet_hiddens" in settings or head:
+        settings["hiddens"] = [*settings.pop("fcnet_hiddens", DefaultModelConfig().fcnet_hiddens), *head]
+    own = config.own_settings()
+    for name, value in settings.items():
+        if name not in MODEL_KEYS or name not in own:
+            accepted = ["fcnet_hiddens", *(key for key in MODEL_KEYS if key in own)]
+            title = type(config).__name__.removesuffix("Config")
+            raise ValueError(f"model_config: {title} has no {name!r}; {accepted_names(name, accepted)}")
+        setattr(config, name, value)
+    config._model_config = {}
 
 
 def requests_normalization(config: AlgorithmConfig) -> bool:
@@ -174,7 +330,10 @@ def requests_normalization(config: AlgorithmConfig) -> bool:
     connector: Any = config._env_to_module_connector
     made = connector(None, None, None)
     pieces = list(made) if isinstance(made, list | tuple) else [made]
-    if not pieces or not all(isinstance(piece, MeanStdFilter) for piece in pieces):
-        kinds = ", ".join(type(piece).__name__ for piece in pieces) or "nothing"
-        raise ValueError(f"env_to_module_connector returns {kinds}; expected MeanStdFilter; use an environment wrapper")
+    for piece in pieces or [None]:
+        if not isinstance(piece, MeanStdFilter):
+            raise ValueError(
+                f"env_to_module_connector returns a {type(piece).__name__}; expected MeanStdFilter; "
+                "use an environment wrapper"
+            )
     return True

@@ -28,16 +28,17 @@ class EpisodeCallbacks:
 
     def __init__(self, runner: SingleAgentEnvRunner):
         self.runner: Any = runner
-        defined = {event for event in EVENTS if self._is_defined(event)}
-        self.listening = bool(defined)
-        self._samples_have_callbacks = "on_sample_end" in defined
+        self.listening = any(map(self._is_defined, EVENTS))
+        self._samples_have_callbacks = self._is_defined("on_sample_end")
         self.recording = False
         self.done: list[SingleAgentEpisode] = []
         self._lengths: dict[str, int] = {}
 
     def _is_defined(self, event: str) -> bool:
-        overridden = [getattr(type(c), event) is not getattr(RLlibCallback, event) for c in self.runner._callbacks]
-        return bool(getattr(self.runner.config, f"callbacks_{event}", None)) or any(overridden)
+        for callbacks in self.runner._callbacks:
+            if getattr(type(callbacks), event) is not getattr(RLlibCallback, event):
+                return True
+        return bool(getattr(self.runner.config, f"callbacks_{event}", None))
 
     def reset(self, which: np.ndarray, obs: Any, infos: Any) -> None:
         """Begin episodes in the environments `which` ``(n,)`` bool."""
@@ -70,19 +71,21 @@ class EpisodeCallbacks:
                 if self.recording or self._samples_have_callbacks:
                     self.done.append(episodes[i].to_numpy())
 
+    def running(self) -> list[SingleAgentEpisode]:
+        """Return the episodes that are not done."""
+        return [episode for episode in self.runner._ongoing_episodes if episode is not None and not episode.is_done]
+
     def begin_sample(self) -> None:
         """Record the lengths of the running episodes when a sample begins."""
         self.done = []
-        ongoing = [episode for episode in self.runner._ongoing_episodes if episode is not None]
-        self._lengths = {episode.id_: len(episode) for episode in ongoing}
+        self._lengths = {episode.id_: len(episode) for episode in self.runner._ongoing_episodes if episode is not None}
 
     def end_sample(self) -> None:
         """Call ``on_sample_end`` with the steps that each episode gained since `begin_sample`."""
         if not self._samples_have_callbacks:
             return
-        ongoing = [episode for episode in self.runner._ongoing_episodes if episode is not None and not episode.is_done]
         samples = []
-        for episode in [*self.done, *ongoing]:
+        for episode in self.done + self.running():
             begin = self._lengths.get(episode.id_, 0)
             if len(episode) > begin:
                 samples.append(episode[begin:])

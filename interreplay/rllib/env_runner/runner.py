@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from ray.rllib.env.env_runner import ENV_STEP_FAILURE
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
@@ -20,13 +19,13 @@ from interreplay.acting.batching import CPU, as_column, as_tensors, pick
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
-from interreplay.rllib.env_runner.env_state import chain
 from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.remote import Collected, Collector
 from interreplay.rllib.env_runner.runner_state import (
     IDS_PER_RUNNER,
     Names,
     RunnerState,
+    chain,
     columns_of_infos,
     environments,
 )
@@ -90,14 +89,14 @@ class BatchEnvRunner(SteppingRunner):
         self._cut: list[int] = []
         self._failure: EnvironmentFailure | None = None
 
-    def _first_state(self, restarts: int | None = None) -> RunnerState:
+    def _first_state(self, env_steps: int = 0) -> RunnerState:
         return RunnerState.begin(
             seed=self._seed,
             index=self.worker_index or 0,
             num_envs=self.num_envs,
             exploration=self.config.exploration,
             device=self._device,
-            restarts=restarts,
+            env_steps=env_steps,
         )
 
     def _scale_of_env(self) -> Actions | None:
@@ -106,24 +105,12 @@ class BatchEnvRunner(SteppingRunner):
             return None
         return actions_of(self.env.single_action_space, self.config.normalize_actions)
 
-    def count_restart(self, before: int | None) -> int:
-        """Set how many processes preceded this one, if it is new, and return how often it had been replaced.
-
-        A process that replaces another one uses other seeds and episode ids than its predecessors.
-
-        Args:
-            before: Number of known restarts; None for a runner that has made no request before.
-        """
-        if self._state.restarts is None:
-            if before is None:
-                self._state.restarts = 0
-            else:
-                self._state = self._first_state(before + 1)
-                self._needs_initial_reset = True
-                if self._seed is not None:  # an environment may use the global generators
-                    update_global_seed_if_necessary(self.config.framework_str, self._state.env_seed)
-        assert self._state.restarts is not None
-        return self._state.restarts
+    def begin_new(self, env_steps: int) -> None:
+        """Begin with other seeds and episode ids than any process before `env_steps` env steps of the run."""
+        self._state = self._first_state(env_steps)
+        self._needs_initial_reset = True
+        if self._seed is not None:  # an environment may use the global generators
+            update_global_seed_if_necessary(self.config.framework_str, self._state.env_seed)
 
     def use_module(self, module: Any, device: torch.device) -> None:
         """Act with `module`, which is on `device` and is shared, not copied."""
@@ -227,8 +214,7 @@ class BatchEnvRunner(SteppingRunner):
         self._state.evaluated += self._begun
         if num_episodes is not None:
             return self._hooks.done
-        ongoing = [episode for episode in self._ongoing_episodes if episode and len(episode) and not episode.is_done]
-        return self._hooks.done + ongoing
+        return self._hooks.done + list(filter(len, self._hooks.running()))
 
     def _play(self, num_timesteps: int | None, num_episodes: int | None, random_actions: bool, explore: bool) -> None:
         """Step until the requested number of steps or episodes is reached, or until `interrupt`."""
@@ -286,20 +272,6 @@ class BatchEnvRunner(SteppingRunner):
         self._begun += int(begun.sum())
         return begun
 
-    def _begin_others(self, live: np.ndarray, over: np.ndarray, infos: Any) -> np.ndarray:
-        """Begin episodes where one was over before this step ``(n,)``, or in it if environments reset at once.
-
-        Returns:
-            Environments ``(n,)`` without a running episode.
-        """
-        due = ~live | over if self._resets_in_same_step else ~live
-        if not due.any():
-            return over
-        begun = self._admitted(due)
-        if begun.any():
-            self._start(begun, self._state.obs, infos)
-        return (over | due) & ~begun
-
     def _step(self, random_actions: bool, explore: bool) -> Transitions | None:
         """Step every environment; environments whose episode was over begin another one and return no row."""
         if self._needs_initial_reset:
@@ -308,32 +280,31 @@ class BatchEnvRunner(SteppingRunner):
         state = self._state
         actions, extras = self._act(random_actions, explore)
         results = self._try_env_step(self._scale.to_env(actions))
-        if isinstance(results, str) and results == ENV_STEP_FAILURE:
-            return None
         observed, rewards, terminated, truncated, infos = results
-        after = as_column(observed)
+        next_obs = as_column(observed)
         live = ~state.over
         over = terminated | truncated
-        next_obs = after
-        last_infos = infos
-        if self._resets_in_same_step and over.any():
-            next_obs, last_infos = self._ends(after, infos, over)
         if self._max_episode_steps is not None:
             long = live & ~over & (state.log.lengths + 1 >= self._max_episode_steps)
             if long.any():
                 truncated = truncated | long
                 over = over | long
                 self._cut_long(long)
-        state.log.step(live, rewards, over, last_infos)
+        state.log.step(live, rewards, over, infos)
         if self._builds_episodes:
-            self._hooks.step(live, state.obs, actions, (next_obs, rewards, terminated, truncated, last_infos))
+            self._hooks.step(live, state.obs, actions, (next_obs, rewards, terminated, truncated, infos))
         rows = None
         if live.any():
-            extras |= columns_of_infos(self._recorded, last_infos)
-            stored_rewards, stored_ends = self._stored(last_infos, rewards, terminated)
+            extras |= columns_of_infos(self._recorded, infos)
+            stored_rewards, stored_ends = self._stored(infos, rewards, terminated)
             rows = self._rows(live, actions, (next_obs, stored_rewards, stored_ends, truncated), extras)
-        state.obs = after
-        state.over = self._begin_others(live, over, infos)
+        state.obs = next_obs
+        if not live.all():
+            begun = self._admitted(~live)
+            if begun.any():
+                self._start(begun, next_obs, infos)
+            over = (over | ~live) & ~begun
+        state.over = over
         return rows
 
     def _rows(
@@ -420,12 +391,8 @@ class BatchEnvRunner(SteppingRunner):
                 if isinstance(vars(layer).get("_np_random"), np.random.Generator):
                     layer.np_random = np.random.default_rng([env_seed, number])
 
-    def running_episodes(self) -> list[int]:
-        """Return the ids of the running episodes."""
-        return self._state.log.ids.tolist()
-
     def take_cut_episodes(self) -> list[int]:
-        """Return ids of episodes that a resume or a failing environment has interrupted since the last call."""
+        """Return ids of episodes that a resume has interrupted since the last call."""
         cut = self._cut
         self._cut = []
         return cut
@@ -483,4 +450,4 @@ class LocalCollector(Collector):
 
     @override(Collector)
     def state_dict(self) -> dict[str, Any]:
-        return {"remote_runners": {}, "runner_restarts": {}}
+        return {"remote_runners": {}}

@@ -1,4 +1,10 @@
-"""The state of a runner: random generators, running episodes and, where they can be saved, environments."""
+"""The state of a runner: random generators, running episodes and, where they can be saved, environments.
+
+Gymnasium has no interface to save environments. Its MuJoCo and classic-control environments, Fetch and PointMaze of
+gymnasium-robotics, and the wrappers of `gymnasium.make` keep everything in plain attributes, numpy arrays, a random
+generator, MuJoCo's `MjData`, and inner environments; these are copied. Environments and wrappers that keep more, such
+as MinAtar, implement `save_state` and `restore_state`, so that a run resumes in the middle of an episode.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +14,28 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 
 from interreplay.learning.exploration import Exploration
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.rllib.env_runner.env_state import can_save, restore_env, save_env
 
 IDS_PER_RUNNER = 1 << 40
 IDS_PER_RESTART = 1 << 28
 REPORTED_SUCCESS = "reported_success"
 """Requests successes of steps for which an environment reports them; other steps have no such column."""
+
+KNOWN = (
+    "gymnasium.envs.mujoco.",
+    "gymnasium.envs.classic_control.",
+    "gymnasium_robotics.envs.fetch.",
+    "gymnasium_robotics.envs.maze.point",
+    "interreplay.environments.",
+)
+PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic)
+KEEP = ("spec", "metadata", "render_mode", "observation_space", "action_space")
+WRAPPERS = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "RescaleAction", "ClipAction", "FlattenObservation")
 
 Names = Collection[str]
 """Names of columns that are recorded with the transitions: "behavior", "success", and `REPORTED_SUCCESS`."""
@@ -26,7 +43,9 @@ Names = Collection[str]
 
 def success_of(info: Any) -> Any:
     """Return the success that an environment's info reports, or None."""
-    return info.get("is_success", info.get("success")) if isinstance(info, dict) else None
+    if not isinstance(info, dict):
+        return None
+    return info.get("is_success", info.get("success"))
 
 
 def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
@@ -37,7 +56,7 @@ def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray
         wanted = REPORTED_SUCCESS in names and any(success_of(info) is not None for info in infos)
     if not wanted:
         return {}
-    return {SUCCESS_COLUMN: np.array([bool(success_of(info)) for info in infos])}
+    return {SUCCESS_COLUMN: np.array(list(map(success_of, infos))).astype(bool)}
 
 
 @dataclass
@@ -107,7 +126,7 @@ class EpisodeLog:
             "ids": self.ids.copy(),
             "returns": self.returns.copy(),
             "lengths": self.lengths.copy(),
-            "finished": [vars(episode) for episode in self.finished],
+            "finished": list(map(vars, self.finished)),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -125,7 +144,6 @@ class RunnerState:
 
     Attributes:
         index: Index of the runner; 0 is the one in the learner's process.
-        restarts: How often the runner's process was replaced by another; None in a process that does not know it yet.
         env_seed: Seed of the environments' first reset.
         torch_rng: Random generator of exploration.
         numpy_rng: Random generator of uniform actions.
@@ -139,7 +157,6 @@ class RunnerState:
     """
 
     index: int
-    restarts: int | None
     env_seed: int
     torch_rng: torch.Generator
     numpy_rng: np.random.Generator
@@ -160,7 +177,7 @@ class RunnerState:
         num_envs: int,
         exploration: Exploration,
         device: torch.device,
-        restarts: int | None = None,
+        env_steps: int = 0,
         stream: int | None = None,
     ) -> RunnerState:
         """Return the state of a runner before its first step, with seeds and episode ids that no other process has.
@@ -171,22 +188,21 @@ class RunnerState:
             num_envs: Number of its environments.
             exploration: The exploration to copy.
             device: Device on which actions are computed.
-            restarts: How often its process was replaced.
+            env_steps: Env steps of the run before; a runner that begins later has other seeds and ids.
             stream: Number of its random stream; None for its index.
         """
         key = [index if stream is None else stream]
-        if restarts:
-            key.append(restarts)
+        if env_steps:
+            key.append(env_steps)
         sequence = np.random.SeedSequence(seed, spawn_key=tuple(key))
-        env_seed, torch_seed = (int(s) for s in sequence.generate_state(2, np.uint32))
+        env_seed, torch_seed = sequence.generate_state(2, np.uint32).tolist()
         return cls(
             index=index,
-            restarts=restarts,
             env_seed=env_seed,
             torch_rng=torch.Generator(device=device).manual_seed(torch_seed),
             numpy_rng=np.random.default_rng(sequence),
             exploration=copy.deepcopy(exploration),
-            log=EpisodeLog(num_envs, first=index * IDS_PER_RUNNER + (restarts or 0) * IDS_PER_RESTART),
+            log=EpisodeLog(num_envs, first=index * IDS_PER_RUNNER + env_steps),
             over=np.zeros(num_envs, dtype=bool),
         )
 
@@ -222,7 +238,6 @@ class RunnerState:
         can_save_all = self.obs is not None and len(envs) == len(self.over) and all(map(can_save, envs))
         return {
             "index": self.index,
-            "restarts": self.restarts,
             "torch_rng": self.torch_rng.get_state().numpy(),
             "numpy_rng": self.numpy_rng.bit_generator.state,
             "exploration": self.exploration.state_dict(),
@@ -242,7 +257,6 @@ class RunnerState:
         Returns:
             Whether the next step is to reset the environments.
         """
-        self.restarts = state["restarts"]
         self.torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
         self.numpy_rng.bit_generator.state = state["numpy_rng"]
         self.exploration.load_state_dict(state["exploration"])
@@ -269,3 +283,109 @@ class RunnerState:
 def environments(env: Any) -> list[Any]:
     """Return the environments inside a vector environment, [] if they are not accessible."""
     return list(getattr(env.unwrapped, "envs", []))
+
+
+# -- environments ------------------------------------------------------------------------------------
+
+
+def chain(env: gym.Env) -> list[gym.Env]:
+    """Return the environment and its wrappers, the outermost first."""
+    layers = [env]
+    while isinstance(layers[-1], gym.Wrapper):
+        layers.append(layers[-1].env)
+    return layers
+
+
+def can_save(env: gym.Env) -> bool:
+    """Return whether `save_env` captures the complete state of this environment."""
+    *wrappers, core = map(type, chain(env))
+    for kind in wrappers:
+        known = kind.__name__ in WRAPPERS and kind.__module__.startswith("gymnasium.")
+        if not known and not hasattr(kind, "save_state"):
+            return False
+    return core.__module__.startswith(KNOWN)
+
+
+def save_env(env: gym.Env) -> list[dict[str, Any]]:
+    """Return the state of every layer, made of plain values and arrays."""
+    return list(map(_save_layer, chain(env)))
+
+
+def restore_env(env: gym.Env, state: list[dict[str, Any]]) -> None:
+    """Restore a saved state in an environment of the same kind."""
+    for layer, saved in zip(chain(env), state, strict=True):
+        _restore_layer(layer, saved)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, PLAIN) and not (isinstance(value, np.ndarray) and value.dtype == object)
+
+
+def _save_layer(layer: gym.Env) -> dict[str, Any]:
+    values = {}
+    for name, value in vars(layer).items():
+        if name.lstrip("_") not in KEEP and _is_plain(value):
+            values[name] = copy.deepcopy(value)
+    state: dict[str, Any] = {"values": values}
+    rng = vars(layer).get("_np_random")
+    if isinstance(rng, np.random.Generator):
+        state["rng"] = rng.bit_generator.state
+    if "data" in vars(layer) and "model" in vars(layer):
+        state["mujoco"] = _save_mujoco(layer.model, layer.data)  # type: ignore[attr-defined]
+    if hasattr(type(layer), "save_state"):
+        state["own"] = copy.deepcopy(layer.save_state())  # type: ignore[attr-defined]
+    state["within"] = {name: _save_layer(env) for name, env in _inner_envs(layer).items()}
+    return state
+
+
+def _inner_envs(layer: gym.Env) -> dict[str, gym.Env]:
+    """Return the environments in the attributes of an environment that is not a wrapper."""
+    if isinstance(layer, gym.Wrapper):
+        return {}
+    return {name: value for name, value in vars(layer).items() if isinstance(value, gym.Env)}
+
+
+def _restore_layer(layer: gym.Env, state: dict[str, Any]) -> None:
+    vars(layer).update(copy.deepcopy(state["values"]))
+    if "rng" in state:
+        layer.np_random.bit_generator.state = state["rng"]
+    if "mujoco" in state:
+        _restore_mujoco(layer.model, layer.data, state["mujoco"])  # type: ignore[attr-defined]
+    if "own" in state:
+        layer.restore_state(copy.deepcopy(state["own"]))  # type: ignore[attr-defined]
+    for name, env in _inner_envs(layer).items():
+        _restore_layer(env, state["within"][name])
+
+
+def _save_mujoco(model: Any, data: Any) -> dict[str, np.ndarray]:
+    """Return MuJoCo's integration state, and every derived array that observations and rewards may read."""
+    import mujoco
+
+    spec = mujoco.mjtState.mjSTATE_INTEGRATION
+    full = np.empty(mujoco.mj_stateSize(model, spec))
+    mujoco.mj_getState(model, data, full, spec)
+    return {"integration": full, **{f"data.{name}": value.copy() for name, value in _arrays(data).items()}}
+
+
+def _restore_mujoco(model: Any, data: Any, state: dict[str, np.ndarray]) -> None:
+    import mujoco
+
+    mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
+    mujoco.mj_forward(model, data)
+    for name, value in _arrays(data).items():
+        saved = state.get(f"data.{name}")
+        if saved is not None and saved.shape == value.shape:
+            value[...] = saved
+
+
+def _arrays(data: Any) -> dict[str, np.ndarray]:
+    found = {}
+    for name in dir(data):
+        if name.startswith("_"):
+            continue
+        value = getattr(data, name, None)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            found[name] = value
+    return found

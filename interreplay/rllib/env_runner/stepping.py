@@ -8,25 +8,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 from gymnasium.spaces import Box, Dict, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from gymnasium.wrappers import TimeLimit
 from gymnasium.wrappers.vector import DictInfoToList
-from ray.rllib.env.env_runner import ENV_STEP_FAILURE, NUM_ENV_STEP_FAILURES_LIFETIME
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 
-from interreplay.acting.batching import as_column
 from interreplay.environments import registration
-from interreplay.environments.atari.learner_view import has_learner_view, learner_view
-from interreplay.environments.wrapped import own_name
+from interreplay.environments.atari import KEY
+from interreplay.environments.registration import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, in_words, is_request_to_end
 from interreplay.rllib.env_runner.env_creation import creator_of
-from interreplay.rllib.env_runner.env_state import chain
-from interreplay.rllib.env_runner.runner_state import environments
+from interreplay.rllib.env_runner.runner_state import chain, environments
 
 logger = logging.getLogger(__name__)
 STEPS_OF_ENDLESS_EPISODES = 10_000
@@ -59,8 +55,9 @@ class SerialEnvs(VectorWrapper):
     @staticmethod
     def fits(env: Any) -> bool:
         """Return whether `env` is a `SyncVectorEnv` whose infos gymnasium converts into a list."""
-        inner = env.env if type(env) is DictInfoToList else None
-        return type(inner) is SyncVectorEnv and inner.autoreset_mode == AutoresetMode.NEXT_STEP
+        if type(env) is not DictInfoToList or type(env.env) is not SyncVectorEnv:
+            return False
+        return env.env.autoreset_mode == AutoresetMode.NEXT_STEP
 
     def step(self, actions: Any) -> Any:
         """Step every environment with its action of ``(n, ...)``, or reset it if its episode was over.
@@ -131,33 +128,20 @@ class SteppingRunner(SingleAgentEnvRunner):
     def __init__(self, *, config: Any, **kwargs: Any):
         self._step_seconds = 0.0
         self._timed_steps = 0
-        self._failures_in_a_row = 0
-        self._resets_in_same_step = False
         self._max_episode_steps: int | None = None
         self._warned_of_cut = False
-        self._default_dtype = torch.get_default_dtype()
         super().__init__(config=config, **kwargs)
 
     @override(SingleAgentEnvRunner)
     def make_env(self) -> None:
         if isinstance(self.config.env, str):
             registration.register(self.config.env)
-        try:
-            self._make_env()
-        except BaseException as error:
-            if isinstance(error, Exception) or is_request_to_end(error):
-                raise
-            self._fail(error, "make")
-        self._check_default_dtype()
+        self._make_env()
         mode = self.env.unwrapped.metadata.get("autoreset_mode")
-        if mode == AutoresetMode.DISABLED:
-            raise ValueError(
-                f"autoreset_mode of the vector environment {self.env_name} is DISABLED; expected NEXT_STEP or "
-                "SAME_STEP, because the runner does not reset environments itself"
-            )
-        self._resets_in_same_step = mode == AutoresetMode.SAME_STEP
+        if mode in (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP):
+            raise ValueError(f"autoreset_mode of the vector environment {self.env_name} is {mode}; expected NEXT_STEP")
         made = environments(self.env)
-        self._has_learner_view = bool(made) and all(map(has_learner_view, made))
+        self._has_learner_view = bool(made) and all(hasattr(env.unwrapped, "has_learner_view") for env in made)
         if SerialEnvs.fits(self.env):
             self.env = SerialEnvs(self.env)
 
@@ -186,37 +170,20 @@ class SteppingRunner(SingleAgentEnvRunner):
         before = time.perf_counter()
         try:
             results = self.env.step(actions)
-            self._check_default_dtype()
         except BaseException as error:  # an environment can also call sys.exit
-            return self._recover(error)
+            self._fail(error, "step")
         self._step_seconds += time.perf_counter() - before
         self._timed_steps += 1
-        self._failures_in_a_row = 0
         return results
 
     @override(SingleAgentEnvRunner)
     def _try_env_reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, Any]:
-        """Reset like RLlib, with a limited number of attempts."""
-        while True:
-            try:
-                with self.metrics.log_time(ENV_RESET_TIMER):
-                    result = self.env.reset(seed=seed, options=options)
-                self._check_default_dtype()
-                return result
-            except BaseException as error:
-                self._recover(error, "reset")
-
-    def _check_default_dtype(self) -> None:
-        """Reject environments that change torch's default dtype, after restoring it.
-
-        Raises:
-            EnvironmentFailure: The environment has changed it.
-        """
-        found = torch.get_default_dtype()
-        if found is not self._default_dtype:
-            torch.set_default_dtype(self._default_dtype)
-            cause = f"set torch's default dtype to {found}; expected that it stays {self._default_dtype}"
-            raise EnvironmentFailure(self.env_name, cause)
+        """Reset like RLlib, and report errors on one line."""
+        try:
+            with self.metrics.log_time(ENV_RESET_TIMER):
+                return self.env.reset(seed=seed, options=options)
+        except BaseException as error:
+            self._fail(error, "reset")
 
     @override(SingleAgentEnvRunner)
     def stop(self) -> None:
@@ -228,67 +195,28 @@ class SteppingRunner(SingleAgentEnvRunner):
                 raise
             logger.warning("closing %s failed: %s", self.env_name, in_words(error))
 
-    def _recover(self, error: BaseException, where: str = "step") -> str:
-        """Recreate the environments after an error, if so configured, a limited number of times in a row.
-
-        Raises:
-            EnvironmentFailure: Recreating is not configured, has failed too often in a row, or is impossible.
-        """
+    def _fail(self, error: BaseException, where: str) -> NoReturn:
+        """Raise EnvironmentFailure with the environment's error on one line; the next step resets."""
         if is_request_to_end(error):
             raise error
         self._needs_initial_reset = True
-        if where == "step":
-            self.metrics.log_value(NUM_ENV_STEP_FAILURES_LIFETIME, 1, reduce="lifetime_sum")
-        self._failures_in_a_row += 1
-        may_retry = self._failures_in_a_row <= self.config.num_consecutive_env_runner_failures_tolerance
-        if not self.config.restart_failed_sub_environments or not may_retry:
-            self._fail(error, where)
-        logger.exception("a %s of the environment failed; the environments are recreated", where)
-        try:
-            self.make_env()
-        except BaseException as made:
-            if is_request_to_end(made):
-                raise
-            self._fail(made, "make")
-        return ENV_STEP_FAILURE
-
-    def _fail(self, error: BaseException, where: str) -> NoReturn:
-        """Raise EnvironmentFailure with the environment's error on one line."""
         if isinstance(error, EnvironmentFailure):
             raise EnvironmentFailure(self.env_name, error.cause_text)
-        text = " ".join(str(error).split()) if isinstance(error, InterreplayError) else in_words(error)
+        text = in_words(error)
+        if isinstance(error, InterreplayError):
+            text = " ".join(str(error).split())
         suffix = "" if where == "step" else f" in {where}"
         raise EnvironmentFailure(self.env_name, f"raised {text}{suffix}") from copyable(error)
 
-    def _ends(self, next_obs: Any, infos: Any, over: np.ndarray) -> tuple[Any, Any]:
-        """Return the last observations and infos of episodes, if the environments were reset in the same step.
-
-        Args:
-            next_obs: Observations after the step as columns, first ones where an episode was over.
-            infos: Infos of each environment.
-            over: Environments whose episode was over ``(n,)``.
-
-        Raises:
-            EnvironmentFailure: The vector environment does not report the last observation.
-        """
-        ends = {k: v.copy() for k, v in next_obs.items()} if isinstance(next_obs, dict) else next_obs.copy()
-        last = list(infos)
-        for i in np.flatnonzero(over):
-            if "final_obs" not in infos[i]:
-                cause = "resets in the same step (autoreset_mode SAME_STEP) and puts no final_obs into its infos"
-                raise EnvironmentFailure(self.env_name, f"{cause}; expected it there, or autoreset_mode NEXT_STEP")
-            final = as_column(infos[i]["final_obs"])
-            if isinstance(final, dict):
-                for name, part in final.items():
-                    ends[name][i] = part
-            else:
-                ends[i] = final
-            last[i] = infos[i].get("final_info", infos[i])
-        return ends, last
-
     def _stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
         """Return the rewards and ends ``(n,)`` to store, which an environment may define apart from its own."""
-        return learner_view(infos, rewards, terminated) if self._has_learner_view else (rewards, terminated)
+        if not self._has_learner_view:
+            return rewards, terminated
+        rewards = rewards.astype(np.float64)
+        terminated = terminated.copy()
+        for i, info in enumerate(infos):  # the first step of an episode has the outcome of the game
+            rewards[i], terminated[i] = info.get(KEY, (rewards[i], terminated[i]))
+        return rewards, terminated
 
     def _cut_long(self, long: np.ndarray) -> None:
         """Begin other episodes in the environments `long` ``(n,)`` at the next step, and warn once."""
@@ -300,7 +228,7 @@ class SteppingRunner(SingleAgentEnvRunner):
                 self._max_episode_steps,
             )
         self._warned_of_cut = True
-        if type(self.env.unwrapped) is SyncVectorEnv and not self._resets_in_same_step:
+        if type(self.env.unwrapped) is SyncVectorEnv:
             self.env.unwrapped._autoreset_envs |= long
         else:
             self._needs_initial_reset = True
@@ -311,16 +239,6 @@ class SteppingRunner(SingleAgentEnvRunner):
         if self._max_episode_steps is None and not has_time_limit(self.env):
             self._max_episode_steps = STEPS_OF_ENDLESS_EPISODES
 
-    @override(SingleAgentEnvRunner)
-    def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a function like RLlib, which ends the process after an error; raise the error if none is restarted."""
-        try:
-            return func(self, *args, **kwargs)
-        except EnvironmentFailure as failure:
-            if not self.config.restart_failed_env_runners:
-                raise
-            return super().apply(_raise, failure)
-
     def _report_steps(self) -> None:
         """Log the mean seconds per step since the last call."""
         if self._timed_steps:
@@ -329,14 +247,13 @@ class SteppingRunner(SingleAgentEnvRunner):
         self._timed_steps = 0
 
 
-def _raise(_: Any, error: Exception) -> NoReturn:
-    raise error
-
-
 def has_time_limit(env: Any) -> bool:
     """Return whether every episode of a vector environment ends by a known time limit."""
     one = next(iter(environments(env)), env)
-    specs = [getattr(layer, "spec", None) for layer in (one, env)]
-    limited = any(spec is not None and spec.max_episode_steps for spec in specs)
-    limited = limited or getattr(one.unwrapped, "ends_by_time", False)
-    return limited or any(isinstance(layer, TimeLimit) for layer in chain(one))
+    if getattr(one.unwrapped, "ends_by_time", False):
+        return True
+    for layer in (env, *chain(one)):
+        spec = getattr(layer, "spec", None)
+        if isinstance(layer, TimeLimit) or (spec is not None and spec.max_episode_steps):
+            return True
+    return False

@@ -21,10 +21,14 @@ Packed = tuple[bytes, Layout]
 
 def pack(columns: Mapping[str, Tensor]) -> Packed:
     """Return the concatenated bytes of columns, and the name, the type and the shape of each."""
-    arrays = [(name, column.cpu().numpy()) for name, column in columns.items()]
-    arrays.sort(key=lambda pair: -pair[1].dtype.itemsize)  # so that each column is aligned to the size of its numbers
-    layout = [(name, array.dtype.str, array.shape) for name, array in arrays]
-    return b"".join(array.tobytes() for _, array in arrays), layout
+    layout = []
+    data = bytearray()
+    # Large numbers first, so that each column is aligned to the size of its numbers.
+    for name, column in sorted(columns.items(), key=lambda pair: -pair[1].element_size()):
+        array = column.cpu().numpy()
+        layout.append((name, array.dtype.str, array.shape))
+        data += array.tobytes()
+    return bytes(data), layout
 
 
 def unpack(packed: Packed) -> dict[str, np.ndarray]:

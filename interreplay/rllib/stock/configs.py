@@ -8,7 +8,6 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.algorithms.cql import CQL, CQLConfig
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SAC, SACConfig
 from ray.rllib.algorithms.tqc import TQCConfig
@@ -18,7 +17,7 @@ from ray.rllib.utils.serialization import deserialize_type
 from typing_extensions import Self
 
 from interreplay.buffer.catalogue import Kind, check_arguments, resolve
-from interreplay.rllib.host import choices, is_search_space
+from interreplay.rllib.host import is_search_space
 from interreplay.rllib.stock.buffer import ACCEPTED, DOTTED, ReplayBuffer, check_recipe
 
 COMPONENT = "replay_buffer"
@@ -31,9 +30,6 @@ class ReplayMixin(AlgorithmConfig):
     ``config.replay("NMER", capacity=100_000, k=10)`` and
     ``config.training(replay_buffer_config={"type": "NMER", "capacity": 100_000, "k": 10})`` are equivalent.
     ``debugging(seed=...)`` also seeds the buffer, unless the buffer has a separate seed.
-
-    If an algorithm learns from recorded episodes (CQL), RLlib's data workers draw rows through the buffer: each worker
-    has one, it stores ``capacity`` of the rows that the worker has read, and RLlib returns no TD errors to it.
     """
 
     def replay(self, kind: Kind, **arguments: Any) -> Self:
@@ -47,8 +43,8 @@ class ReplayMixin(AlgorithmConfig):
             ValueError: The name or an argument is unknown.
         """
         check_recipe(arguments)
-        for choice in choices(kind) if is_search_space(kind) else [kind]:
-            check_arguments(resolve(choice), arguments)
+        if not is_search_space(kind):
+            check_arguments(resolve(kind), arguments)
         self.replay_buffer_config = {"type": DOTTED, "buffer": kind, **arguments}
         self.store_buffer_in_checkpoints = True
         return self
@@ -56,8 +52,6 @@ class ReplayMixin(AlgorithmConfig):
     def validate(self) -> None:
         """Check the whole configuration, in which RLlib takes our buffer for the stock buffer that it extends."""
         ours = self._spell_out()
-        if ours and self.is_offline:
-            self._hand_to_data_workers()
         with self._as_accepted(ours):
             super().validate()
 
@@ -79,18 +73,6 @@ class ReplayMixin(AlgorithmConfig):
         if self.seed is not None:
             self.replay_buffer_config.setdefault("seed", self.seed)
         return True
-
-    def _hand_to_data_workers(self) -> None:
-        if not (self.input_read_episodes or self.input_read_sample_batches):
-            raise ValueError(
-                "rows recorded one by one do not pass through a replay buffer; "
-                "expected offline_data(input_read_episodes=True) or offline_data(input_read_sample_batches=True)"
-            )
-        arguments = dict(self.replay_buffer_config)
-        del arguments["type"]
-        arguments.pop("no_local_replay_buffer", None)
-        self.replay_buffer_config["no_local_replay_buffer"] = True
-        self.offline_data(prelearner_buffer_class=ReplayBuffer, prelearner_buffer_kwargs=arguments)
 
     @contextmanager
     def _as_accepted(self, ours: bool) -> Iterator[None]:
@@ -170,4 +152,3 @@ def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
 StockSACConfig, StockSAC = with_replay(SACConfig, SAC)
 StockTQCConfig, StockTQC = with_replay(TQCConfig, TQC)
 StockDQNConfig, StockDQN = with_replay(DQNConfig, DQN)
-StockCQLConfig, StockCQL = with_replay(CQLConfig, CQL)

@@ -48,22 +48,24 @@ class FrameRuns:
         """Return the columns of the table for unrolls with columns ``((T + 1, k, *shape), dtype)``."""
         return columns | {name: (columns[name][0][:2], torch.int32) for name in self.frames}
 
-    def put(self, columns: dict[str, np.ndarray], replaced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Store the frames of new unrolls and return the columns with numbers instead of stacks.
+    def put(self, name: str, stacks: np.ndarray, replaced: np.ndarray) -> np.ndarray:
+        """Store the frames of one column of new unrolls.
 
         Args:
-            columns: Columns of the new unrolls, time first.
-            replaced: Frame numbers ``(m, T + 1, k)`` of the unrolls that they replace, by name.
-        """
-        numbered = dict(columns)
-        for name, frames in self.frames.items():
-            frames.release(replaced[name])
-            numbered[name] = frames.put(columns[name])
-        return numbered
+            name: Name of the column.
+            stacks: Stacks of the new unrolls ``(T + 1, n, k, *shape)``.
+            replaced: Frame numbers ``(m, T + 1, k)`` of the unrolls that they replace.
 
-    def get(self, columns: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return columns of the table, time first, with stacks instead of numbers."""
-        return columns | {name: frames.get(columns[name]) for name, frames in self.frames.items() if name in columns}
+        Returns:
+            Frame numbers ``(T + 1, n, k)``.
+        """
+        self.frames[name].release(replaced)
+        return self.frames[name].put(stacks)
+
+    def get(self, name: str, column: Tensor) -> Tensor:
+        """Return a column of the table, time first, with stacks instead of numbers."""
+        frames = self.frames.get(name)
+        return column if frames is None else frames.get(column)
 
     @property
     def nbytes(self) -> int:

@@ -45,7 +45,7 @@ class SlotNotes:
     @property
     def growth(self) -> float:
         """Average growth of distances per tick of the clock, from repeated measurements."""
-        return max(0.0, self._grown / self._waited) if self._waited else 0.0
+        return max(0.0, self._grown / (self._waited or 1.0))
 
     def begin(self, slots: np.ndarray, write: int, clock: int) -> None:
         """Reset the metadata of new unrolls in `slots` ``(n,)``; their write numbers start at `write`."""
@@ -119,7 +119,7 @@ class UnrollStore:
         if capacity < 1:
             raise ValueError(f"capacity is {capacity}; expected 1 or more unrolls")
         self.capacity = int(capacity)
-        self.insertion = insertion if insertion is not None else Fifo()
+        self.insertion = insertion or Fifo()
         self.written = 0
         self.offered = 0
         self.clock = 0
@@ -127,6 +127,7 @@ class UnrollStore:
         self._stored = 0
         self._table: RowTable | None = None
         self._frames = FrameRuns(self.capacity)
+        self._columns: dict[str, Any] = {}
         self._newest: dict[str, np.ndarray] = {}  # observation and policy output at the newest step
 
     def __len__(self) -> int:
@@ -163,24 +164,20 @@ class UnrollStore:
             self._columns = given
             self._frames.begin(columns)
             self._table = RowTable(self.capacity, self._frames.table_columns(given))
-        elif given != self._columns:
-            names = sorted(given.keys() | self._columns.keys())
-            wrong = next(name for name in names if given.get(name) != self._columns.get(name))
-            got = given.get(wrong, "missing")
-            raise ValueError(
-                f"{wrong} of the unrolls is {got}; stored are {self._columns.get(wrong, 'no such column')}"
-            )
+        for name in sorted(given.keys() | self._columns.keys()):
+            found = given.get(name, "missing")
+            expected = self._columns.get(name, "no such column")
+            if found != expected:
+                raise ValueError(f"{name} of the unrolls is {found}; stored are {expected}")
         self.offered += unrolls.size
         return torch.from_numpy(self.insertion.slots(self, unrolls.size, rng))
 
     def write(self, unrolls: Unrolls, slots: Tensor) -> None:
         """Write unrolls to `slots` ``(B,)``; unrolls with slot −1 are ignored."""
         assert self._table is not None
-        self._newest = {
-            name: column[unrolls.steps - 1, -1].numpy(force=True).copy()
-            for name, column in unrolls.columns().items()
-            if attribute_of(name) in ("obs", "policy")
-        }
+        for name, column in unrolls.columns().items():
+            if attribute_of(name) in ("obs", "policy"):
+                self._newest[name] = column[unrolls.steps - 1, -1].numpy(force=True).copy()
         kept = slots >= 0
         if not bool(kept.all()):
             unrolls = unrolls[kept]
@@ -188,11 +185,14 @@ class UnrollStore:
         if not unrolls.size:
             return
         index = slots.numpy()
-        replaced = {name: self._table.array(name)[index[index < self._stored]] for name in self._frames.frames}
-        columns = {name: column.numpy(force=True) for name, column in _stored_columns(unrolls).items()}
+        occupied = index[index < self._stored]
         where = _as_slice(index)
-        for name, column in self._frames.put(columns, replaced).items():
-            self._table.array(name)[where] = column if _is_per_unroll(name) else column.swapaxes(0, 1)
+        for name, tensor in _stored_columns(unrolls).items():
+            values = tensor.numpy(force=True)
+            array = self._table.array(name)
+            if name in self._frames.frames:
+                values = self._frames.put(name, values, array[occupied])
+            array[where] = values if _is_per_unroll(name) else values.swapaxes(0, 1)
         self.notes.begin(index, self.written, self.clock)
         self.written += len(index)
         self._stored = max(self._stored, int(index.max()) + 1)
@@ -203,7 +203,8 @@ class UnrollStore:
         """Return the unrolls in `slots` ``(n,)`` with slots and write numbers, as time-first views."""
         assert self._table is not None
         columns = self._table.take(slots, self._table.fields)
-        columns = self._frames.get({name: _time_first(name, column) for name, column in columns.items()})
+        for name, column in columns.items():
+            columns[name] = self._frames.get(name, _time_first(name, column))
         columns["slots"] = slots
         columns["writes"] = self.write_numbers(slots)
         columns["origins"] = torch.full_like(slots, -1)
@@ -215,12 +216,16 @@ class UnrollStore:
         """Return one column of the unrolls in `slots` ``(n,)``, time first, such as ``"policy"``."""
         assert self._table is not None
         found = torch.from_numpy(self._table.array(name)[slots.numpy()])
-        return self._frames.get({name: _time_first(name, found)})[name]
+        return self._frames.get(name, _time_first(name, found))
 
     def observations(self, slots: Tensor) -> Observation:
         """Return the observations ``(T, n, ...)`` of all steps of the unrolls in `slots` ``(n,)``."""
-        names = [name for name in self._columns if attribute_of(name) == "obs"]
-        return join_parts({name.partition(".")[2]: self.column(name, slots)[:-1] for name in names})
+        parts = {}
+        for name in self._columns:
+            attribute, _, part = name.partition(".")
+            if attribute == "obs":
+                parts[part] = self.column(name, slots)[:-1]
+        return join_parts(parts)
 
     def newest(self) -> tuple[Tensor, Observation]:
         """Return the policy output ``(1, F)`` and the observation ``(1, ...)`` at the newest step."""
@@ -233,8 +238,10 @@ class UnrollStore:
     @property
     def nbytes(self) -> int:
         """Memory in bytes of the slots in use, metadata and frames."""
-        rows = 0 if self._table is None else self._table.width * self._stored
-        return rows + self._frames.nbytes + SlotNotes.nbytes(self.capacity) + self.insertion.nbytes(self.capacity)
+        metadata = SlotNotes.nbytes(self.capacity) + self.insertion.nbytes(self.capacity)
+        if self._table is None:
+            return metadata
+        return self._table.width * self._stored + self._frames.nbytes + metadata
 
     def estimate(self, unrolls: Unrolls) -> int:
         """Return the memory in bytes when full of unrolls like these, which are not added."""

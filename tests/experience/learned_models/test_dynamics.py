@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.experience.learned_models.dynamics import Dynamics
+from interreplay.experience.imagination import Limits, as_schedule, rollout_length
+from interreplay.experience.learned_models.dynamics import Dynamics, Scale, calibration
 from interreplay.experience.learned_models.fitting import FitSettings
-from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation
-from interreplay.experience.learned_models.scales import Scale, calibration
-from interreplay.experience.learned_models.schedules import Limits, as_schedule, rollout_length
-from interreplay.experience.learned_models.states import StateColumns
+from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation, StateColumns
 
 QUICK = {"members": 3, "elites": 2, "hiddens": (32, 32)}
 

@@ -18,8 +18,7 @@ from interreplay.experience.learned_models.fitting import (
     holdout_errors,
     split,
 )
-from interreplay.experience.learned_models.losses import ensemble_losses, log_variances
-from interreplay.experience.learned_models.networks import Networks
+from interreplay.experience.learned_models.networks import Networks, ensemble_losses, log_variances
 
 SIZES = [4, 6, 5, 7]
 
@@ -193,7 +192,7 @@ def test_fit_without_improvement_keeps_the_initial_weights():
 
 
 def test_fit_learns_and_is_repeatable():
-    inputs, targets = data(2_000)
+    inputs, targets = data(1_000)
     results = []
     for seed in (0, 0, 1):
         made = Networks(3, [4, 32, 32, 6], np.random.default_rng(seed), bounds=3)

@@ -19,7 +19,7 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.collection import numbered_episodes
 from interreplay.experience.offline_data.where import Where
 from interreplay.experience.store import ExperienceStore
-from interreplay.rllib.env_runner.env_state import restore_env, save_env
+from interreplay.rllib.env_runner.runner_state import restore_env, save_env
 from interreplay.runs import state_files
 from interreplay.transitions import cat
 from replay_buffers import Uniform

@@ -51,24 +51,9 @@ class Beyond(Selector):
         return slots + 1_000, probabilities
 
 
-class Int32(Selector):
-    def change(self, slots, probabilities):
-        return slots.int(), probabilities
-
-
-class Arrays(Selector):
-    def change(self, slots, probabilities):
-        return slots.numpy(), probabilities
-
-
 class Above1(Selector):
     def change(self, slots, probabilities):
         return slots, probabilities + 2
-
-
-class NotANumber(Selector):
-    def change(self, slots, probabilities):
-        return slots, probabilities * float("nan")
 
 
 class DrawsPairs(Uniform):
@@ -113,16 +98,6 @@ class Itself(Neighborhood):
         return slots.unsqueeze(1)
 
 
-class Flat(Neighborhood):
-    def neighbor_slots(self, storage, slots, rng):
-        return torch.full_like(slots, -1)
-
-
-class Negative(Neighborhood):
-    def neighbor_slots(self, storage, slots, rng):
-        return torch.full_like(slots, -5).unsqueeze(1)
-
-
 class BareSlots(Neighborhood):
     def gather(self, storage, slots, rng):
         return slots.unsqueeze(1)
@@ -143,11 +118,6 @@ class BareRows(Made):
         return rows
 
 
-class Double(Made):
-    def make(self, rows):
-        return Synthesized(rows.replace(rewards=rows.rewards.double()))
-
-
 class Half(Made):
     def make(self, rows):
         return Synthesized(rows[: len(rows) // 2])
@@ -156,11 +126,6 @@ class Half(Made):
 class Infinite(Made):
     def make(self, rows):
         return Synthesized(rows.replace(rewards=rows.rewards / 0))
-
-
-class MixOf2(Made):
-    def make(self, rows):
-        return Synthesized(rows, torch.full((len(rows),), 2.0))
 
 
 class Buffer(ReplayBuffer):
@@ -175,21 +140,14 @@ WRONG = [
     ("selector", "Short", r"Short returned slots of shape \(15,\) of torch.int64; expected .* shape \(16,\)"),
     ("selector", "NoPair", "NoPair returned a Tensor; expected tuple of two, slots and probabilities"),
     ("selector", "Beyond", r"Beyond returned slots with the value 1\d\d\d; expected 0 to 49"),
-    ("selector", "Int32", "Int32 returned slots of shape .* of torch.int32; expected .* torch.int64"),
-    ("selector", "Arrays", "Arrays returned slots of type ndarray; expected a tensor"),
     ("selector", "Above1", "Above1 returned probabilities with the value 2.0.*; expected 0.0 to 1.0"),
-    ("selector", "NotANumber", "NotANumber returned probabilities with the value nan; expected 0.0 to 1.0"),
     ("selector", "DrawsPairs", "DrawsPairs returned a tuple from draw; expected a Draw"),
     ("selector", "Around", "Around returned slots with the value 1"),
     ("neighborhood", "Itself", "Itself returned an anchor as its own neighbor"),
-    ("neighborhood", "Flat", r"Flat returned neighbors' slots of shape \(16,\) .*; expected .* shape \(16, k\)"),
-    ("neighborhood", "Negative", "Negative returned neighbors' slots with the value -5; expected -1 to 49"),
     ("neighborhood", "BareSlots", r"BareSlots returned a Tensor; expected Neighbors\(slots\)"),
     ("synthesizer", "BareRows", "BareRows returned a Transitions; expected Synthesized"),
-    ("synthesizer", "Double", "Double returned rewards of shape .* of torch.float64; expected .* of torch.float32"),
     ("synthesizer", "Half", r"Half returned .* of shape \(8.*\) of .*; expected a tensor of shape \(16"),
     ("synthesizer", "Infinite", "Infinite returned rewards with non-finite values"),
-    ("synthesizer", "MixOf2", "MixOf2 returned mix with the value 2.0; expected 0.0 to 1.0"),
 ]
 
 
@@ -212,17 +170,13 @@ def with_part(kind, name):
     return buffer
 
 
-@pytest.mark.parametrize(("kind", "name", "message"), WRONG, ids=[name for _, name, _ in WRONG])
-def test_a_wrong_answer_is_one_line(kind, name, message):
-    with pytest.raises(PartError, match=message) as caught:
-        with_part(kind, name).sample(16)
-    assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
-
-
-def test_every_wrong_answer_fails_the_contract(capsys):
-    for _, name, message in WRONG[:2] + WRONG[-2:]:
-        assert check.main([f"broken_parts:{name}"]) == 1
-        assert re.search(message.partition(" returned")[0], capsys.readouterr().out)
+def test_a_wrong_answer_is_one_line(capsys):
+    for kind, name, message in WRONG:
+        with pytest.raises(PartError, match=message) as caught:
+            with_part(kind, name).sample(16)
+        assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
+    assert check.main([f"broken_parts:{WRONG[0][1]}"]) == 1
+    assert f"{WRONG[0][1]} returned" in capsys.readouterr().out
 
 
 def test_only_the_first_draws_are_checked():
@@ -243,60 +197,53 @@ def test_parts_of_the_package_are_not_checked(monkeypatch):
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("words", ["--selector broken_parts:Short", "--synthesizer broken_parts:Double"])
-def test_a_run_ends_with_one_line(words, capsys):
+def test_a_run_ends_with_one_line(capsys):
     given = "--env Pendulum-v1 --learning_starts 20 --train_batch_size 16 --hiddens 16 --total_env_steps 40 --quiet"
-    assert train.main([*given.split(), *words.split()]) == 2
+    assert train.main([*given.split(), "--selector", "broken_parts:Short"]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and " returned " in err
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["my_parts:Recent share=.2", "my_parts:Contemporary reach=20", "my_parts:Mirror signs=[1,-1,1]", "my_parts:Timely"],
-)
-def test_the_parts_of_the_page_pass(words, capsys):
-    assert check.main(words.split()) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(CHECKS) + 1 and all(line.startswith("pass  ") for line in lines[:-1])
-    assert lines[-1].endswith(f"{len(CHECKS)} of {len(CHECKS)} checks passed")
+def test_the_parts_of_the_page_pass(capsys):
+    for words in (
+        "my_parts:Recent share=.2",
+        "my_parts:Contemporary reach=20",
+        "my_parts:Mirror signs=[1,-1,1]",
+        "my_parts:Timely",
+    ):
+        assert check.main(words.split()) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == len(CHECKS) + 1 and all(line.startswith("pass  ") for line in lines[:-1])
+        assert lines[-1].endswith(f"{len(CHECKS)} of {len(CHECKS)} checks passed")
 
 
-@pytest.mark.parametrize(
-    ("name", "failing"),
-    [
-        ("Unseeded", ["Two buffers with one seed", "The state of an empty buffer"]),
-        ("Biased", ["Each row is drawn as often"]),
-        ("Forgetful", ["A state gives the same batches", "A state that was saved to disk"]),
-        ("Quits", ["Only stored rows are drawn"]),
-        ("Buffer", ["Batches have the shapes"]),
-    ],
-)
-def test_a_part_that_breaks_the_contract_fails(name, failing, capsys):
-    assert check.main([f"broken_parts:{name}"]) == 1
-    out = capsys.readouterr().out
-    for title in failing:
-        (line,) = [line for line in out.splitlines() if title in line]
-        assert re.match(r"FAIL  .*: .+", line)
+def test_a_part_that_breaks_the_contract_fails(capsys):
+    for name, failing in {
+        "Unseeded": ["Two buffers with one seed", "The state of an empty buffer"],
+        "Biased": ["Each row is drawn as often"],
+        "Forgetful": ["A state gives the same batches", "A state that was saved to disk"],
+        "Quits": ["Only stored rows are drawn"],
+        "Buffer": ["Batches have the shapes"],
+    }.items():
+        assert check.main([f"broken_parts:{name}"]) == 1
+        out = capsys.readouterr().out
+        for title in failing:
+            (line,) = [line for line in out.splitlines() if title in line]
+            assert re.match(r"FAIL  .*: .+", line)
 
 
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        ("broken_parts:Shorter", ["broken_parts has no 'Shorter'", "did you mean Short?"]),
-        ("broken_parts:function", ["function is no subclass of Selector or Neighborhood or Synthesizer"]),
-        ("no_such_parts:Recent", ["no module 'no_such_parts'"]),
-        ("Recent", ["is not the name of a module"]),
-        ("my_parts:Recent shar=1", ["'shar'", "did you mean share?"]),
-        ("my_parts:Recent share=7", ["share is 7"]),
-        ("my_parts:Recent share", ["must look like k=10, got 'share'"]),
-    ],
-)
-def test_a_wrong_name_is_one_line(words, parts, capsys):
-    try:
-        code = check.main(words.split())
-    except SystemExit as error:
-        code = error.code
-    assert code == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1 and all(part in err for part in parts), err
+def test_a_wrong_name_is_one_line(capsys):
+    for words, parts in {
+        "broken_parts:Shorter": ["broken_parts has no 'Shorter'", "did you mean Short?"],
+        "broken_parts:function": ["function is no subclass of Selector or Neighborhood or Synthesizer"],
+        "Recent": ["is not the name of a module"],
+        "my_parts:Recent shar=1": ["'shar'", "did you mean share?"],
+        "my_parts:Recent share=7": ["share is 7"],
+        "my_parts:Recent share": ["must look like k=10, got 'share'"],
+    }.items():
+        try:
+            code = check.main(words.split())
+        except SystemExit as error:
+            code = error.code
+        err = capsys.readouterr().err
+        assert code == 2 and err.count("\n") == 1 and all(part in err for part in parts), err

@@ -94,30 +94,40 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_study_ends_with_tables_and_says_what_failed(study, tmp_path):
-    file = study(envs="['envs_for_studies:Threads-v0', 'envs_for_studies:Bug-v0']", max_failures="1")
-    code, out, err = run(tmp_path, "--cpus-per-trial", 2, "--results_dir", tmp_path / "r", file)
+def test_a_study_ends_with_tables_and_reports_what_failed(study, tmp_path):
+    """Of four runs one finishes; in the others the environment breaks, ends its process and hangs."""
+    kinds = ("Threads", "Bug", "Die", "Hang")
+    file = study(envs=str([f"envs_for_studies:{kind}-v0" for kind in kinds]), max_failures="1")
+    flags = ["--max-concurrent", 2, "--hang-timeout", 15]
+    code, out, err = run(tmp_path, *flags, "--results_dir", tmp_path / "r", file)
     assert (code, err) == (1, "")
-    good, bad = (tmp_path / "r" / f"SAC_envs_for_studies-{name}-v0_Uniform_s0" for name in ("Threads", "Bug"))
+    assert "(raylet)" not in out and "\x1b" not in out
+    good, bad, dead, hung = (tmp_path / "r" / f"SAC_envs_for_studies-{kind}-v0_Uniform_s0" for kind in kinds)
     assert steps(good) == [100, 200, 300] and status(good)["state"] == "finished"
-    assert status(bad) == status(bad) | {"state": "failed", "starts": 2}
+    for folder in (bad, dead, hung):
+        assert status(folder) == status(folder) | {"state": "failed", "starts": 2}
     broke = "EnvironmentFailure: the environment envs_for_studies:Bug-v0 raised RuntimeError: the simulator broke"
     assert status(bad)["failures"] == [f"{broke}, at env step {step}" for step in (150, 299)]
     assert f"trying again from its last checkpoint: {broke}, at env step 150" in out
+    for failure in status(dead)["failures"]:
+        assert failure.startswith("its process ended: The actor is dead because its worker process has died.")
+        assert failure.endswith("End of file.") and failure in out
+    assert "hung: no env step for 15 s; the stacks are in hung.txt" in out
+    assert "envs_for_studies.py" in (hung / "hung.txt").read_text()
     lines = out.splitlines()
-    assert any(line.startswith("[1/2] ") and "finished at 300 steps" in line for line in lines)
+    assert any(line.startswith("[1/4] ") and "finished at 300 steps" in line for line in lines)
     row = next(i for i, line in enumerate(lines) if line.startswith(bad.name) and "  2  " in line)
     reason = " ".join(" ".join(lines[row:-1]).split())  # wrapped over several lines
     assert "the simulator broke, at env step 299" in reason
-    assert lines[-1].startswith("1 of 2 runs failed; retry them with: ")
+    assert lines[-1].startswith("3 of 4 runs failed; retry them with: ")
     threads = json.loads((tmp_path / "threads.json").read_text())
-    assert threads.pop("torch") == 2 and set(threads.values()) == {"2"} and len(threads) >= 3
+    assert threads.pop("torch") == 1 and set(threads.values()) == {"1"} and len(threads) >= 3
     rows = table(tmp_path / "r" / "runs.csv")
-    assert [row["state"] for row in rows] == ["finished", "failed"]
+    assert [row["state"] for row in rows] == ["finished", "failed", "failed", "failed"]
     returns = [float(row["evaluation/env_runners/episode_return_mean"]) for row in table(good / "progress.csv")]
     assert float(rows[0]["final_return"]) == pytest.approx(returns[-1])
     assert float(rows[0]["mean_return"]) == pytest.approx(sum(returns) / 3)
-    assert [row["n"] for row in table(tmp_path / "r" / "table.csv")] == ["0", "1"]  # by environment
+    assert sorted(row["n"] for row in table(tmp_path / "r" / "table.csv")) == ["0", "0", "0", "1"]  # by environment
 
 
 @pytest.mark.slow
@@ -157,33 +167,12 @@ def test_a_search_ends_what_falls_behind_and_prints_the_best(study, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_told_of_in_one_line(study, tmp_path):
-    file, results = study(envs="['envs_for_studies:Die-v0']", max_failures="0"), tmp_path / "r"
-    code, out, err = run(tmp_path, "--results_dir", results, file)
-    assert (code, err) == (1, "")
-    assert "(raylet)" not in out and "\x1b" not in out
-    (failure,) = status(results / "SAC_envs_for_studies-Die-v0_Uniform_s0")["failures"]
-    assert failure.startswith("its process ended: The actor is dead because its worker process has died.")
-    assert failure.endswith("End of file.") and failure in out
-
-
-@pytest.mark.slow
-def test_a_hung_environment_ends_with_where_it_hung(study, tmp_path):
-    file, results = study(envs="['envs_for_studies:Hang-v0']", max_failures="0"), tmp_path / "r"
-    code, out, _ = run(tmp_path, "--hang-timeout", 15, "--results_dir", results, file)
-    folder = results / "SAC_envs_for_studies-Hang-v0_Uniform_s0"
-    assert code == 1 and status(folder)["state"] == "failed"
-    assert "hung: no env step for 15 s; the stacks are in hung.txt" in out
-    assert "envs_for_studies.py" in (folder / "hung.txt").read_text()
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_kill_9_at_four_random_moments_loses_nothing_and_repeats_nothing(study, tmp_path):
+def test_kill_9_at_two_random_moments_loses_nothing_and_repeats_nothing(study, tmp_path):
     rng = random.Random(0)
     file, results = study(1200, seeds="3"), tmp_path / "r"
     finished: dict[str, dict] = {}
-    for number in range(4):
+    for number in range(2):
         begun = time.time()
         process = start(tmp_path, "--max_concurrent", 2, "--results_dir", results, file, start_new_session=True)
         training = number % 2 == 1  # while it trains, the other times also before

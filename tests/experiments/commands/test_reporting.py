@@ -15,7 +15,7 @@ import pytest
 
 from interreplay.errors import UsageError
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.progress import Clock, Reporter, duration, shown
+from interreplay.experiments.process.progress import Reporter, duration, shown
 
 
 @pytest.fixture(autouse=True)
@@ -80,15 +80,6 @@ def test_steps_without_an_update_say_nothing_of_the_time_left(now):
     assert reported(resumed, now, 5_000, 402.0) == "  8 min left"
 
 
-def test_a_run_of_a_study_says_so_from_its_second_report_on(monkeypatch):
-    now = iter([0.0, 100.0])
-    monkeypatch.setattr("interreplay.experiments.process.progress.time.monotonic", lambda: next(now))
-    clock = Clock(5_000)
-    assert clock.left(4_000, 10_000) == ""  # random steps
-    assert clock.left(5_000, 10_000) == ""  # resumed there
-    assert clock.left(6_000, 10_000) == "7 min left"
-
-
 def test_a_bar_on_a_terminal():
     stream = Terminal()
     reporter = Reporter(2000, 500, stream)
@@ -141,18 +132,16 @@ def test_a_terminal_of_80_columns_keeps_a_line_per_iteration_above_a_whole_bar(t
     assert re.search(r" 27%\|.*\| 4,000,000/15,000,000 \[\d\d:\d\d, .*step/s, 110 min left\]", text)
 
 
-@pytest.mark.parametrize(
-    ("no_color", "term", "colored"), [("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)]
-)
-def test_the_best_evaluation_is_green_where_a_terminal_has_colors(no_color, term, colored, terminal, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", no_color)
-    monkeypatch.setenv("TERM", term)
+def test_the_best_evaluation_is_green_where_a_terminal_has_colors(terminal, monkeypatch):
     stream, written = terminal
-    reporter = Reporter(3_000, 0, stream, best=5.0)
-    for steps, value in ((1_000, 4.0), (2_000, 6.0), (3_000, 3.0)):
-        reporter.iteration(steps, result(1.0, value))
-    reporter.close()
-    assert re.findall(r"\x1b\[32m(.*?)\x1b\[0m", written()) == (["evaluation      6.0"] if colored else [])
+    for no_color, term in (("", "xterm"), ("1", "xterm"), ("", "dumb")):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        monkeypatch.setenv("TERM", term)
+        reporter = Reporter(3_000, 0, stream, best=5.0)
+        for steps, value in ((1_000, 4.0), (2_000, 6.0), (3_000, 3.0)):
+            reporter.iteration(steps, result(1.0, value))
+        reporter.close()
+    assert re.findall(r"\x1b\[32m(.*?)\x1b\[0m", written()) == ["evaluation      6.0"]
 
 
 def test_a_long_line_breaks_between_words_at_the_terminals_width(monkeypatch):
@@ -214,23 +203,9 @@ def test_the_success_rate_where_the_environment_has_one():
     assert "evaluation    -10.0  success 0.75" in bar.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (40, "40 s"),
-        (119.6, "2 min"),
-        (540, "9 min"),
-        (7_100, "118 min"),
-        (7_200, "2 h"),
-        (9_000, "2.5 h"),
-        (18_000, "5 h"),
-        (172_000, "2 days"),
-        (1_652_400, "19 days"),
-    ],
-)
-def test_durations_are_in_words(seconds, words):
-    assert duration(seconds) == words
-
-
-def test_numbers():
+def test_durations_and_numbers_in_words():
+    words = {40: "40 s", 119.6: "2 min", 540: "9 min", 7_100: "118 min", 7_200: "2 h", 9_000: "2.5 h"}
+    words |= {18_000: "5 h", 172_000: "2 days", 1_652_400: "19 days"}
+    for seconds, expected in words.items():
+        assert duration(seconds) == expected
     assert [shown(math.nan), shown(-1234.56)] == ["-", "-1,234.6"]

@@ -102,7 +102,7 @@ def test_it_runs_as_a_user_types_it(tmp_path):
     short = [*SMALL, f"local_dir={tmp_path}", "--quiet"]
     done = subprocess.run([*command, *short], cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert done.stdout.startswith("configuration configs/atari/rainbow_dqn.yaml over configs/atari/base.yaml: ")
+    assert done.stdout.startswith("configuration configs/atari/rainbow_dqn.yaml over configs/atari/base.yaml\n")
     (run,) = tmp_path.iterdir()
     params = json.loads((run / "params.json").read_text())
     assert (params["trainer"], params["train_batch_size"], params["updates_per_step"]) == ("Rainbow", 64, 0.25)

@@ -11,7 +11,7 @@ from argument_parser import make_parser, settings_for
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.evaluate import main as evaluate
-from interreplay.experiments.commands.slurm_request import buffer_bytes
+from interreplay.experiments.commands.preparation import environment_of, replay_bytes
 from interreplay.experiments.commands.study import LANGUAGE
 from interreplay.experiments.flags.training_flags import settings_resumed
 from interreplay.experiments.studies.grid import expand
@@ -60,27 +60,27 @@ def test_the_originals_replay_parameters_are_ours():
     assert settings("--trainer CLEAR --preset none --buffer Fresh").buffer_args == {}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("--trainer IMPALA --n_step 3", "--n_step is about replayed transitions; IMPALA learns from unrolls"),
-        ("--trainer A2C --learning_starts 100", "--learning_starts is about replayed transitions"),
-        ("--trainer IMPALA --kneighbors 3", "--kneighbors is about replayed transitions"),
-        ("--trainer LASER --buffer NMER", "--buffer NMER: LASER learns from unrolls; accepted: Fresh, UnrollMix"),
-        ("--trainer IMPALA --buffer Fresh --buffer_arg k=3", "Fresh takes no arguments"),
-        ("--trainer IMPALA --buffer UnrollMix --buffer_arg k=3", "UnrollMix takes no argument 'k'"),
-        ("--trainer SAC --replay_parameters []", "SAC replays transitions, with the method that --buffer names"),
-        ("--trainer DQN --entropy_coeff 0.1", "--entropy_coeff is a setting of IMPALA, CLEAR, LASER, A2C and A3C; DQN"),
-        ("--trainer IMPALA --double True", "--double is a setting of"),
-        ("--trainer IMPALA --replay_parameters nothing", "replay_parameters is not JSON"),
-        ("--trainer IMPALA --replay_parameters []", "expected a list of sources"),
-        ("--trainer IMPALA --preset nmer-paper", "preset nmer-paper is for"),
-    ],
-)
-def test_what_does_not_fit_is_refused_in_one_line(line, message):
-    with pytest.raises(UsageError) as error:
-        settings(line)
-    assert message in str(error.value) and "\n" not in str(error.value)
+REJECTED = {
+    "--trainer IMPALA --n_step 3": "--n_step is about replayed transitions; IMPALA learns from unrolls",
+    "--trainer A2C --learning_starts 100": "--learning_starts is about replayed transitions",
+    "--trainer IMPALA --kneighbors 3": "--kneighbors is about replayed transitions",
+    "--trainer LASER --buffer NMER": "--buffer NMER: LASER learns from unrolls; accepted: Fresh, UnrollMix",
+    "--trainer IMPALA --buffer Fresh --buffer_arg k=3": "Fresh takes no argument 'k'",
+    "--trainer IMPALA --buffer UnrollMix --buffer_arg k=3": "UnrollMix takes no argument 'k'",
+    "--trainer SAC --replay_parameters []": "SAC replays transitions, with the method that --buffer names",
+    "--trainer DQN --entropy_coeff 0.1": "--entropy_coeff is a setting of IMPALA, CLEAR, LASER, A2C, A3C; DQN",
+    "--trainer IMPALA --double True": "--double is a setting of",
+    "--trainer IMPALA --replay_parameters nothing": "replay_parameters is not JSON",
+    "--trainer IMPALA --replay_parameters []": "expected a list of sources",
+    "--trainer IMPALA --preset nmer-paper": "preset nmer-paper is for",
+}
+
+
+def test_what_does_not_fit_is_refused_in_one_line():
+    for line, message in REJECTED.items():
+        with pytest.raises(UsageError) as error:
+            settings(line)
+        assert message in str(error.value) and "\n" not in str(error.value), line
 
 
 def test_a_resumed_run_keeps_its_mix():
@@ -110,12 +110,15 @@ def test_a_study_compares_what_is_replayed():
     assert settings_for(first.given()).buffer_args["parameters"][1]["strategy"] == 1
 
 
-def test_jobs_know_the_memory_of_a_mix():
-    line = "--trainer IMPALA --env MinAtar/Breakout-v0 --rollout_fragment_length 20"
-    sizes = [buffer_bytes(settings(line, replay_parameters=ORIGINAL.replace("100", n))) for n in ("1000", "4000")]
+def test_the_memory_of_a_mix():
+    def need(**flags):
+        made = settings("--trainer IMPALA --env MinAtar/Breakout-v0 --rollout_fragment_length 20", **flags)
+        return replay_bytes(made, environment_of(made), None)
+
+    small, large = (need(replay_parameters=ORIGINAL.replace("100", n)) for n in ("1000", "4000"))
     # An unroll of 20 steps has 21 observations of 400 bytes, and less beside them.
-    assert 8_400 * 1_000 < sizes[0] < 2 * 8_400 * 1_000 and sizes[1] == pytest.approx(4 * sizes[0], rel=0.05)
-    assert buffer_bytes(settings(line)) == 0
+    assert 8_400 * 1_000 < small < 2 * 8_400 * 1_000 and large == pytest.approx(4 * small, rel=0.05)
+    assert need() == 0
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def test_flags_without_effect_are_accepted_with_one_line_each(capsys):
 def test_other_values_are_rejected(words, capsys):
     with pytest.raises(SystemExit):
         READ(words.split())
-    assert f"{words.split()[0]} of the original work" in capsys.readouterr().err
+    assert f"unknown flag {words.split()[0]}; " in capsys.readouterr().err
 
 
 def test_names_with_one_dash():

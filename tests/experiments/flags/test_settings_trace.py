@@ -111,24 +111,22 @@ def test_settings_of_a_run_are_read_only():
     settings = settings_for(make_parser().given(LINE.split()))
     with pytest.raises(AttributeError, match="read-only: cannot set seed to 3"):
         settings.seed = 3
-    with pytest.raises(AttributeError, match="read-only: cannot delete seed"):
-        del settings.seed
     assert settings.replaced(seed=3).seed == 3 and settings.seed == 0
 
 
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        ("--buffer NMER --k 3", "unknown flag --k; use --buffer_arg k=3 to set k of NMER; "),
-        ("--buffer NMER --alpha=.5", "unknown flag --alpha; use --buffer_arg alpha=.5 to set alpha of NMER; "),
-        ("--k", "use --buffer_arg k=VALUE with BIER or HER or KNNOutcome or NMER, Uniform has no k; "),
-        ("--gaussian_process true --epochs 4", "use --buffer_arg epochs=4 to set epochs of BIER; "),
-        ("--preset nmer-paper --k 3 --env Hopper-v5", "use --buffer_arg k=3 to set k of NMER; "),
-        ("--buffer NMER --gama 1", "did you mean --gamma?"),
-    ],
-)
-def test_an_argument_of_the_method_given_as_a_flag_is_answered_with_the_flag_that_sets_it(line, message, capsys):
-    with pytest.raises(SystemExit) as exit_:
-        custom_training.main(line.split())
-    error = capsys.readouterr().err
-    assert exit_.value.code == 2 and message in error and error.count("\n") == 1
+ANSWERS = {
+    "--buffer NMER --k 3": "unknown flag --k; use --buffer_arg k=3 to set k of NMER; ",
+    "--buffer NMER --alpha=.5": "unknown flag --alpha; use --buffer_arg alpha=.5 to set alpha of NMER; ",
+    "--k": "use --buffer_arg k=VALUE with BIER or HER or KNNOutcome or NMER, Uniform has no k; ",
+    "--gaussian_process true --epochs 4": "use --buffer_arg epochs=4 to set epochs of BIER; ",
+    "--preset nmer-paper --k 3 --env Hopper-v5": "use --buffer_arg k=3 to set k of NMER; ",
+    "--buffer NMER --gama 1": "did you mean --gamma?",
+}
+
+
+def test_an_argument_of_the_method_given_as_a_flag_is_answered_with_the_flag_that_sets_it(capsys):
+    for line, message in ANSWERS.items():
+        with pytest.raises(SystemExit) as exit_:
+            custom_training.main(line.split())
+        error = capsys.readouterr().err
+        assert exit_.value.code == 2 and message in error and error.count("\n") == 1, error

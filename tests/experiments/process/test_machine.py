@@ -19,65 +19,39 @@ from interreplay.experiments.process.machine import (
     versions,
 )
 
-V2 = ("memory.max", "memory.current", "inactive_file")
-V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-MEMORY = {
-    "the narrowest group decides; cached files count as free": (
-        "0::/job/step\n",
-        [("job/step/", V2, "max", 100, 0), ("job/", V2, 1000, 400, 50)],
-        650,
-    ),
-    "version 1": ("9:name=systemd:/\n5:cpu,memory:/job\n", [("memory/job/", V1, 1000, 400, 0)], 600),
-    "an exceeded limit leaves nothing": ("0::/\n", [("", V2, 100, 400, 0)], 0),
-}
-CPUS = [
-    ("", {}, 8),
-    ("0::/job/step\n", {"job/step/cpu.max": "max 100000\n", "job/cpu.max": "250000 100000\n"}, 3),
-    ("0::/job\n", {"job/cpu.max": "20000 100000\n"}, 1),
-    ("0::/job\n", {"job/cpu.max": "9900000 100000\n"}, 8),
-    ("4:cpu,cpuacct:/x\n", {"cpu/x/cpu.cfs_quota_us": "200000\n", "cpu/x/cpu.cfs_period_us": "100000\n"}, 2),
-    ("4:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us": "-1\n", "cpu/x/cpu.cfs_period_us": "100000\n"}, 8),
-    ("4:memory:/x\n", {"cpu/x/cpu.cfs_quota_us": "100000\n", "cpu/x/cpu.cfs_period_us": "100000\n"}, 8),
-]
-
 
 @pytest.fixture(autouse=True)
-def _eight_cpus_outside_of_jobs(monkeypatch):
+def _outside_of_jobs(monkeypatch):
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.delenv("SLURM_MEM_PER_NODE", raising=False)
 
 
-def write_groups(root, lines, files):
-    (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/cgroup").write_text(lines)
-    for name, text in files.items():
-        path = root / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+def write_group(root, folder, limit, used, cached):
+    """A control group of version 2; `limit` may be "max"."""
+    path = root / "sys/fs/cgroup" / folder
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "memory.max").write_text(f"{limit}\n")
+    (path / "memory.current").write_text(f"{used}\n")
+    (path / "memory.stat").write_text(f"anon 1\ninactive_file {cached}\n")
 
 
-@pytest.mark.parametrize(("lines", "groups", "expected"), MEMORY.values(), ids=MEMORY)
-def test_free_memory_of_control_groups(lines, groups, expected, tmp_path):
-    files = {}
-    for folder, (limit, usage, cache), *values, cached in groups:
-        files[folder + limit] = str(values[0])
-        files[folder + usage] = str(values[1])
-        files[f"{folder}memory.stat"] = f"anon 1\n{cache} {cached}\n"
-    write_groups(tmp_path, lines, files)
-    assert free_memory(root=tmp_path) == expected
+def test_free_memory_of_control_groups(tmp_path, monkeypatch):
+    machine_memory = pytest.approx(psutil.virtual_memory().available, rel=0.2)
+    assert free_memory(root=tmp_path) == machine_memory, "without control groups"
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/job/step\n")
+    write_group(tmp_path, "job/step", "max", 100, 0)
+    assert free_memory(root=tmp_path) == machine_memory
+    write_group(tmp_path, "job", 1000, 400, 50)
+    assert free_memory(root=tmp_path) == 650, "the narrowest group decides; cached files count as free"
+    write_group(tmp_path, "", 100, 400, 0)
+    assert free_memory(root=tmp_path) == 0, "an exceeded limit leaves nothing"
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "1")
+    assert free_memory(root=tmp_path / "none") == 2**20
 
 
-def test_free_memory_of_the_machine(tmp_path):
-    assert free_memory(root=tmp_path) == pytest.approx(psutil.virtual_memory().available, rel=0.2)
-
-
-@pytest.mark.parametrize(("lines", "files", "expected"), CPUS)
-def test_cpus_are_the_minimum_of_affinity_and_control_groups(lines, files, expected, tmp_path):
-    write_groups(tmp_path, lines, files)
-    assert own_cpus(tmp_path) == expected
-
-
-def test_a_slurm_job_overrides_affinity_and_control_groups(monkeypatch):
+def test_cpus_are_the_job_s_or_the_affinity_s(monkeypatch):
+    assert own_cpus() <= len(os.sched_getaffinity(0))
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
     assert own_cpus() == 3
 

@@ -70,10 +70,10 @@ def file(tmp_path):
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
         (
             {"trainers": "[{TD3: {alpha_lr: 1}}]"},
-            "--alpha_lr is a setting of SAC, TQC and CrossQ; TD3 does not have it",
+            "--alpha_lr is a setting of SAC, TQC, CrossQ; TD3 does not have it",
         ),
         ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
-        ({"settings": "{env_args: {graviti: 3}}"}, "'Pendulum-v1' has no argument 'graviti'; accepted: g"),
+        ({"settings": "{env_args: {graviti: 3}}"}, "'Pendulum-v1' takes no argument 'graviti'; accepted: g"),
         ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
         ({"grids": "[{trainer: SAC}]"}, "grids: unknown 'trainer'; did you mean trainers?"),
     ],

@@ -208,12 +208,6 @@ def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
             assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
-def test_row_weights_of_shape_n_1_are_refused():
-    _, update = make()
-    with pytest.raises(ValueError, match=r"weights have shape \(32, 1\); expected \(32,\)"):
-        learn(update, batch(), torch.ones(N), torch.Generator(), torch.ones(N, 1))
-
-
 def test_log_density_stays_finite_far_out():
     actor = GaussianActor(OBS, ACTIONS, (8,)).double()
     with torch.no_grad():

@@ -7,15 +7,43 @@ sticky actions of Machado et al. 2018 (arXiv:1709.06009).
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
-from interreplay.environments.atari.learner_view import KEY, REWARD_CLIPPINGS
-
+KEY = "learner_view"
+"""Key in infos of the reward and termination ``(float, bool)`` to store, of environments with ``has_learner_view``."""
+RETIRED = "NoFrameskip"
+"""Part of retired ids without sticky actions, such as ``PongNoFrameskip-v4``."""
 SIZE = 84
 FIRE = 1
+
+
+def sign(reward: float) -> float:
+    """Return −1, 0 or 1 (Mnih et al. 2015)."""
+    return float(np.sign(reward))
+
+
+def clamp(reward: float) -> float:
+    """Return the reward within [−1, 1]."""
+    return min(max(float(reward), -1.0), 1.0)
+
+
+def soft_asymmetric(reward: float) -> float:
+    """Return .3·min(tanh r, 0) + 5·max(tanh r, 0), as IMPALA has it (Espeholt et al. 2018, arXiv:1802.01561)."""
+    squeezed = float(np.tanh(reward))
+    return 0.3 * min(squeezed, 0.0) + 5.0 * max(squeezed, 0.0)
+
+
+REWARD_CLIPPINGS: dict[str, Callable[[float], float]] = {
+    "sign": sign,
+    "clamp": clamp,
+    "soft_asymmetric": soft_asymmetric,
+    "none": float,
+}
 
 
 class Atari(gym.Env):
@@ -61,18 +89,20 @@ class Atari(gym.Env):
         max_frames: int = 108_000,
         render_mode: str | None = None,
     ):
-        reward_clipping = "none" if reward_clipping is None else reward_clipping
-        _check(
-            reward_clipping,
-            sticky,
-            {
-                "frameskip": (frameskip, 1),
-                "frame_stack": (frame_stack, 1),
-                "noops": (noops, 0),
-                "max_frames": (max_frames, 1),
-            },
-            {"full_action_space": full_action_space, "lives_terminate": lives_terminate, "fire_reset": fire_reset},
-        )
+        reward_clipping = reward_clipping or "none"
+        if reward_clipping not in REWARD_CLIPPINGS:
+            raise ValueError(f"reward_clipping is {reward_clipping!r}; expected {', '.join(REWARD_CLIPPINGS)}")
+        if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
+            raise ValueError(f"sticky is {sticky!r}; expected a probability below 1")
+        counts = {"frameskip": frameskip, "frame_stack": frame_stack, "max_frames": max_frames, "noops": noops}
+        for name, count in counts.items():
+            least = int(name != "noops")
+            if isinstance(count, bool) or not isinstance(count, int) or count < least:
+                raise ValueError(f"{name} is {count!r}; expected a whole number of at least {least}")
+        switches = {"full_action_space": full_action_space, "lives_terminate": lives_terminate}
+        for name, switch in (switches | {"fire_reset": fire_reset}).items():
+            if not isinstance(switch, bool):
+                raise ValueError(f"{name} is {switch!r}; expected true or false")
         self.game = game
         self.sticky = float(sticky)
         self.reward_clipping = reward_clipping
@@ -82,17 +112,20 @@ class Atari(gym.Env):
         self.max_frames = int(max_frames)
         self.render_mode = render_mode
         self._clip = REWARD_CLIPPINGS[reward_clipping]
-        self._cv2, self._package = importlib.import_module("cv2"), importlib.import_module("ale_py")
+        self._cv2 = importlib.import_module("cv2")
+        self._package = importlib.import_module("ale_py")
         self._rom = importlib.import_module("ale_py.roms").get_rom_path(game)
         self.emulator = self._load(0)
-        offered = self.emulator.getLegalActionSet if full_action_space else self.emulator.getMinimalActionSet
-        self.actions = [action.value for action in offered()]
-        self._fires = fire_reset and FIRE in [action.value for action in self.emulator.getMinimalActionSet()]
+        minimal = [action.value for action in self.emulator.getMinimalActionSet()]
+        self.actions = list(range(len(self.emulator.getLegalActionSet()))) if full_action_space else minimal
+        self._fires = fire_reset and FIRE in minimal
         self.action_space = gym.spaces.Discrete(len(self.actions))
         self.observation_space = gym.spaces.Box(0, 255, (int(frame_stack), SIZE, SIZE), np.uint8)
         # The last two screens, the newest last, and the action of the last frame.
         self._screens = [np.zeros(self.emulator.getScreenDims(), np.uint8) for _ in range(2)]
-        self._stack, self._last, self._lives = np.zeros(self.observation_space.shape, np.uint8), 0, 0
+        self._stack = np.zeros(self.observation_space.shape, np.uint8)
+        self._last = 0
+        self._lives = 0
 
     def _load(self, seed: int) -> Any:
         package = self._package
@@ -108,7 +141,9 @@ class Atari(gym.Env):
         if seed is not None:
             self.emulator = self._load(int(self.np_random.integers(2**31)))
         self._begin()
-        count = int(self.np_random.integers(1, self.noops + 1)) if self.noops else 0
+        count = 0
+        if self.noops:
+            count = int(self.np_random.integers(1, self.noops + 1))
         for action in [0] * count + [FIRE] * self._fires:
             self.emulator.act(action)
             if self.emulator.game_over():
@@ -126,15 +161,20 @@ class Atari(gym.Env):
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         reward, over = self._act(self.actions[int(action)])
         stack = np.empty_like(self._stack)  # the previous stack is still in use as an observation
-        stack[:-1], stack[-1] = self._stack[1:], self._frame()
-        before, self._stack, self._lives = self._lives, stack, self.emulator.lives()
+        stack[:-1] = self._stack[1:]
+        stack[-1] = self._frame()
+        before = self._lives
+        self._stack = stack
+        self._lives = self.emulator.lives()
         cut = not over and self.emulator.getEpisodeFrameNumber() >= self.max_frames
         ends = over or (self.lives_terminate and self._lives < before)
         return stack, reward, over, cut, {"lives": self._lives, KEY: (self._clip(reward), ends)}
 
     def _act(self, action: int) -> tuple[float, bool]:
         """Play the frames of one step; return the score and whether the game is over."""
-        emulator, reward, over = self.emulator, 0, False
+        emulator = self.emulator
+        reward = 0
+        over = False
         repeats = (self.np_random.random(self.frameskip) < self.sticky).tolist() if self.sticky else ()
         for frame in range(self.frameskip):
             if not (self.sticky and repeats[frame]):
@@ -154,7 +194,9 @@ class Atari(gym.Env):
 
     def render(self) -> np.ndarray | None:  # type: ignore[override]
         """Return the screen in color ``(210, 160, 3)``, or None without a render mode."""
-        return self.emulator.getScreenRGB() if self.render_mode == "rgb_array" else None
+        if self.render_mode != "rgb_array":
+            return None
+        return self.emulator.getScreenRGB()
 
     def save_state(self) -> dict[str, Any]:
         """Return the state of the emulator with its random generator; the rest is in plain attributes."""
@@ -165,22 +207,10 @@ class Atari(gym.Env):
         self.emulator.restoreSystemState(self._package.ALEState(np.asarray(state["emulator"]).tobytes()))
 
 
-def _check(clipping: str, sticky: float, counts: dict[str, tuple[int, int]], switches: dict[str, bool]) -> None:
-    """Raise ValueError if an argument is invalid.
-
-    Args:
-        clipping: ``reward_clipping``.
-        sticky: ``sticky``.
-        counts: Integers by name, each with its minimum.
-        switches: Booleans by name.
-    """
-    if clipping not in REWARD_CLIPPINGS:
-        raise ValueError(f"reward_clipping is {clipping!r}; expected {', '.join(REWARD_CLIPPINGS)}")
-    if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
-        raise ValueError(f"sticky is {sticky!r}; expected a probability >= 0 and < 1")
-    for name, (count, least) in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < least:
-            raise ValueError(f"{name} is {count!r}; expected a whole number of at least {least}")
-    for name, switch in switches.items():
-        if not isinstance(switch, bool):
-            raise ValueError(f"{name} is {switch!r}; expected true or false")
+def register() -> None:
+    """Replace the games of ale-py, which the import registers, by the class above."""
+    importlib.import_module("ale_py")
+    for spec in list(gym.registry.values()):
+        if spec.entry_point == "ale_py.env:AtariEnv" and (spec.id.startswith("ALE/") or RETIRED in spec.id):
+            arguments = {"game": spec.kwargs["game"], "sticky": spec.kwargs["repeat_action_probability"]}
+            gym.registry[spec.id] = EnvSpec(spec.id, entry_point=f"{__name__}:{Atari.__name__}", kwargs=arguments)

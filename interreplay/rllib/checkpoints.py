@@ -4,17 +4,26 @@ A checkpoint's folder contains ``checkpoint.json`` (what it fits, the class of i
 ``state.json`` and ``arrays.safetensors`` (the configuration and everything that training depends on), the same two
 files of the policy's weights in ``policy/``, and ``manifest.json`` (sizes and checksums of all files). It contains no
 pickle.
+
+The configuration is stored as the settings that differ from the defaults of its class. Settings that are not plain
+data, such as callbacks or an environment given as a class, are listed by name; the caller passes them again. RLlib
+imports and calls dotted names in many of its settings. Those settings are stored and restored only if their texts are
+words without dots, so that an untrusted checkpoint cannot execute code.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
+import pkgutil
 import random
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -23,14 +32,23 @@ from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
 from interreplay.acting import stored_policy
-from interreplay.environments.wrapped import own_name
+from interreplay.acting.space_records import record_of, space_of
+from interreplay.environments.own_modules import own_class
+from interreplay.environments.registration import own_name
 from interreplay.errors import CheckpointError
-from interreplay.rllib.checkpoints.stored_config import restored_config, stored_config
+from interreplay.learning.exploration import KINDS, Exploration
+from interreplay.learning.value.dqn import ConfiguredEpsilon
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, read_description
+from interreplay.runs.state_files.arrays import encode
 
 ALGORITHM = "algorithm"
 BUFFER = "replay_buffer"
+DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_rl_module_spec", "_run_training_always"))
+"""Attributes that RLlib computes from the settings."""
+TEXTS = frozenset(("env", "env_config", "replay_buffer_config"))
+"""Settings whose texts are not imported, or are checked before they are imported."""
+_WORD = re.compile(r"[\w -]*")
 
 
 class CheckpointedAlgorithm(Algorithm):
@@ -164,7 +182,12 @@ class CheckpointedAlgorithm(Algorithm):
         folder = Path(path.to_directory() if hasattr(path, "to_directory") else path).absolute()
         folder = state_files.resolve(folder)
         if config is None:
-            _check_complete(read_description(folder), folder)
+            missing = ", ".join(read_description(folder)["not_stored"])
+            if missing:
+                raise CheckpointError(
+                    f"the checkpoint {folder} does not store {missing}, which is not plain data; pass the "
+                    "configuration again: from_checkpoint(path, config=...)"
+                )
             config = config_of(folder, trusted)
         if not (isinstance(config.algo_class, type) and issubclass(config.algo_class, cls)):
             raise ValueError(f"the checkpoint {folder} is of {config.algo_class}; expected {cls.__name__}")
@@ -177,24 +200,138 @@ class CheckpointedAlgorithm(Algorithm):
         return algorithm
 
 
-def config_of(folder: Path, trusted: bool = False) -> AlgorithmConfig:
+def stored_config(config: Any) -> dict[str, Any]:
+    """Return a configuration as plain data.
+
+    Returns:
+        ``class``, the module and name of its class; ``settings``, the settings that differ from the defaults; and
+        ``not_stored``, the names of settings that are not plain data.
+    """
+    defaults = vars(type(config)())
+    settings = {}
+    not_stored = []
+    for name, value in vars(config).items():
+        derived = name in DERIVED or name not in defaults or isinstance(value, ConfiguredEpsilon)
+        if derived or _equal(value, defaults[name]):
+            continue
+        try:
+            settings[name] = _as_plain(config, name, value)
+        except (TypeError, ValueError):
+            not_stored.append(name)
+    cls = type(config)
+    return {"class": f"{cls.__module__}:{cls.__qualname__}", "settings": settings, "not_stored": not_stored}
+
+
+def config_of(folder: Path, trusted: bool = False) -> Any:
     """Return the configuration in a checkpoint; settings that are not plain data have their defaults.
 
+    Args:
+        folder: The checkpoint's folder.
+        trusted: Whether settings may name code.
+
     Raises:
-        CheckpointError: The checkpoint is damaged, or its class cannot be imported.
+        CheckpointError: The checkpoint is damaged, its class cannot be found, or a setting could execute code.
+        UsageError: A user's class cannot be imported.
     """
-    about = read_description(folder)
-    return restored_config({**about, "settings": state_files.load(folder, "settings")}, trusted)
+    config = _class_of(str(read_description(folder)["class"]))()
+    for name, plain in state_files.load(folder, "settings").items():
+        if name not in vars(config):
+            raise CheckpointError(f"the checkpoint sets {name}, which {type(config).__name__} does not have")
+        value = _from_plain(plain)
+        if not (trusted or _is_harmless(config, name, value)):
+            raise CheckpointError(f"the checkpoint sets {name} to {str(value)[:100]}, which could execute code")
+        setattr(config, name, value)
+    return config
 
 
-def _check_complete(about: Mapping[str, Any], folder: Path) -> None:
-    """Raise CheckpointError if a checkpoint does not store every setting of its configuration."""
-    if about["not_stored"]:
-        names = ", ".join(about["not_stored"])
-        raise CheckpointError(
-            f"the checkpoint {folder} does not store {names}, which is not plain data; pass the configuration again: "
-            "from_checkpoint(path, config=...)"
-        )
+def _class_of(name: str) -> type[Any]:
+    """Return a class of this package, or import a user's class, as environments and replay buffers are imported.
+
+    Raises:
+        CheckpointError: It is not the configuration of an algorithm of this package.
+        UsageError: A user's class cannot be imported.
+    """
+    module = name.rpartition(":")[0]
+    if module.partition(".")[0] == "interreplay":
+        try:
+            found = pkgutil.resolve_name(name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise CheckpointError(f"the checkpoint is of {name}, which cannot be imported: {error}") from error
+    else:
+        found = own_class(name, AlgorithmConfig, "the checkpoint's class")
+    if isinstance(found, type) and issubclass(found, AlgorithmConfig) and hasattr(found, "own_settings"):
+        return found
+    raise CheckpointError(f"the checkpoint is of {name}; expected a configuration of an algorithm of interreplay")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    try:
+        return bool(one == other) or pickle.dumps(one) == pickle.dumps(other)
+    except (pickle.PicklingError, TypeError, ValueError, AttributeError):
+        return False
+
+
+def _is_harmless(config: Any, name: str, value: Any) -> bool:
+    """Return whether RLlib could not import a name in a setting: none of its texts has a dot or a slash."""
+    if name in TEXTS or name in config.own_settings() or isinstance(value, gym.Space | Exploration):
+        return True
+    return all(_WORD.fullmatch(text) for text in _texts_in(value))
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield every text in nested containers, the keys of dicts included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield str(key)
+            yield from _texts_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts_in(item)
+
+
+def _as_plain(config: Any, name: str, value: Any) -> Any:
+    """Return a setting as plain data.
+
+    Raises:
+        TypeError: It is not plain data, or could name code.
+    """
+    if isinstance(value, gym.Space):
+        return {"space": record_of(value)}
+    if name == "exploration" and isinstance(value, Exploration):
+        kind = type(value).__name__
+        if KINDS.get(kind) is not type(value):
+            raise TypeError(f"{kind} is not one of {', '.join(KINDS)}")
+        value = {"type": kind, "attributes": dict(vars(value))}
+    if name == "evaluation_config":
+        # Callbacks that record videos or observe an evaluation are not part of the run.
+        value = dict(filter(_is_plain, (value or {}).items()))
+    encode(value, {})
+    if not _is_harmless(config, name, value):
+        raise TypeError(f"{name} names something that could be imported")
+    return {"setting": value}
+
+
+def _from_plain(stored: Mapping[str, Any]) -> Any:
+    if "space" in stored:
+        return space_of(stored["space"])
+    value = stored["setting"]
+    if isinstance(value, dict) and value.keys() == {"type", "attributes"}:
+        exploration = object.__new__(KINDS[value["type"]])
+        vars(exploration).update(value["attributes"])
+        return exploration
+    return value
+
+
+def _is_plain(entry: tuple[str, Any]) -> bool:
+    try:
+        encode(entry[1], {})
+    except TypeError:
+        return False
+    return True
 
 
 def global_rng() -> dict[str, Any]:

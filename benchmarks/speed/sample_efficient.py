@@ -1,0 +1,66 @@
+"""Env steps per second of processor time with 20 updates per step: the preset sample-efficient and its variants.
+
+    python -m benchmarks.speed.sample_efficient [--repeats 9]
+
+HalfCheetah on one thread; all in this process, in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import interleaved, single_thread, table
+
+ENV = "HalfCheetah-v5"
+STEPS = 20
+"""Env steps per timed call."""
+START = 1_000
+"""Env steps before the first update."""
+VARIANTS = {
+    "nmer-layer-norm": "--preset nmer-layer-norm",
+    "sample-efficient": "--preset sample-efficient",
+    "sample-efficient, bfloat16": "--preset sample-efficient --matrix_dtype bfloat16",
+    "sample-efficient, two critics": "--preset sample-efficient --n_critics 2",
+    "sample-efficient, Uniform": "--preset sample-efficient --buffer Uniform",
+    "sample-efficient, residual critic": "--preset sample-efficient --critic_blocks 1",
+}
+
+
+def contender(flags: str) -> Callable[[], Any]:
+    """Return the function that trains for `STEPS` env steps, after the first updates."""
+    from benchmarks.learning.processor_minutes import algorithm_of
+
+    algorithm = algorithm_of(f"{flags} --env {ENV} --learning_starts {START} --steps_per_iteration {STEPS}")
+    while algorithm.env_steps < START + STEPS:
+        algorithm.train()
+    return algorithm.train
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    arguments = parser.parse_args()
+    single_thread()
+    warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    found = {name: contender(VARIANTS[name]) for name in arguments.variants}
+    seconds = interleaved(found, arguments.repeats, clock=time.process_time)
+    base = next(iter(seconds.values()))
+    rows = []
+    for name, values in seconds.items():
+        low, middle, high = np.quantile(STEPS / values, [0.25, 0.5, 0.75])
+        rows.append([name, f"{middle:.1f}", f"{low:.1f}–{high:.1f}", f"{np.median(base / values):.2f}"])
+    print(table(["20 updates per step", "env steps/s, median", "quartiles", "× first, median of pairs"], rows))
+
+
+if __name__ == "__main__":
+    main()

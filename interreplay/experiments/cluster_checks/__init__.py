@@ -1,1 +1,0 @@
-"""Checks of a cluster's node for known problems of runs."""

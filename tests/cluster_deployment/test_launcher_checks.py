@@ -1,0 +1,67 @@
+"""The check of the launcher before it submits: each run of the study can start, in the environment of the runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interreplay.experiments.commands import study
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A study of two runs."""
+    path = tmp_path / "study.yaml"
+    path.write_text("buffers: [Uniform]\nenvs: [Pendulum-v1]\nseeds: 2\nsettings: {buffer_size: 1000000}\n")
+    monkeypatch.chdir(tmp_path)
+    return str(path)
+
+
+def test_runs_are_counted_after_their_check(file, capsys, monkeypatch):
+    monkeypatch.setattr("interreplay.experiments.commands.preparation.free_memory", lambda device: 1)
+    assert study.main([file, "--count"]) == 0
+    assert capsys.readouterr().out == "2\n", "the memory of a login node is not the job's"
+    assert study.main([file, "--device", "cuda", "--count"]) == 0, "nor are its GPUs"
+    flags = ["--envs", "CartPole-v1", "--trainers", "SAC,TD3", "--buffers", "Uniform,HER", "--seeds", "2"]
+    capsys.readouterr()
+    assert study.main([file, *flags, "--count"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and [line.partition(": ")[2].partition("; ")[0] for line in err.splitlines()] == [
+        "error: runs 1, 5 of 8 cannot start: HER cannot store CartPole-v1: hindsight needs Dict observations with "
+        "achieved_goal and desired_goal",
+        "error: runs 2-3, 6-7 of 8 cannot start: TD3 acts in a Box of continuous actions (or a Dict or Tuple of these)",
+    ]
+
+
+def launched(folder, *words):
+    """The launcher in a process of its own."""
+    command = [sys.executable, HOME / "cluster_deployment/submit.py", "single", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_the_launcher_rejects_a_study_whose_runs_cannot_start(file, tmp_path):
+    done = launched(tmp_path, file, "--venv", sys.prefix, "--", "--buffers", "Uniform,HER")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "runs 1, 3 of 4 cannot start: HER cannot store Pendulum-v1" in done.stderr
+    assert not (tmp_path / "results").exists()
+    done = launched(tmp_path, file, "--venv", sys.prefix, "--dry-run")
+    assert done.returncode == 0 and "2 runs, results in" in done.stdout and "--array=0-1" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_the_launcher_reports_missing_packages(file, tmp_path):
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    (tmp_path / "env" / "bin" / "activate").write_text(f'PATH="{tmp_path}/env/bin:/usr/bin:/bin"\n')
+    (tmp_path / "env" / "bin" / "python").symlink_to("/usr/bin/false")
+    words = [file, "--venv", str(tmp_path / "env"), "--dry-run"]
+    done = launched(tmp_path, *words)
+    assert done.returncode == 2 and "cannot import ray" in done.stderr
+    assert "cannot be checked" in done.stderr and "--no-check" in done.stderr
+    done = launched(tmp_path, *words, "--no-check", "--runs", "0-1")
+    assert done.returncode == 0 and "not checked" in done.stdout and "--array=0-1" in done.stdout
