@@ -259,9 +259,10 @@ def main() -> None:
                 print(f"{name}, {env}, seed {seed}", flush=True)
                 words = ["--minutes", str(arguments.minutes), "--one", name, env, str(seed)]
                 subprocess.run([sys.executable, "-m", "benchmarks.learning.processor_minutes", *words], check=True)
-    print(summary())
-    draw()
-    print(f"figure: {FIGURE}")
+    if any(DATA.glob("*.csv")):
+        print(summary())
+        draw()
+        print(f"figure: {FIGURE}")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Atari(gym.Env):
         if reward_clipping not in REWARD_CLIPPINGS:
             raise ValueError(f"reward_clipping is {reward_clipping!r}; expected {', '.join(REWARD_CLIPPINGS)}")
         if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
-            raise ValueError(f"sticky is {sticky!r}; expected a probability below 1")
+            raise ValueError(f"sticky is {sticky!r}; expected a probability >= 0 and < 1")
         counts = {"frameskip": frameskip, "frame_stack": frame_stack, "max_frames": max_frames, "noops": noops}
         for name, count in counts.items():
             least = int(name != "noops")

@@ -92,6 +92,20 @@ def warned(array, slurm, folder):
     return jobs
 
 
+@pytest.fixture(scope="module")
+def neighbors(warned, slurm, folder):
+    """A long job, canceled some time after a short one on the same node; when it was, and what both were before."""
+    options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
+    long = Job(folder / "long", "concurrent", options, steps=100_000)
+    short = Job(folder / "short", "concurrent", options, steps=200)
+    short.finish()
+    steps = long.saved_steps()
+    long.until(lambda: long.saved_steps() >= steps + 200, "going on after the shorter job ended its Ray")
+    found = [job.status() for job in (short, long)]
+    command("scancel", long.id)
+    return long, time.monotonic(), found
+
+
 def test_the_smoke_test_finds_no_problem_inside_of_a_job(submitted, folder):
     words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
     output = command(*words, "--results_dir", folder / "smoke", seconds=150)
@@ -104,6 +118,10 @@ def test_an_array_of_three(array):
         status = array.status(name)
         assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 1)
         assert steps_of_curve(array.run(name)) == CURVE
+
+
+def test_two_jobs_on_one_node(neighbors):
+    assert [(status["failures"], status["starts"]) for status in neighbors[2]] == [([], 1)] * 2
 
 
 def test_a_warned_job_is_requeued_and_ends_with_the_same_results(warned, array):
@@ -169,3 +187,10 @@ def next_on(node, job, names):
 
     job.until(look, f"a run on {node}")
     return found[0]
+
+
+def test_a_canceled_job_is_not_requeued(neighbors):
+    long, canceled, _ = neighbors
+    long.finish(expected="CANCELLED")
+    time.sleep(max(0, canceled + 8 - time.monotonic()))  # a requeued job would be back by then
+    assert long.states() == {"CANCELLED"}, long.log()

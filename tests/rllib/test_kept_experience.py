@@ -24,6 +24,7 @@ from interreplay.experiments.commands.experience import main as experience
 from interreplay.experiments.commands.fork import main as fork_command
 from interreplay.experiments.commands.train import main
 from interreplay.experiments.training.forking import fork, reseed
+from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS, columns_of_infos
 from interreplay.runs.results.reader import curve, read_rows
 from interreplay.runs.state_files import manifest
 from interreplay.transitions import cat
@@ -352,3 +353,11 @@ def test_the_command_fork_runs_a_study_with_paired_differences(tmp_path, capsys)
         assert steps[0] > 50 and steps[-1] == 110
     params = json.loads(next((tmp_path / "fork").glob("SAC_*PER_s1/params.json")).read_text())
     assert (params["hiddens"], params["horizon"], params["keep_experience"]) == ([16], 20, 0)
+
+
+def test_successes_are_kept_where_an_environment_reports_them():
+    names = {REPORTED_SUCCESS}
+    assert columns_of_infos(names, [{}, {"reward": 1.0}]) == {}
+    found = columns_of_infos(names, [{"is_success": 1.0}, {}])
+    assert found["success"].tolist() == [True, False]
+    assert columns_of_infos({"success"}, [{}])["success"].tolist() == [False]

@@ -99,7 +99,9 @@ def _spec(env: str, arguments: dict[str, Any]) -> Any:
     """Return the specification of an environment for Minari, None if it is not registered here."""
     try:
         found = copy.deepcopy(gym.spec(env))
-        found.kwargs = {**found.kwargs, **arguments}
+        own = dict(arguments)
+        found.max_episode_steps = own.pop("max_episode_steps", found.max_episode_steps)
+        found.kwargs = {**found.kwargs, **own}
         found.to_json()
     except Exception:  # an unknown environment, or an entry point that is a function
         return None

@@ -290,7 +290,7 @@ RLLIB = [
 ]
 REPORT = [
     ("", "arguments are required: RESULTS"),
-    ("none", "none does not exist"),
+    ("none", "none is not a folder"),
     ("full", "no runs in"),
     ("full --threshold nan", "--threshold", "above 0"),
     ("full --measure return", "--measure", "invalid choice: 'return'"),
@@ -324,13 +324,13 @@ INTERREPLAY = [
     ("cluster", "nothing to run"),
     ("evaluate none", "none does not exist"),
     ("export full --too policy.onnx --to policy.onnx", "unknown flag --too; did you mean --to?"),
-    ("report none", "none does not exist"),
+    ("report none", "none is not a folder"),
 ]
 ACTOR_LEARNER = [
     ("--lrr=1", "unknown flag --lrr; did you mean --lr?"),
     ("--op_mode=test --load_model_url=none", "none does not exist"),
     ("--env=CartPole-v1 --batch_size=0", "--batch_size", "at least 1"),
-    ("--env=CartPole-v1 --batch_size=3", "a share of 0.5 for queue"),
+    ("--env=CartPole-v1 --batch_size=3", "sample_ratio 0.5 of source 1, queue"),
 ]
 TABLE = {
     "custom_training.py": TRAIN,

@@ -51,6 +51,16 @@ class Beyond(Selector):
         return slots + 1_000, probabilities
 
 
+class Int32(Selector):
+    def change(self, slots, probabilities):
+        return slots.int(), probabilities
+
+
+class NotANumber(Selector):
+    def change(self, slots, probabilities):
+        return slots, probabilities * float("nan")
+
+
 class Above1(Selector):
     def change(self, slots, probabilities):
         return slots, probabilities + 2
@@ -98,6 +108,11 @@ class Itself(Neighborhood):
         return slots.unsqueeze(1)
 
 
+class Negative(Neighborhood):
+    def neighbor_slots(self, storage, slots, rng):
+        return torch.full_like(slots, -5).unsqueeze(1)
+
+
 class BareSlots(Neighborhood):
     def gather(self, storage, slots, rng):
         return slots.unsqueeze(1)
@@ -116,6 +131,16 @@ class Made(Synthesizer):
 class BareRows(Made):
     def make(self, rows):
         return rows
+
+
+class Double(Made):
+    def make(self, rows):
+        return Synthesized(rows.replace(rewards=rows.rewards.double()))
+
+
+class MixOf2(Made):
+    def make(self, rows):
+        return Synthesized(rows, torch.full((len(rows),), 2.0))
 
 
 class Half(Made):
@@ -140,12 +165,17 @@ WRONG = [
     ("selector", "Short", r"Short returned slots of shape \(15,\) of torch.int64; expected .* shape \(16,\)"),
     ("selector", "NoPair", "NoPair returned a Tensor; expected tuple of two, slots and probabilities"),
     ("selector", "Beyond", r"Beyond returned slots with the value 1\d\d\d; expected 0 to 49"),
+    ("selector", "Int32", "Int32 returned slots of shape .* of torch.int32; expected .* torch.int64"),
+    ("selector", "NotANumber", "NotANumber returned probabilities with the value nan; expected 0.0 to 1.0"),
     ("selector", "Above1", "Above1 returned probabilities with the value 2.0.*; expected 0.0 to 1.0"),
     ("selector", "DrawsPairs", "DrawsPairs returned a tuple from draw; expected a Draw"),
     ("selector", "Around", "Around returned slots with the value 1"),
     ("neighborhood", "Itself", "Itself returned an anchor as its own neighbor"),
+    ("neighborhood", "Negative", "Negative returned neighbors' slots with the value -5; expected -1 to 49"),
     ("neighborhood", "BareSlots", r"BareSlots returned a Tensor; expected Neighbors\(slots\)"),
     ("synthesizer", "BareRows", "BareRows returned a Transitions; expected Synthesized"),
+    ("synthesizer", "Double", "Double returned rewards of shape .* of torch.float64; expected .* of torch.float32"),
+    ("synthesizer", "MixOf2", "MixOf2 returned mix with the value 2.0; expected 0.0 to 1.0"),
     ("synthesizer", "Half", r"Half returned .* of shape \(8.*\) of .*; expected a tensor of shape \(16"),
     ("synthesizer", "Infinite", "Infinite returned rewards with non-finite values"),
 ]

@@ -11,7 +11,7 @@ from argument_parser import make_parser, settings_for
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.evaluate import main as evaluate
-from interreplay.experiments.commands.preparation import environment_of, replay_bytes
+from interreplay.experiments.commands.preparation import environment_of, mix_for, replay_bytes
 from interreplay.experiments.commands.study import LANGUAGE
 from interreplay.experiments.flags.training_flags import settings_resumed
 from interreplay.experiments.studies.grid import expand
@@ -113,7 +113,8 @@ def test_a_study_compares_replayed_sources():
 def test_the_memory_of_a_mix():
     def need(**flags):
         made = settings("--trainer IMPALA --env MinAtar/Breakout-v0 --rollout_fragment_length 20", **flags)
-        return replay_bytes(made, environment_of(made), None)
+        environment = environment_of(made)
+        return replay_bytes(made, environment, mix_for(made, environment))
 
     small, large = (need(replay_parameters=ORIGINAL.replace("100", n)) for n in ("1000", "4000"))
     # An unroll of 20 steps has 21 observations of 400 bytes, and smaller columns.
