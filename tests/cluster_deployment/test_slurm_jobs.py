@@ -100,7 +100,7 @@ def neighbors(warned, slurm, folder):
     short = Job(folder / "short", "concurrent", options, steps=200)
     short.finish()
     steps = long.saved_steps()
-    long.until(lambda: long.saved_steps() >= steps + 200, "going on after the shorter job ended its Ray")
+    long.until(lambda: long.saved_steps() >= steps + 200, "continuing after the shorter job ended its Ray")
     found = [job.status() for job in (short, long)]
     command("scancel", long.id)
     return long, time.monotonic(), found
