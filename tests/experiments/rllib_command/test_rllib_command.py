@@ -202,7 +202,7 @@ sys.exit(main(sys.argv[1:]))
 def test_the_readmes_ppo_shares_two_cores(tmp_path):
     (line,) = re.findall(r"`rllib (train --run PPO [^`]+)`", (ROOT / "README.md").read_text())
     short = {"train_batch_size_per_learner": 200, "minibatch_size": 50, "num_epochs": 1}
-    words = [*shlex.split(line.replace("20000", "150")), "--config", json.dumps(short), "--output_dir", str(tmp_path)]
+    words = [*shlex.split(line.replace("5}", "1}")), "--config", json.dumps(short), "--output_dir", str(tmp_path)]
     command = [sys.executable, "-c", ON_TWO_CORES, *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
