@@ -194,13 +194,13 @@ def test_clusters_have_the_means_of_n_step_rows(cluster):
         assert (inside.view.n_step, inside.view.gamma) == (3, 0.9) and inside.storage.written > inside.capacity
         slots = torch.arange(len(inside))
         rewards = inside.read(slots).rewards.numpy()
-        known, cluster_of = inside.view.mature(inside.storage, slots).numpy(), inside.neighborhood.clustering.members
         assert not np.allclose(rewards, inside.storage[slots].rewards.numpy()), "sums of three"
-        sums = inside.neighborhood.clustering.moments[inside.view].sums
-        for number in range(5):
-            mine = known & (cluster_of.cluster[: len(inside)] == number)
-            mean, _ = sums.mean_and_std(np.array([number]))
-            if mine.any():
-                assert mean[0, 4] == pytest.approx(rewards[mine].mean(), abs=1e-4), "after 3 of s and 1 of a"
+        mature = inside.view.mature(inside.storage, slots).numpy()
+        clusters = inside.neighborhood.clustering.members.cluster[: len(inside)]
+        means, _, known = inside.neighborhood._moments_of_members(inside.storage, slots.numpy(), clusters, [])
+        assert known.any()
+        for slot in np.flatnonzero(known):
+            mine = mature & (clusters == clusters[slot])
+            assert means[slot, 4] == pytest.approx(rewards[mine].mean(), abs=1e-4), "after 3 of s and 1 of a"
     finally:
         algorithm.stop()
