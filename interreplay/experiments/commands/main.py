@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from interreplay import __version__
 from interreplay.errors import UsageError, accepted_names
+from interreplay.experiments.process import outcome
 from interreplay.experiments.process.signals import before_anything_is_to_save
 
 HERE = "interreplay.experiments.commands"
@@ -36,10 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
-        print(usage())
+        with outcome.lasting_output():
+            print(usage())
         return 0 if words else 2
     if words[0] == "--version":
-        print(f"interreplay {__version__}")
+        with outcome.lasting_output():
+            print(f"interreplay {__version__}")
         return 0
     name, *rest = words
     if name == "cluster":

@@ -126,7 +126,8 @@ def buffer_samples(name: str) -> str:
     from interreplay.experiments.commands.check import subject_for
 
     rows = 150
-    shapes_and_dtypes(replace(subject_for(f"replay_buffers:{name}", {}), any_weights=True), rows)
+    subject = replace(subject_for(f"replay_buffers:{name}", {}), any_weights=True)
+    shapes_and_dtypes(subject, rows, **subject.rows)
     return f"{rows} transitions in, {BATCH} out"
 
 

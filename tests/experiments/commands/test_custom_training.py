@@ -126,7 +126,7 @@ def test_the_original_works_command_for_gaussian_processes(tmp_path, capsys):
     flags = [*command.split(), *SHORT, "--total_env_steps", "200", "--local_dir", str(tmp_path)]
     assert custom_training.main(flags) == 0
     out = capsys.readouterr().out
-    assert "BIER(kernel=rbf, ard=True, mean=zero, hyperparameters=monte_carlo, scaling=minmax" in out
+    assert "BIER(kernel=rbf,ard=True,mean=zero,hyperparameters=monte_carlo,scaling=minmax" in out
     with (the_run(tmp_path) / "progress.csv").open() as file:
         last = list(csv.DictReader(file))[-1]
     assert float(last["replay_buffer/gp_fits"]) == 1 and float(last["replay_buffer/gp_failed_share"]) == 0

@@ -57,7 +57,7 @@ def settings(*words: str):
 
 def commands() -> list[list[str]]:
     """The lines of the page, without the program's name."""
-    page = (ROOT / "docs" / "own-environment.md").read_text()
+    page = (ROOT / "docs" / "own-environment.md").read_text().replace("\\\n", " ")
     return [line.split()[1:] for line in re.findall(r"^interreplay .*$", page, re.MULTILINE)]
 
 
