@@ -104,16 +104,18 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
         if issubclass(found, base):
             kind = part
 
-    def create(capacity: int, seed: int | None) -> ReplayBuffer:
+    def make(capacity: int, seed: int | None) -> ReplayBuffer:
         if kind:
             parts = {kind: {"type": name, **arguments}} | COMPLETED[kind]()
-            made = make_buffer(OF_PARTS, {"seed": seed}, capacity=capacity, **parts)
-        else:
-            made = make_buffer(name, {"seed": seed}, capacity=capacity, **arguments)
+            return make_buffer(OF_PARTS, {"seed": seed}, capacity=capacity, **parts)
+        return make_buffer(name, {"seed": seed}, capacity=capacity, **arguments)
+
+    def create(capacity: int, seed: int | None) -> ReplayBuffer:
+        made = make(capacity, seed)
         made.connect(Context(compute_reward=_negative_distance, score=_sizes_of_rewards))
         return made
 
-    if create(capacity=10, seed=0).wants_goal_functions:
+    if make(capacity=10, seed=0).wants_goal_functions:  # a connected buffer has them
         return Subject(create, rows={"obs_shape": GOALS})
     return Subject(create)
 

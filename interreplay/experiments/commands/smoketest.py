@@ -127,7 +127,7 @@ def buffer_samples(name: str) -> str:
 
     rows = 150
     subject = replace(subject_for(f"replay_buffers:{name}", {}), any_weights=True)
-    shapes_and_dtypes(subject, rows, **subject.rows)
+    shapes_and_dtypes(subject, rows)
     return f"{rows} transitions in, {BATCH} out"
 
 
