@@ -239,6 +239,11 @@ class SteppingRunner(SingleAgentEnvRunner):
         if self._max_episode_steps is None and not has_time_limit(self.env):
             self._max_episode_steps = STEPS_OF_ENDLESS_EPISODES
 
+    @override(SingleAgentEnvRunner)
+    def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a function with this runner; the caller gets its errors. RLlib ends the process instead."""
+        return func(self, *args, **kwargs)
+
     def _report_steps(self) -> None:
         """Log the mean seconds per step since the last call."""
         if self._timed_steps:
