@@ -88,7 +88,9 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     for key, value in vars(loaded).items():
         if inspect.isclass(value) and issubclass(value, base) and value.__module__ == module:
             fitting.append(key)
-    listed = f"{did_you_mean(name, fitting)} accepted: {', '.join(fitting) or 'none that is there'}".lstrip()
+    listed = f"{module} defines none"
+    if fitting:
+        listed = f"{did_you_mean(name, fitting)} accepted: {', '.join(fitting)}".lstrip()
     reason = f"{module} has no {name!r}"
     if found is not None:
         reason = f"{name} is not a subclass of {bases}"

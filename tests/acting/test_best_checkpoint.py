@@ -112,7 +112,7 @@ def test_training_returns_count_where_there_are_no_evaluations(tmp_path):
 
 def test_no_best_checkpoint_with_keep_best_false(tmp_path, capsys):
     run = train(tmp_path, "--keep_best", "False", "--total_env_steps", "200")
-    assert names(run) == ["checkpoint_00000200"] and "best" not in capsys.readouterr().out.splitlines()[-1]
+    assert names(run) == ["checkpoint_00000200"] and ", best" not in capsys.readouterr().out.splitlines()[-1]
     for act in (lambda: interreplay.load_policy(run, best=True), lambda: best_of(run)):
         with pytest.raises(UsageError, match="holds no best checkpoint; runs with --keep_best have one"):
             act()

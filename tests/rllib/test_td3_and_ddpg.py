@@ -94,7 +94,7 @@ def test_elite_compares_actions_and_rejects_kl(trainer):
     off = selector.row_distances(storage, torch.arange(150))
     assert torch.equal(storage.column("extras.behavior")[:50], torch.zeros(50, 1))
     assert (off[50:] < 1e-6).all() and (off[:50] > 1e-6).all()
-    with pytest.raises(ValueError, match='distance is "kl" and the policy is no distribution'):
+    with pytest.raises(ValueError, match='distance is "kl" and the policy is not a distribution'):
         config(buffer="Elite", trainer=trainer, distance="kl").build_algo()
 
 

@@ -15,7 +15,7 @@ TRAIN = [
     ("--buffer NMER --buffer-arg selector=Prioritized", "selector", "--prioritized_replay"),
     ("--buffer no_such_parts:Mine", "buffer 'no_such_parts:Mine'", "no module 'no_such_parts'", "current folder"),
     ("--buffer subprocess:Popen", "'subprocess:Popen'", "a module of the standard library"),
-    ("--buffer numpy:ndarray", "'numpy:ndarray'", "ndarray is no subclass of ReplayBuffer"),
+    ("--buffer numpy:ndarray", "'numpy:ndarray'", "ndarray is not a subclass of ReplayBuffer"),
     ("--selector Prioritised", "selector 'Prioritised'", "did you mean Prioritized?", "my_module:"),
     ("--selector Prioritized alfa=.2", "selector Prioritized", "'alfa'", "did you mean alpha?"),
     ("--selector Prioritized alpha=-2", "selector Prioritized", "alpha is -2"),

@@ -265,7 +265,7 @@ def test_a_part_that_breaks_the_contract_fails(capsys):
 def test_a_wrong_name_is_one_line(capsys):
     for words, parts in {
         "broken_parts:Shorter": ["broken_parts has no 'Shorter'", "did you mean Short?"],
-        "broken_parts:function": ["function is no subclass of Selector or Neighborhood or Synthesizer"],
+        "broken_parts:function": ["function is not a subclass of Selector or Neighborhood or Synthesizer"],
         "Recent": ["is not the name of a module"],
         "my_parts:Recent shar=1": ["'shar'", "did you mean share?"],
         "my_parts:Recent share=7": ["share is 7"],

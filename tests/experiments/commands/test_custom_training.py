@@ -269,7 +269,7 @@ def check_error(text: str, parts: list[str]) -> None:
 
 def test_rows_that_cannot_be_stored(capsys, tmp_path, envs):
     for flags, parts in (
-        (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ['"ln"', "no distribution"]),
+        (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ['"ln"', "not a distribution"]),
         (["--env", "FrozenLake-v1", "--buffer", "NMER"], ["actions of torch.int64 cannot be blended", "Discrete(4)"]),
         (["--env", "envs_for_tests:Image-v0", "--buffer", "NMER"], ["uint8"]),
         (["--env", "Humanoid-v5", "--buffer_size", "2e9"], ["2,000,000,000 rows", "GB when full", "would fit"]),

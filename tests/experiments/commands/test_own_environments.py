@@ -154,7 +154,7 @@ def test_a_stack_continues_from_a_checkpoint():
 
 WRONG = {
     "--wrapper my_envs:Scaled": ["my_envs has no 'Scaled'", "did you mean ScaledReward?"],
-    "--wrapper my_envs:PointGoal": ["PointGoal is no subclass of Wrapper", "accepted: ScaledReward"],
+    "--wrapper my_envs:PointGoal": ["PointGoal is not a subclass of Wrapper", "accepted: ScaledReward"],
     "--wrapper my_envs:ScaledReward factr=2": ["'factr'", "did you mean factor? accepted: factor"],
     "--wrapper ClipReward": ["expected module:Class", "gymnasium.wrappers:ClipReward"],
     "--wrapper subprocess:Popen": ["a module of the standard library"],

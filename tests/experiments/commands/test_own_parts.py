@@ -113,11 +113,11 @@ def test_a_configuration_file_names_parts(folder):
 
 WRONG = {
     "--buffer my_parts:Timley": ["my_parts has no 'Timley'", "did you mean Timely?"],
-    "--buffer my_parts:Recent": ["Recent is no subclass of ReplayBuffer", "accepted: Timely"],
+    "--buffer my_parts:Recent": ["Recent is not a subclass of ReplayBuffer", "accepted: Timely"],
     "--buffer my_parts:Timely --buffer_arg reech=3": ["'reech'", "did you mean reach?"],
-    "--selector my_parts:Timely": ["Timely is no subclass of Selector", "accepted: Recent"],
+    "--selector my_parts:Timely": ["Timely is not a subclass of Selector", "accepted: Recent"],
     "--selector my_parts:Recent shar=.1": ["'shar'", "did you mean share?"],
-    "--selector my_broken_parts:one": ["one is no subclass of Selector", "accepted: Fails"],
+    "--selector my_broken_parts:one": ["one is not a subclass of Selector", "accepted: Fails"],
     "--selector my.parts..:Recent": ["is not the name of a module"],
 }
 
