@@ -18,6 +18,7 @@ notebooks = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(notebooks)
 NAMES = [
     "cluster_study",
+    "compare_methods",
     "distances",
     "experience_replay",
     "first_steps",
