@@ -41,7 +41,8 @@ SECONDS_BETWEEN_SYNCS = 30.0
 ROWS_PER_SEGMENT = 65_536
 SEGMENTS = 8
 """Minimum number of segments of a full store: the oldest rows are dropped by segments."""
-ROWS_PER_COMMIT = 4_096
+ROWS_PER_COMMIT = 64
+"""Rows after which a long episode is written; many small objects in memory slow garbage collection down."""
 ASIDE = "_aside_"
 
 
