@@ -129,7 +129,8 @@ def plain(inputs: Any, targets: Any, held: Any, epochs: int, model: str, tidy: b
 
     learned = torch.ones(len(inputs), dtype=torch.bool)
     learned[held] = False
-    inputs_learned, targets_learned = inputs[learned], targets[learned]
+    inputs_learned = inputs[learned]
+    targets_learned = targets[learned]
     width = targets.shape[1]
     arrays = inputs_learned.double().numpy(), targets_learned.double().numpy()
 

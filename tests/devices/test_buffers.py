@@ -18,7 +18,8 @@ FIELDS = ("slots", "weights", "neighbor_slots", "mix", "variances", "row_weights
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_batches_are_the_processors(name, device):
-    recipe, errors = VARIANTS[name], torch.linspace(-2, 2, 32)
+    recipe = VARIANTS[name]
+    errors = torch.linspace(-2, 2, 32)
     here, there = (recipe(capacity=100, seed=0, device=str(where)) for where in ("cpu", device))
     rows = Episodes(envs=2, **rows_for(recipe)).transitions(150)
     for buffer in (here, there):

@@ -60,7 +60,9 @@ def compared(env, put, count, seed=0):
     rng, name = np.random.default_rng(seed), env.spec.id
     env.action_space.seed(seed)
     obs, _ = env.reset(seed=seed)
-    terminated_by_simulator, following, actions = [], [], []
+    terminated_by_simulator = []
+    following = []
+    actions = []
     for _ in range(count):
         put(rng)
         action = env.action_space.sample()

@@ -170,11 +170,15 @@ def _method(given: argparse.Namespace) -> list[str]:
         "nmer": ("NMER", {"k": given.k_neighbors}),
         "her": ("HER", {"strategy": given.her_replay_strategy, "k": given.her_replay_k}),
     }
-    name, arguments = methods[chosen[0]] if chosen else ("PER" if given.per else "Uniform", {})
+    name = "PER" if given.per else "Uniform"
+    arguments: dict[str, Any] = {}
+    if chosen:
+        name, arguments = methods[chosen[0]]
     if given.model_based:
         if given.per:
             raise UsageError("--model-based with --per: expected one of them, real rows are drawn without priorities")
-        name, arguments = "ModelBased", {"real": {"type": name, **arguments}, **_model(given)}
+        arguments = {"real": {"type": name, **arguments}, **_model(given)}
+        name = "ModelBased"
     words = [f"--buffer={name}"]
     if given.per and name != "PER":
         words.append("--prioritized_replay")
@@ -185,7 +189,7 @@ def _method(given: argparse.Namespace) -> list[str]:
 
 def _model(given: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `ModelBased`; LCER counts rollouts per fit and lengths by epochs."""
-    found = {
+    found: dict[str, Any] = {
         "real_share": round(1.0 - given.v_ratio, 6),
         "fit_every": given.update_env_model,
         "fit_rows": given.n_training_samples,
@@ -198,7 +202,9 @@ def _model(given: argparse.Namespace) -> dict[str, Any]:
             given.rollout_max_epoch * given.epoch_length,
         ],
     }
-    return found | ({"model": "deterministic"} if given.deterministic_model else {})
+    if given.deterministic_model:
+        found["model"] = "deterministic"
+    return found
 
 
 def enjoy(argv: Sequence[str] | None = None) -> int:

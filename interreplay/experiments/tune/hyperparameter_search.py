@@ -8,7 +8,6 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,7 +94,10 @@ def sampled(
     unused = sorted(found.keys() - known)
     if unused:
         raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], sorted(known))}")
-    return list(chain(*map(rounds.get, sorted(rounds))))  # type: ignore[arg-type]
+    planned = []
+    for number in sorted(rounds):
+        planned += rounds[number]
+    return planned
 
 
 def _arguments(run: PlannedRun, resolver: SettingsResolver, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:

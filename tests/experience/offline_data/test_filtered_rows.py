@@ -320,7 +320,9 @@ def test_an_environment_returns_the_rewards_that_stored_rows_get(tmp_path):
     rng = np.random.default_rng(0)
     obs, _ = plain.reset(seed=0)
     changed.reset(seed=0)
-    rows, rewards, ends = [], [], []
+    rows = []
+    rewards = []
+    ends = []
     for _ in range(150):
         action = rng.uniform(-HIGH, HIGH, 1).astype(np.float32)
         following, own, *_ = plain.step(action)

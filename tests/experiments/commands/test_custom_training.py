@@ -363,7 +363,8 @@ def test_kill_during_saves_leaves_a_usable_checkpoint(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_an_environment_with_goals_reports_success_and_is_resumed(tmp_path):
-    asked, env = "FetchReach-v1", "FetchReach-v4"
+    asked = "FetchReach-v1"
+    env = "FetchReach-v4"
     flags = ["--env", asked, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
     done = run(*flags, "--total_env_steps", 400)
     assert done.returncode == 0 and done.stderr == "", "its packages are silent, too"
