@@ -110,6 +110,8 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
             # By default, all clusters share one token file, which two first starts would write at the same time.
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
             AuthenticationTokenLoader.instance().reset_cache()  # it may hold the token of an earlier session
+        # On a busy machine a worker needs more than Ray's 60 seconds to import its modules.
+        os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
         with _loopback(), _separate_sessions(), _sigterm_preserved():
             ray.init(
                 address="local",
