@@ -208,7 +208,7 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
         if isinstance(first, dict):
             shared = [key for key in first if all(key in column for column in columns)]
             joined[name] = {key: torch.cat([column[key] for column in columns]) for key in shared}
-        elif all(column is not None for column in columns):
+        elif type(None) not in set(map(type, columns)):
             joined[name] = torch.cat(columns)
     return unchecked(**joined)
 

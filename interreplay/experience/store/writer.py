@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -41,8 +42,8 @@ SECONDS_BETWEEN_SYNCS = 30.0
 ROWS_PER_SEGMENT = 65_536
 SEGMENTS = 8
 """Minimum number of segments of a full store: the oldest rows are dropped by segments."""
-ROWS_PER_COMMIT = 64
-"""Rows after which a long episode is written; many small objects in memory slow garbage collection down."""
+ADDED_PER_COMMIT = 64
+"""Calls of `add` after which rows are written; many small objects in memory slow garbage collection down."""
 ASIDE = "_aside_"
 
 
@@ -91,9 +92,7 @@ class StoreWriter:
         self._header: Header | None = None
         self._segments: list[tuple[Path, int]] = []
         self._files: dict[str, BinaryIO] = {}
-        self._pending: list[tuple[Transitions, int, int, int, float]] = []
-        self._pending_rows = 0
-        self._has_extras = False
+        self._pending: deque[tuple[Transitions, int, int, float]] = deque()
         self._problem = ""
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -128,23 +127,12 @@ class StoreWriter:
         """
         if not self.recording:
             return self._report()
-        count = len(rows)
-        if not count:
-            return
-        if count == 1:  # in a tenth of the time
-            ended = rows.terminated.item() or rows.truncated.item()
-        else:
-            ended = bool((rows.terminated | rows.truncated).any())
-        with self._lock:
-            self._pending.append((rows, count, step, version, time.time()))
-            self._has_extras = self._has_extras or bool(rows.extras)
-            self._pending_rows += count
-            if ended or self._pending_rows >= ROWS_PER_COMMIT:
-                self._guarded(self._commit)
-        if self._thread is None:
+        self._pending.append((rows, step, version, time.time()))
+        if len(self._pending) >= ADDED_PER_COMMIT or _ends(rows):
+            self.commit()
+        elif self._thread is None:
             self._thread = threading.Thread(target=self._commit_regularly, name="experience store", daemon=True)
             self._thread.start()
-        self._report()
 
     def commit(self) -> None:
         """Write the rows that were added, so that they survive a killed process."""
@@ -164,9 +152,11 @@ class StoreWriter:
                 self._guarded(self._sync)
 
     def _commit(self) -> None:
-        if not self._pending:
+        """Write the pending rows; another thread may add rows meanwhile."""
+        pending = [self._pending.popleft() for _ in range(len(self._pending))]
+        if not pending:
             return
-        columns = self._columns()
+        columns = _columns_of(pending)
         if self._header is None:
             self._begin(columns)
         assert self._header is not None
@@ -178,49 +168,17 @@ class StoreWriter:
             raise UsageError(f"it has other rows than this run: {missing} is missing")
         if not self._files or self._segments[-1][1] >= self._per_segment:
             self._begin_segment()
-        self._drop_oldest()
+        count = len(columns["step"])
+        self._drop_oldest(self._most - count)
         checksum = 0
         for name in self._header.columns:
             data = columns[name].tobytes()
             _write_all(self._files[name], data)
             checksum = zlib.crc32(data, checksum)
         path, before = self._segments[-1]
-        after = before + self._pending_rows
-        _write_all(self._files[JOURNAL], commit_record(after, checksum, time.time()))
-        self._segments[-1] = (path, after)
-        self.rows += self._pending_rows
-        self._pending = []
-        self._pending_rows = 0
-
-    def _columns(self) -> dict[str, np.ndarray]:
-        """Return the added rows as contiguous arrays by column."""
-        found = {SUCCESS: self._successes()}
-        for name, column in cat([rows for rows, *_ in self._pending]).columns().items():
-            if name not in ("discounts", SUCCESS):
-                array = column.numpy(force=True)
-                found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-        _, *lists = zip(*self._pending, strict=True)
-        counts, steps, versions, times = map(np.array, lists)
-        if len(counts) < self._pending_rows:  # several rows at a time
-            inside = np.arange(self._pending_rows) - np.repeat(np.cumsum(counts) - counts, counts)
-            steps = np.repeat(steps, counts) + inside
-            versions = np.repeat(versions, counts)
-            times = np.repeat(times, counts)
-        for name, values in (("step", steps), ("time", times), ("version", versions)):
-            found[name] = values.astype(META[name])
-        return found
-
-    def _successes(self) -> np.ndarray:
-        """Return the successes of the added rows ``(n,)``, False where none was reported."""
-        successes = np.zeros(self._pending_rows, bool)
-        if not self._has_extras:
-            return successes
-        start = 0
-        for rows, count, *_ in self._pending:
-            if rows.extras and SUCCESS_COLUMN in rows.extras:
-                successes[start : start + count] = rows.extras[SUCCESS_COLUMN].numpy()
-            start += count
-        return successes
+        _write_all(self._files[JOURNAL], commit_record(before + count, checksum, time.time()))
+        self._segments[-1] = (path, before + count)
+        self.rows += count
 
     def _begin(self, columns: Mapping[str, np.ndarray]) -> None:
         header = Header(
@@ -255,8 +213,9 @@ class StoreWriter:
             kept = RECORD_BYTES
         self._files[JOURNAL] = _opened(path / JOURNAL, kept)
 
-    def _drop_oldest(self) -> None:
-        while len(self._segments) > 1 and self.rows + self._pending_rows > self._most:
+    def _drop_oldest(self, most: int) -> None:
+        """Drop the oldest segments until at most `most` rows or one segment remain."""
+        while len(self._segments) > 1 and self.rows > most:
             path, rows = self._segments.pop(0)
             self.rows -= rows
             with contextlib.suppress(FileNotFoundError):
@@ -346,7 +305,7 @@ class StoreWriter:
             with self._lock:
                 self._problem = f"experience is not recorded any more in {self.folder}: {reason}"
                 self.recording = False
-                self._pending = []
+                self._pending.clear()
                 self._close_files()
                 self._claim.release()
 
@@ -356,6 +315,34 @@ class StoreWriter:
         if problem:
             self._problem = ""
             self._notify(problem)
+
+
+def _ends(rows: Transitions) -> bool:
+    """Return whether an episode ends in these rows."""
+    if len(rows) == 1:  # in a tenth of the time
+        return bool(rows.terminated.item() or rows.truncated.item())
+    return bool((rows.terminated | rows.truncated).any())
+
+
+def _columns_of(pending: list[tuple[Transitions, int, int, float]]) -> dict[str, np.ndarray]:
+    """Return pending rows as contiguous arrays by column; successes are False where none was reported."""
+    parts, *lists = zip(*pending, strict=True)
+    counts = np.array(list(map(len, parts)))
+    starts = np.cumsum(counts) - counts
+    successes = np.zeros(counts.sum(), bool)
+    for rows, start, count in zip(parts, starts, counts, strict=True):
+        if rows.extras and SUCCESS_COLUMN in rows.extras:
+            successes[start : start + count] = rows.extras[SUCCESS_COLUMN].numpy()
+    found = {SUCCESS: successes}
+    for name, column in cat(parts).columns().items():
+        if name not in ("discounts", SUCCESS):
+            array = column.numpy(force=True)
+            found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    steps, versions, times = (np.repeat(values, counts) for values in lists)
+    steps += np.arange(len(successes)) - np.repeat(starts, counts)
+    for name, values in (("step", steps), ("time", times), ("version", versions)):
+        found[name] = values.astype(META[name])
+    return found
 
 
 def _opened(path: Path, size: int) -> BinaryIO:
