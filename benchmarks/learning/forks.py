@@ -24,13 +24,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from scipy import stats
 
 from benchmarks.measure import table
 from interreplay.experiments.studies.paired import independent, paired
 from interreplay.experiments.training.forking import fork
 from interreplay.rllib import SACConfig
+from interreplay.rllib.ray_session import prepare_host
 from interreplay.runs.state_files import manifest
 
 PARENT = 2_000
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="seeds of both designs (default: 5)")
     parser.add_argument("--keep", type=Path, help="also write all results to this file")
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    prepare_host(1, 0)
     with tempfile.TemporaryDirectory() as folder:
         arms = forked(Path(folder), given.seeds)
     runs = from_the_beginning(given.seeds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from interreplay.experience.imagination import Imagination, Limits, Schedule, as
 from interreplay.experience.learned_models.dynamics import PATIENCE, Dynamics
 from interreplay.experience.learned_models.fitting import FitSettings
 from interreplay.experience.mix import Mix, made_source, seed_of
+from interreplay.experience.offline import Offline
+from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.part import Context
 from interreplay.selection.shares import Share
 from interreplay.storage.columns import Columns
@@ -62,11 +64,14 @@ class ModelBased(Mix):
         model_matrix_dtype: Type of the products between hidden layers during a fit, "float32" or "bfloat16".
         action_noise: Standard deviation of noise added to the actions of deterministic policies, such as TD3's.
         termination_fn: ``(s, a, s') -> (n,) bool``, or the id of an environment; None for the run's environment.
+        recorded: Recorded rows that are added to the real rows before the run: arguments of `Offline` such as
+            ``{"data": "results/*", "where": "return>=500"}``.
         capacity: Maximum number of real rows.
         n_step: Number of steps of real transitions.
         gamma: Discount factor per step.
         seed: Seed of all randomness.
         device: Device of the rows and the networks.
+        spaces: Observation and action space of one environment, which recorded rows must match.
 
     Attributes:
         dynamics: The ensemble.
@@ -100,13 +105,15 @@ class ModelBased(Mix):
         model_matrix_dtype: str = "float32",
         action_noise: float = 0.1,
         termination_fn: TerminationFn | str | None = None,
+        recorded: Mapping[str, Any] | None = None,
         capacity: int = 1_000_000,
         n_step: int | tuple[int, int] = 1,
         gamma: float = 0.99,
         seed: int | None = None,
         device: str = "cpu",
+        spaces: Spaces | None = None,
     ):
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__", "spaces")}
         limits = Limits(fit_every, fit_rows, rollouts, as_schedule(rollout_length), keep_fits)
         if starts not in (*STARTS, None):
             raise ValueError(f"starts is {starts!r}; {accepted_names(str(starts), STARTS)}")
@@ -130,6 +137,7 @@ class ModelBased(Mix):
         super().__init__(parts, {REAL: real_share})
         if not isinstance(self.real, ReplayBuffer):
             raise ValueError(f"real is {self.real!r}; expected a replay buffer, to fit a model to what it stores")
+        self._recorded = recorded and Offline(**{"spaces": spaces, "gamma": gamma, **recorded})
         defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
         self.recipe = {"type": type(self).__name__}
         self.recipe |= {name: value for name, value in given.items() if value != defaults[name]}
@@ -175,6 +183,15 @@ class ModelBased(Mix):
     def connect(self, context: Context) -> None:
         self.imagination.connect(context)
         super().connect(context)
+        wanted = self.real.columns_wanted
+        episodes: set[int] = set()
+        for rows in self.recorded_rows():
+            if lacking := sorted(wanted - rows.extras.keys()):
+                raise ValueError(f"the recorded rows lack the column {lacking[0]}, which {self.real!r} requires")
+            assert rows.episode is not None
+            self.real.add(rows.replace(extras={name: rows.extras[name] for name in wanted}))
+            episodes.update(rows.episode.unique().tolist())
+        self.real.truncate_episodes(episodes)
 
     def nbytes(self, columns: Columns) -> int:
         """Return the bytes of real rows and of the generated rows of the longest rollouts."""
@@ -187,6 +204,9 @@ class ModelBased(Mix):
         """Store real rows."""
         self.real.add(transitions)
         self.imagination.env_steps += len(transitions)
+
+    def recorded_rows(self) -> Iterator[Transitions]:
+        return self._recorded.recorded_rows() if self._recorded else iter(())
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         self.real.truncate_episodes(episodes)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from builders import make, same_sample, same_state
+from kept_rows import SPACES, episodes_of, fill
 
 from interreplay import Mix, ModelBased
 from interreplay.experience import make_source
@@ -56,6 +57,29 @@ def test_real_rows_alone_until_the_first_fit_and_exact_shares_from_then_on():
     counts = torch.stack([sample.origins.bincount(minlength=2) for sample in made.batches(30, 40)])
     assert counts.sum(dim=0).tolist() == [300, 900] and (counts[:, 0] - 7.5).abs().max() < 1
     assert len(made.virtual) == 40 == made.virtual.storage.written and len(made.real) == 20
+
+
+def test_recorded_rows_are_real_rows_as_if_they_had_been_collected_before(tmp_path):
+    recorded = episodes_of([20, 15, 10])
+    folder = fill(tmp_path / "store", recorded)
+    changes = {"spaces": SPACES, "about": Context(policy=lambda obs: torch.tanh(obs[:, :1]), environment="Pendulum-v1")}
+    made = source(recorded={"data": str(folder), "where": "newest=30"}, **changes)
+    filled = source(**changes)
+    filled.real.add(recorded[-30:])
+    assert len(made.real) == 30 and made.imagination.env_steps == 0
+    new = episodes_of([25], seed=1, first=0)
+    for each in (made, filled):
+        each.add(new)
+    assert len(made.real) == 55
+    for batch, other in zip(made.batches(16, 3), filled.batches(16, 3), strict=True):
+        same_sample(batch, other)
+        assert (batch.origins == 1).any()
+
+
+def test_recorded_rows_without_a_column_that_the_method_requires_are_rejected(tmp_path):
+    folder = fill(tmp_path / "store", episodes_of([20]))
+    with pytest.raises(ValueError, match="the recorded rows lack the column behavior, which Elite"):
+        source("Elite", recorded={"data": str(folder)})
 
 
 def test_virtual_rows_are_the_models_with_actions_of_the_policy():

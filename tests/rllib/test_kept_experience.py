@@ -219,6 +219,26 @@ def test_a_run_learns_from_the_rows_of_all_runs_with_another_reward(tmp_path, tw
     assert "has changed since the run began" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--trainer TD3 --buffer NMER",
+        "--trainer TQC --prioritized_replay",
+        "--preset rlpd --updates_per_step 2 --n_critics 3",
+        "--buffer ModelBased --buffer_arg fit_every=20 --buffer_arg max_epochs=1 --buffer_arg model_hiddens=8,8",
+    ],
+)
+def test_algorithms_and_models_learn_from_the_rows_of_all_runs(tmp_path, two_runs, words, capsys):
+    asked = flags(tmp_path, "--total_env_steps", "80", "--offline-data", two_runs, "--seed", "7", *words.split())
+    asked.remove("--quiet")
+    assert main(asked) == 0
+    assert "and 1 more: 160 rows" in capsys.readouterr().out
+    (run,) = Path(tmp_path / "results").glob("*_s7_*")
+    assert main(["--resume", str(run), "--total_env_steps", "120", "--quiet"]) == 0
+    assert ExperienceStore(run / "experience").rows == 120
+
+
 def test_conditions_apply_on_the_command_line(tmp_path, two_runs, capsys):
     words = [*flags(tmp_path, "--total_env_steps", "0", "--updates", "40", "--offline-data", two_runs)]
     place = words.index("--learning_starts")

@@ -175,6 +175,10 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, ca
             "--learning_starts is about a run with",
         ),
         ("--updates 9 --offline-data x --total_env_steps 0 --offline-share 1", "--offline_share is about a run with"),
+        (
+            "--buffer ModelBased --offline-data x --offline-share .2",
+            "ModelBased adds the recorded rows to its real rows",
+        ),
         ("--trainer IMPALA --offline-data x", "IMPALA learns from unrolls"),
         ("--preset rlpd", "preset rlpd needs --offline_data"),
     ],

@@ -217,5 +217,6 @@ def replay_bytes(settings: SimpleNamespace, environment: Environment, source: So
             raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
     if source is None or settings.updates is not None:
         return 0  # recorded rows are mapped from their files
-    own = source.sources["online"] if isinstance(source, Mix) and settings.offline_data is not None else source
-    return estimate(*spaces, own, environment.stacks)
+    if type(source) is Mix and settings.offline_data is not None:
+        source = source.sources["online"]
+    return estimate(*spaces, source, environment.stacks)

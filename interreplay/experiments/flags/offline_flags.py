@@ -91,6 +91,9 @@ OFFLINE_FLAGS = (
 )
 
 
+MODEL_BASED = "ModelBased"
+
+
 def offline_settings(given: Collection[str], settings: Mapping[str, Any], trainer: str) -> dict[str, Any]:
     """Return the settings that recorded experience changes.
 
@@ -113,6 +116,10 @@ def offline_settings(given: Collection[str], settings: Mapping[str, Any], traine
         raise UsageError(f"--keep_experience is about replayed transitions; {trainer} learns from unrolls")
     if recorded is not None and ALGORITHMS[trainer].unrolls:
         raise UsageError(f"--offline_data is about replayed transitions; {trainer} learns from unrolls")
+    if recorded is not None and settings["buffer"] == MODEL_BASED:
+        for name in ("offline_share", "offline_share_end", "updates"):
+            if name in given:
+                raise UsageError(f"--{name}: {MODEL_BASED} adds the recorded rows to its real rows; expected none")
     if updates is None:
         if settings["total_env_steps"] == 0:
             raise UsageError(
@@ -160,6 +167,8 @@ def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> 
             f"offline data {rows.name} has changed since the run began: its key is {rows.key}, the "
             f"checkpoint's {known}; if the data was moved, --offline_data names its new place"
         )
+    if settings.buffer == MODEL_BASED:
+        return rows.key, f"offline data {rows.name}: {len(rows):,} rows, added to the real rows"
     share = f"{settings.offline_share:g}"
     if settings.updates is not None:
         share = "all"

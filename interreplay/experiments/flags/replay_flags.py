@@ -12,6 +12,7 @@ from typing import Any
 from interreplay.buffer.catalogue import OF_PARTS, part_class, resolve
 from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
+from interreplay.experiments.flags.offline_flags import MODEL_BASED
 from interreplay.experiments.flags.original_flags import (
     BLENDS,
     BUFFER_ARGUMENTS,
@@ -229,8 +230,10 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     online = {"capacity": settings.buffer_size, **arguments}
     if getattr(settings, "offline_data", None) is None:
         return settings.buffer, online
-    recorded = {"data": settings.offline_data, "method": settings.buffer, "arguments": arguments}
-    recorded |= {"where": settings.offline_where, "relabel": settings.relabel}
+    recorded = {"data": settings.offline_data, "where": settings.offline_where, "relabel": settings.relabel}
+    if settings.buffer == MODEL_BASED:
+        return MODEL_BASED, online | {"recorded": recorded}
+    recorded |= {"method": settings.buffer, "arguments": arguments}
     if settings.updates is not None:
         return "Offline", recorded
     share = (settings.offline_share, settings.offline_share_end)

@@ -93,7 +93,6 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
     settings |= only(chosen, settings)
     settings |= {"preset": preset.name, "output_dir": str(settings["output_dir"])}
-    settings |= offline_settings(given.keys(), settings, trainer)
     for flag in preset.needs:
         if settings.get(flag) is None:
             raise UsageError(f"preset {preset.name} needs --{flag}: {preset.about}")
@@ -106,6 +105,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         settings |= unroll_replay_for(chosen | only(given, METHOD), trainer, METHOD, buffer, buffer_args)
     else:
         settings |= replay_for(given, CATALOGUE, buffer, buffer_args)
+    settings |= offline_settings(given.keys(), settings, trainer)
     if settings["relabel"]:
         settings["wrapper"] = [*settings["wrapper"], wrapper_of(settings["relabel"])]
     settings = plain(settings)
