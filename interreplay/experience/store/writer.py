@@ -42,8 +42,8 @@ SECONDS_BETWEEN_SYNCS = 30.0
 ROWS_PER_SEGMENT = 65_536
 SEGMENTS = 8
 """Minimum number of segments of a full store: the oldest rows are dropped by segments."""
-ADDED_PER_COMMIT = 64
-"""Calls of `add` after which rows are written; many small objects in memory slow garbage collection down."""
+ADDED_PER_PART = 64
+"""Calls of `add` after which rows are joined by column, because many small objects in memory are slow."""
 ASIDE = "_aside_"
 
 
@@ -93,6 +93,7 @@ class StoreWriter:
         self._segments: list[tuple[Path, int]] = []
         self._files: dict[str, BinaryIO] = {}
         self._pending: deque[tuple[Transitions, int, int, float]] = deque()
+        self._joined: list[dict[str, np.ndarray]] = []
         self._problem = ""
         self._lock = threading.RLock()
         self._closed = threading.Event()
@@ -128,9 +129,12 @@ class StoreWriter:
         if not self.recording:
             return self._report()
         self._pending.append((rows, step, version, time.time()))
-        if len(self._pending) >= ADDED_PER_COMMIT or _ends(rows):
+        if _ends(rows):
             self.commit()
-        elif self._thread is None:
+        elif len(self._pending) >= ADDED_PER_PART:
+            with self._lock:
+                self._guarded(self._join)
+        if self._thread is None:
             self._thread = threading.Thread(target=self._commit_regularly, name="experience store", daemon=True)
             self._thread.start()
 
@@ -145,14 +149,14 @@ class StoreWriter:
         """Write rows of long episodes and slow environments from another thread."""
         while self.recording and not self._closed.wait(self._seconds):
             with self._lock:
-                if self.recording and self._pending:
+                if self.recording:
                     self._guarded(self._commit)
             if time.monotonic() - self._synced > SECONDS_BETWEEN_SYNCS:
                 self._synced = time.monotonic()
                 self._guarded(self._sync)
 
-    def _commit(self) -> None:
-        """Write the pending rows; another thread may add rows meanwhile."""
+    def _join(self) -> None:
+        """Join the pending rows by column; another thread may add rows meanwhile."""
         pending = [self._pending.popleft() for _ in range(len(self._pending))]
         if not pending:
             return
@@ -166,13 +170,23 @@ class StoreWriter:
         if len(columns) != len(self._header.columns):
             missing = next(name for name in self._header.columns if name not in columns)
             raise UsageError(f"it has other rows than this run: {missing} is missing")
+        self._joined.append(columns)
+
+    def _commit(self) -> None:
+        """Write the rows that were added."""
+        self._join()
+        if not self._joined:
+            return
+        assert self._header is not None
+        columns = {name: np.concatenate([part[name] for part in self._joined]) for name in self._header.columns}
+        self._joined = []
         if not self._files or self._segments[-1][1] >= self._per_segment:
             self._begin_segment()
         count = len(columns["step"])
         self._drop_oldest(self._most - count)
         checksum = 0
-        for name in self._header.columns:
-            data = columns[name].tobytes()
+        for name, column in columns.items():
+            data = column.tobytes()
             _write_all(self._files[name], data)
             checksum = zlib.crc32(data, checksum)
         path, before = self._segments[-1]
@@ -306,6 +320,7 @@ class StoreWriter:
                 self._problem = f"experience is not recorded any more in {self.folder}: {reason}"
                 self.recording = False
                 self._pending.clear()
+                self._joined = []
                 self._close_files()
                 self._claim.release()
 
