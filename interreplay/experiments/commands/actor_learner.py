@@ -38,6 +38,7 @@ SAME = {
     "gamma": ("gamma", ".99"),
     "seed": ("seed", None),
     "preset": ("preset", "none"),
+    "caching": ("caching", "True"),
     **{name: (name, None) for name in ("device", "output_dir", *STOPS)},
     "rmsprop_eps": ("optimizer_eps", ".01"),
     "value_loss_weight": ("vf_loss_coeff", ".5"),
@@ -76,7 +77,7 @@ OTHERS = {
     "use_value_cloning_loss": "True",
     "policy_cloning_loss_weight": ".05",
     "value_cloning_loss_weight": ".005",
-    "save_model_period": None,
+    "save_model_period": "1000",
     "use_kl_mask": "False",
     "kl_div_threshold": ".3",
     "replay_parameters": REPLAY,
@@ -111,7 +112,7 @@ FIXED = {
 
 IGNORED = {
     *("load_optimizer_save", "debug", "reproducible", "actions_count", "observation_shape"),
-    *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy", "caching"),
+    *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy"),
     *("use_replay_compression", "lz4_compression_level", "caching_threads", "cache_sample_size", "avg_buff_size"),
     *("cache_output_buffer_size", "verbose_worker_out_int", "verbose_learner_out_int", "basic_verbose"),
     *("worker_verbose", "background_save", "use_additional_scaling_FC_layer"),
@@ -225,9 +226,8 @@ def translated(given: Mapping[str, str]) -> list[str]:
         values[name] = _value(given, f"{name}_loss_weight") if used else "0"
     if _read(given, "use_kl_mask", boolean):
         values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
-    if given.get("save_model_period"):
-        steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
-        values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
+    steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
+    values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
         stated = {SAME[name][0] for name in given if name in SAME}
         for ours, names in SOURCES.items():
