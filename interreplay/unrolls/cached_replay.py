@@ -60,7 +60,8 @@ class CachedReplay(UnrollReplay):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._next = None
-        if state["prepared"]:
-            columns = {name: as_tensor(column).clone() for name, column in state["prepared"].items()}
+        prepared = state.get("prepared")  # missing if the run was without caching
+        if prepared:
+            columns = {name: as_tensor(column).clone() for name, column in prepared.items()}
             self._next = Future()
             self._next.set_result(from_columns(columns))

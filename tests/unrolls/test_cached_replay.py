@@ -112,6 +112,15 @@ def test_a_restored_state_continues_with_the_prepared_batch(kind, before):
     assert one.statistics() == two.statistics()
 
 
+@pytest.mark.parametrize(("before", "after"), [(False, True), (True, False)])
+def test_caching_can_be_changed_when_resuming(before, after):
+    one, two = mix_of("uniform", before), mix_of("uniform", after)
+    learn(one, np.random.default_rng(0), 0, 6)
+    two.load_state_dict(one.state_dict())
+    batch = learn(two, np.random.default_rng(0), 6, 8)[-1]
+    assert batch.size == 6 and 0 < batch.fresh.sum() < 6
+
+
 def test_the_copy_is_made_by_another_thread():
     replay = CachedReplay(UnrollStore(9))
     replay.add(unrolls(9), np.random.default_rng(0))

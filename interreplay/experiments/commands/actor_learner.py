@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,7 +51,7 @@ SAME = {
 """The platform's flags, our equivalents, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
 
 The flags that stop a run early, ``preset``, ``device`` and ``output_dir`` are ours. With ``preset``, flags that are not
-given have the preset's values."""
+given have the preset's values. Without ``seed``, a random one is drawn."""
 
 GAMES = {
     "skipped_frames": "frameskip",
@@ -152,7 +153,7 @@ def act(words: Sequence[str]) -> int:
         print(f"--{ignored} has no effect: a setting of the platform's implementation")
     if mode == "test":
         command = [run, "--episodes", _value(given, "test_episode_count")]
-        if "render" in given and _read(given, "render", boolean):
+        if _read(given, "render", boolean) and ("render" in given or has_screen()):
             if not has_screen():
                 raise UsageError(
                     "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
@@ -234,6 +235,8 @@ def translated(given: Mapping[str, str]) -> list[str]:
             if given.keys() & names:
                 stated.add(ours)
         values = only(values, stated)
+    if values.get("seed") is None:
+        values["seed"] = str(secrets.randbits(32))
     words = ["--trainer=IMPALA"]
     for name, value in values.items():
         if value is not None:
