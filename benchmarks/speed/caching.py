@@ -15,20 +15,19 @@ from benchmarks.actors import CALL, TASKS, Ours
 from benchmarks.measure import interleaved, single_thread, table
 from interreplay.environments import registration
 
-SHARES = (0.5, 0.75)
-
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure MinAtar's Breakout and Pong, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.caching", description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=["minatar", "pong"], choices=list(TASKS), help="tasks to measure")
+    parser.add_argument("--shares", nargs="+", type=float, default=[0.5, 0.75], help="replayed shares of each batch")
     parser.add_argument("--repeats", type=int, default=15, help="timed calls of each")
     args = parser.parse_args(argv)
     single_thread()
     rows = []
     for name in args.tasks:
         registration.register(TASKS[name].env)
-        for share in SHARES:
+        for share in args.shares:
             contenders = {
                 "off": Ours(TASKS[name], replayed=share),
                 "on": Ours(TASKS[name], replayed=share, caching=True),
