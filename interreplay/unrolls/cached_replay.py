@@ -53,15 +53,18 @@ class CachedReplay(UnrollReplay):
         return self.store[slots].replace(weights=weights).map(Tensor.contiguous)
 
     def state_view(self) -> dict[str, Any]:
+        state = super().state_view()
         prepared = self._prepared()
-        columns = {} if prepared is None else prepared.columns()
-        return super().state_view() | {"prepared": columns}
+        if prepared is not None:
+            state["prepared"] = prepared.columns()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._next = None
-        prepared = state.get("prepared")  # missing if the run was without caching
-        if prepared:
-            columns = {name: as_tensor(column).clone() for name, column in prepared.items()}
+        if "prepared" in state:
+            columns = {}
+            for name, column in state["prepared"].items():
+                columns[name] = as_tensor(column).clone()
             self._next = Future()
             self._next.set_result(from_columns(columns))

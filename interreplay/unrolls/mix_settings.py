@@ -113,8 +113,13 @@ def make_mix(entries: Sequence[Entry], gaussian: bool = False, caching: bool = F
     Raises:
         UsageError: If a setting is unknown or out of range, shares do not add up to 1, or no source is fresh.
     """
-    replay_class = CachedReplay if caching else UnrollReplay
-    return UnrollMix([_make_source(kind, given, gaussian, replay_class) for kind, given in checked(entries)])
+    replay_class = UnrollReplay
+    if caching:
+        replay_class = CachedReplay
+    sources = []
+    for kind, given in checked(entries):
+        sources.append((_make_source(kind, given, gaussian, replay_class), given.share))
+    return UnrollMix(sources)
 
 
 def checked(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
@@ -172,12 +177,10 @@ def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
     return kind, SourceSettings(**DEFAULTS.get(kind, {}) | given)
 
 
-def _make_source(
-    kind: str, given: SourceSettings, gaussian: bool, replay_class: type[UnrollReplay]
-) -> tuple[UnrollSource, Any]:
-    """Return a source and its share."""
+def _make_source(kind: str, given: SourceSettings, gaussian: bool, replay_class: type[UnrollReplay]) -> UnrollSource:
+    """Return a source."""
     if kind == "queue":
-        return FreshQueue(given.capacity), given.share
+        return FreshQueue(given.capacity)
     try:
         store = UnrollStore(given.capacity, INSERTIONS[given.insertion](given))
     except MemoryError:
@@ -193,7 +196,5 @@ def _make_source(
     elif kind == "attentive":
         selector = Attentive(given.multiplier, distance_fn=DistanceToNewest(distance), alpha=given.alpha)
     if kind == "elite" or store.insertion.uses_distances:
-        replay = replay_class(store, selector, distance, given.refresh, given.fill_in, name=kind)
-    else:
-        replay = replay_class(store, selector, fill_in=given.fill_in, name=kind)
-    return replay, given.share
+        return replay_class(store, selector, distance, given.refresh, given.fill_in, name=kind)
+    return replay_class(store, selector, fill_in=given.fill_in, name=kind)
