@@ -15,6 +15,7 @@ from typing import Any
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, accepted_by, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
+from interreplay.unrolls.cached_replay import CachedReplay
 from interreplay.unrolls.distances import KINDS, DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.mixture import UnrollMix, UnrollSource, check_queue, numbered, shares_of
 from interreplay.unrolls.queue import FreshQueue
@@ -101,17 +102,24 @@ STANDARD: tuple[Entry, ...] = (
 """Half of each batch is fresh, half is replayed."""
 
 
-def make_mix(entries: Sequence[Entry], gaussian: bool = False) -> UnrollMix:
+def make_mix(entries: Sequence[Entry], gaussian: bool = False, caching: bool = False) -> UnrollMix:
     """Create a mix from its settings.
 
     Args:
         entries: One mapping per source.
         gaussian: Whether policies output [mean; log std] rather than logits.
+        caching: Whether replayed unrolls are copied in a background thread, see `CachedReplay`.
 
     Raises:
         UsageError: If a setting is unknown or out of range, shares do not add up to 1, or no source is fresh.
     """
-    return UnrollMix([_make_source(kind, given, gaussian) for kind, given in checked(entries)])
+    replay_class = UnrollReplay
+    if caching:
+        replay_class = CachedReplay
+    sources = []
+    for kind, given in checked(entries):
+        sources.append((_make_source(kind, given, gaussian, replay_class), given.share))
+    return UnrollMix(sources)
 
 
 def checked(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
@@ -169,10 +177,10 @@ def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
     return kind, SourceSettings(**DEFAULTS.get(kind, {}) | given)
 
 
-def _make_source(kind: str, given: SourceSettings, gaussian: bool) -> tuple[UnrollSource, Any]:
-    """Return a source and its share."""
+def _make_source(kind: str, given: SourceSettings, gaussian: bool, replay_class: type[UnrollReplay]) -> UnrollSource:
+    """Return a source."""
     if kind == "queue":
-        return FreshQueue(given.capacity), given.share
+        return FreshQueue(given.capacity)
     try:
         store = UnrollStore(given.capacity, INSERTIONS[given.insertion](given))
     except MemoryError:
@@ -188,7 +196,5 @@ def _make_source(kind: str, given: SourceSettings, gaussian: bool) -> tuple[Unro
     elif kind == "attentive":
         selector = Attentive(given.multiplier, distance_fn=DistanceToNewest(distance), alpha=given.alpha)
     if kind == "elite" or store.insertion.uses_distances:
-        replay = UnrollReplay(store, selector, distance, given.refresh, given.fill_in, name=kind)
-    else:
-        replay = UnrollReplay(store, selector, fill_in=given.fill_in, name=kind)
-    return replay, given.share
+        return replay_class(store, selector, distance, given.refresh, given.fill_in, name=kind)
+    return replay_class(store, selector, fill_in=given.fill_in, name=kind)

@@ -44,6 +44,9 @@ class UnrollSource(ABC):
     def draw(self, count: int, rng: np.random.Generator) -> Unrolls:
         """Return `count` unrolls."""
 
+    def prepare(self, count: int, rng: np.random.Generator) -> None:  # noqa: B027
+        """Prepare `count` unrolls for the next batch."""
+
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
         """Return unrolls with distances to measure again, or None."""
         return None
@@ -185,6 +188,8 @@ class UnrollMix(SharedSources[UnrollSource]):
                 drawn = source.draw(counts[name], rng)
                 parts.append(drawn.replace(origins=torch.full_like(drawn.origins, number)))
         self.batches += 1
+        for name, count in self.due(batch_size).items():
+            self.sources[name].prepare(count, rng)
         return cat(parts)
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:

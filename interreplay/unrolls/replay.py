@@ -85,6 +85,11 @@ class UnrollReplay(UnrollSource):
         return len(self.store) >= min(least, self.store.capacity)
 
     def draw(self, count: int, rng: np.random.Generator) -> Unrolls:
+        slots, weights = self.choose(count, rng)
+        return self.store[slots].replace(weights=weights)
+
+    def choose(self, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """Draw and count the slots ``(n,)`` of a batch, without copying the unrolls; also return weights ``(n,)``."""
         draw = self.selector.draw(self.store, count, rng)
         weights = draw.weights
         if weights is None:
@@ -92,7 +97,7 @@ class UnrollReplay(UnrollSource):
         self.store.clock += 1
         self.drawn += count
         np.add.at(self.store.notes.replays, draw.slots.numpy(), 1)
-        return self.store[draw.slots].replace(weights=weights.float())
+        return draw.slots, weights.float()
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
         if not self.refresh or not self.store.clock or self.store.clock % REFRESHED_BATCHES:

@@ -160,6 +160,20 @@ def test_a_mix_is_half_replayed_and_is_reported():
     algorithm.stop()
 
 
+def test_caching_draws_one_update_earlier_and_is_reproducible():
+    """The first replayed batch has nothing prepared; results then differ from those without caching."""
+
+    def trained(caching):
+        algorithm = config(seed=5, replay=ELITE, caching=caching).build_algo()
+        result = [algorithm.train() for _ in range(3)][-1]
+        algorithm.stop()
+        return weights(algorithm), result["learners"]["default_policy"]["replayed_share"]
+
+    one, two, without = trained(True), trained(True), trained(False)
+    assert same(one[0], two[0]) and not same(one[0], without[0])
+    assert one[1] == without[1] > 0
+
+
 def plain(value):
     """Nested containers with arrays in the place of tensors."""
     if isinstance(value, dict):
@@ -184,6 +198,7 @@ def assert_same_state(one, other):
         ("CartPole-v1", "IMPALA", None, {"train_batch_size": 6, "anneal_steps": 400}),  # unrolls wait in the queue
         ("CartPole-v1", "LASER", ELITE, {"optimizer": "Adam", "anneal_steps": 400, "normalize_observations": True}),
         ("Pendulum-v1", "CLEAR", None, {}),
+        ("CartPole-v1", "CLEAR", ELITE, {"caching": True, "anneal_steps": 400}),
         ("interreplay/Catch-v0", "A2C", None, {"lr": [[0, 1e-3], [400, 1e-4]], "normalize_observations": True}),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,7 @@ SAME = {
     "gamma": ("gamma", ".99"),
     "seed": ("seed", None),
     "preset": ("preset", "none"),
+    "caching": ("caching", "True"),
     **{name: (name, None) for name in ("device", "output_dir", *STOPS)},
     "rmsprop_eps": ("optimizer_eps", ".01"),
     "value_loss_weight": ("vf_loss_coeff", ".5"),
@@ -49,7 +51,7 @@ SAME = {
 """The platform's flags, our equivalents, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
 
 The flags that stop a run early, ``preset``, ``device`` and ``output_dir`` are ours. With ``preset``, flags that are not
-given have the preset's values."""
+given have the preset's values. Without ``seed``, a random one is drawn."""
 
 GAMES = {
     "skipped_frames": "frameskip",
@@ -76,7 +78,7 @@ OTHERS = {
     "use_value_cloning_loss": "True",
     "policy_cloning_loss_weight": ".05",
     "value_cloning_loss_weight": ".005",
-    "save_model_period": None,
+    "save_model_period": "1000",
     "use_kl_mask": "False",
     "kl_div_threshold": ".3",
     "replay_parameters": REPLAY,
@@ -111,7 +113,7 @@ FIXED = {
 
 IGNORED = {
     *("load_optimizer_save", "debug", "reproducible", "actions_count", "observation_shape"),
-    *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy", "caching"),
+    *("multiprocessing_backend", "shared_queue_size", "replay_writer_queue_size", "discarding_strategy"),
     *("use_replay_compression", "lz4_compression_level", "caching_threads", "cache_sample_size", "avg_buff_size"),
     *("cache_output_buffer_size", "verbose_worker_out_int", "verbose_learner_out_int", "basic_verbose"),
     *("worker_verbose", "background_save", "use_additional_scaling_FC_layer"),
@@ -151,7 +153,7 @@ def act(words: Sequence[str]) -> int:
         print(f"--{ignored} has no effect: a setting of the platform's implementation")
     if mode == "test":
         command = [run, "--episodes", _value(given, "test_episode_count")]
-        if "render" in given and _read(given, "render", boolean):
+        if _read(given, "render", boolean) and ("render" in given or has_screen()):
             if not has_screen():
                 raise UsageError(
                     "--render=True needs a screen, and DISPLAY is not set; use --render=False, or write a video with "
@@ -225,15 +227,16 @@ def translated(given: Mapping[str, str]) -> list[str]:
         values[name] = _value(given, f"{name}_loss_weight") if used else "0"
     if _read(given, "use_kl_mask", boolean):
         values |= {"relevance_bound": _value(given, "kl_div_threshold"), "relevance_of": "behavior"}
-    if given.get("save_model_period"):
-        steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
-        values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
+    steps = _read(given, "save_model_period", whole(1)) * _steps_per_update(given)
+    values["checkpoint_freq"] = str(max(1, round(steps / LoopSettings.steps_per_iteration)))
     if "preset" in given:
         stated = {SAME[name][0] for name in given if name in SAME}
         for ours, names in SOURCES.items():
             if given.keys() & names:
                 stated.add(ours)
         values = only(values, stated)
+    if values.get("seed") is None:
+        values["seed"] = str(secrets.randbits(32))
     words = ["--trainer=IMPALA"]
     for name, value in values.items():
         if value is not None:

@@ -157,7 +157,8 @@ def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | 
     """
     if "parameters" not in settings.buffer_args:
         return None
-    mix = make_mix(settings.buffer_args["parameters"], isinstance(environment.action_space, gym.spaces.Box))
+    gaussian = isinstance(environment.action_space, gym.spaces.Box)
+    mix = make_mix(settings.buffer_args["parameters"], gaussian, settings.caching)
     mix.check(settings.train_batch_size)
     return mix
 

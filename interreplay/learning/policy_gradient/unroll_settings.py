@@ -36,6 +36,11 @@ class IMPALASettings:
         Whole(1),
         "maximum age, in updates, of the weights of an asynchronous request before the learner waits for its result",
     )
+    caching: bool = setting(
+        False,
+        YesNo(),
+        "draw replayed unrolls one update earlier and copy them in a background thread; no effect without replay",
+    )
     lr: float = changed_default(DQNSettings, "lr", 6e-4)
     lr_end: float | None = setting(
         0.0,

@@ -76,6 +76,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     trainer: ClassVar[str]
 
     # Of `IMPALASettings`, set in the constructor.
+    caching: bool
     lr_end: float | None
     lr_power: float
     returns: str
@@ -128,7 +129,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
             gaussian: Whether policies return [mean; log std].
         """
         fresh = [{"type": "queue", "share": 1.0}]
-        return make_mix(self.replay_buffer_config.get("parameters", fresh), gaussian)
+        return make_mix(self.replay_buffer_config.get("parameters", fresh), gaussian, self.caching)
 
     @override(LoopConfig)
     def validate(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +34,26 @@ def test_missing_settings_have_the_platforms_defaults():
     assert (made.optimizer, made.optimizer_eps, made.grad_clip, made.hiddens) == ("RMSprop", 0.01, 40.0, [512])
     assert (made.policy_cloning, made.value_cloning, made.relevance_bound) == (0.05, 0.005, None)
     assert made.env_args == {"reward_clipping": "sign"}
+    assert made.caching and made.checkpoint_freq == 500  # 1,000 updates of 500 new env steps, in iterations of 1,000
+
+
+def test_without_a_seed_a_random_one_is_drawn():
+    drawn = {settings().seed, settings().seed, settings("--preset=actor-learner").seed}
+    assert len(drawn) == 3 and settings("--seed=0").seed == 0
+
+
+@pytest.mark.parametrize("words", [["--preset=actor-learner"], ["--caching=False"]])
+def test_caching_is_off_on_request_and_with_a_preset(words):
+    assert not settings("--env=CartPole-v1", *words).caching
+    assert settings("--env=CartPole-v1", "--preset=actor-learner", "--caching=True").caching
+
+
+def test_caching_is_a_setting_of_all_programs(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text("trainer: IMPALA\nenv: CartPole-v1\ncaching: true\n")
+    for words in (["--trainer=IMPALA", "--env=CartPole-v1", "--caching=True"], [f"--config={file}"]):
+        assert settings_for(make_parser().given(words)).caching
+    assert not settings_for(make_parser().given(["--trainer=IMPALA", "--env=CartPole-v1"])).caching
 
 
 def test_the_learning_rate_falls_over_so_many_updates_as_its_square():
@@ -83,7 +105,7 @@ def test_workers_are_processes_if_there_are_cpus(monkeypatch, capsys):
             {"env_args": {"reward_clipping": None, "lives_terminate": False, "noops": 5}},
         ),
         (["--reward_clipping_method=abs_one_clamp"], {"env_args": {"reward_clipping": "clamp"}}),
-        (["--caching=True", "--frame_scale_resolution=84,84"], {}),
+        (["--caching=False", "--caching_threads=2", "--frame_scale_resolution=84,84"], {"caching": False}),
     ],
 )
 def test_its_flags_mean_what_they_meant(words, expected):
@@ -126,13 +148,36 @@ def test_resuming_and_testing_call_our_commands(monkeypatch):
     monkeypatch.setattr(actor_learner, "has_screen", lambda: True)
     actor_learner.act("--op_mode=train_w_load --load_model_url=runs/a --environment_max_steps=9".split())
     actor_learner.act("--op_mode=test --load_model_url runs/a --test_episode_count=3 --render=True".split())
-    assert called == [["--resume", "runs/a", "--total_env_steps=9"], ["runs/a", "--episodes", "3", "--render"]]
+    actor_learner.act("--op_mode=test --load_model_url runs/a".split())
+    monkeypatch.setattr(actor_learner, "has_screen", lambda: False)
+    actor_learner.act("--op_mode=test --load_model_url runs/a".split())
+    assert called[:2] == [["--resume", "runs/a", "--total_env_steps=9"], ["runs/a", "--episodes", "3", "--render"]]
+    assert called[2:] == [["runs/a", "--episodes", "1000", "--render"], ["runs/a", "--episodes", "1000"]]
 
 
 def test_the_documentation_has_every_flag():
     page = (ROOT / "docs/migration.md").read_text()
     for name in {*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED}:
         assert f"`--{name}`" in page, name
+
+
+@pytest.mark.slow
+def test_worker_processes_device_folder_and_checkpoints(tmp_path):
+    words = "--env=CartPole-v1 --environment_max_steps=8000 --batch_size=20 --worker_count=2 --envs_per_worker=5"
+    more = "--save_model_period=20 --device=cpu --output_dir=here --seed=3"
+    command = [sys.executable, str(ROOT / "main.py"), "--op_mode=train", *words.split(), *more.split()]
+    environment = os.environ | {"SLURM_CPUS_PER_TASK": "3"}  # the learner's and two for the workers
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment)
+    assert made.returncode == 0, made.stderr
+    (folder,) = (tmp_path / "here").glob("IMPALA_CartPole-v1_*_s3_*")
+    kept = json.loads((folder / "params.json").read_text())
+    names = ("num_workers", "num_envs_per_worker", "device", "checkpoint_freq", "policy_cloning", "value_cloning")
+    assert [kept[name] for name in names] == [2, 5, "cpu", 2, 0.05, 0.005]  # 20 updates are 2,000 new steps
+    assert sorted(path.name[:15] for path in folder.glob("checkpoint_*")) == ["checkpoint_0000", "checkpoint_0000"]
+    last = json.loads((folder / "result.json").read_text().splitlines()[-1])
+    assert last["replay_buffer"]["lag_fresh_max"] > 0  # workers act while the learner updates
+    found = last["learners"]["default_policy"]
+    assert found["replayed_share"] > 0.4 and found["policy_cloning"] > 0 and found["value_cloning"] > 0
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ from interreplay.experiments.commands.preparation import environment_of, mix_for
 from interreplay.experiments.commands.study import LANGUAGE
 from interreplay.experiments.flags.training_flags import settings_resumed
 from interreplay.experiments.studies.grid import expand
+from interreplay.unrolls.cached_replay import CachedReplay
+from interreplay.unrolls.replay import UnrollReplay
 
 ORIGINAL = (
     "[{'type':'queue','capacity':1,'sample_ratio':0.5},{'type':'custom','capacity':100,'sample_ratio':0.5,"
@@ -120,6 +122,13 @@ def test_the_memory_of_a_mix():
     # An unroll of 20 steps has 21 observations of 400 bytes, and smaller columns.
     assert 8_400 * 1_000 < small < 2 * 8_400 * 1_000 and large == pytest.approx(4 * small, rel=0.05)
     assert need() == 0
+
+
+@pytest.mark.parametrize(("caching", "store"), [(False, UnrollReplay), (True, CachedReplay)])
+def test_the_mix_of_a_run_is_cached_on_request(caching, store):
+    made = settings("--trainer CLEAR --env CartPole-v1", caching=caching)
+    _, replay = mix_for(made, environment_of(made)).sources.values()
+    assert type(replay) is store
 
 
 @pytest.mark.slow

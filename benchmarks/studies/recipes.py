@@ -1,0 +1,95 @@
+"""Which recipe for IMPALA learns? In tables and a figure: ``python -m benchmarks.studies.recipes FOLDER``.
+
+FOLDER has the runs of ``studies/actor_learner_recipes.yaml``, as Tune or `benchmarks.keep_study` left them. The
+statistic was fixed in that file before the first run; runs that ended count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import EngFormatter
+
+from benchmarks.measure import table
+from benchmarks.studies.study_curves import draw_curves, each_run, read
+from benchmarks.studies.study_report import Found, report
+from interreplay.experiments.studies.paired import Difference, independent
+
+COLORS = {"Preset": "#2f7ed8", "Platform": "#c65d21"}
+"""By arm; effects are differences of the first from the second."""
+REQUIRED = {"CartPole-v1": 475.0, "MinAtar/Breakout-v1": 3 * 0.416}
+"""Final return of a recipe that learns, by task; random actions return .416 on Breakout (1,000 episodes)."""
+LAST = 3
+"""Number of last evaluations to average for the final return."""
+
+
+def finals(runs: list[pd.DataFrame]) -> np.ndarray:
+    """Return the final return of each seed ``(n,)``."""
+    return np.array([run["value"].iloc[-LAST:].mean() for run in runs])
+
+
+def areas(runs: list[pd.DataFrame]) -> np.ndarray:
+    """Return the mean over the evaluations of each seed ``(n,)``."""
+    return np.array([run["value"].mean() for run in runs])
+
+
+def verdict(effect: Difference) -> str:
+    """Return the conclusion from a difference of areas, as fixed in advance."""
+    if effect.low > 0:
+        return "the preset learns faster"
+    if effect.high < 0:
+        return "the platform's recipe learns faster"
+    return "undecided"
+
+
+def listed(values: np.ndarray) -> str:
+    """Return returns of all seeds, separated by commas."""
+    return ", ".join(f"{value:.3g}" for value in values)
+
+
+def describe(rows: pd.DataFrame) -> str:
+    """Return the results of every seed and the effects, as markdown."""
+    lines = []
+    effects = []
+    for env, required in REQUIRED.items():
+        found = {}
+        for arm in COLORS:
+            runs = each_run(rows[(rows["env"] == env) & (rows["arm"] == arm)])
+            found[arm] = areas(runs)
+            final = finals(runs)
+            steps = int(rows.loc[rows["env"] == env, "steps"].max())
+            learns = "yes" if (final >= required).all() else "no"
+            cells = [f"{steps:,}", listed(final), f"{required:.3g}", learns, listed(found[arm])]
+            lines.append([env, arm, *cells])
+        effect = independent(*found.values())
+        interval = f"{effect.low:.3g} to {effect.high:.3g}"
+        effects.append([env, f"{effect.value:.3g}", interval, verdict(effect)])
+    heads = ["task", "arm", "env steps", "final return, every seed", "required", "learns", "area, every seed"]
+    of_effects = ["task", " - ".join(COLORS), "95 % interval", "reading"]
+    return f"{table(heads, lines)}\n\n{table(of_effects, effects)}"
+
+
+def draw(rows: pd.DataFrame) -> plt.Figure:
+    """Return the learning curves, a part per task, with the returns that are required."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    for axis, (env, required) in zip(axes, REQUIRED.items(), strict=True):
+        draw_curves(axis, rows[rows["env"] == env], COLORS)
+        axis.axhline(required, color="0.6", lw=0.8, ls=":")
+        axis.set_title(env)
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes[0].set_ylabel("evaluation return")
+    axes[0].legend(frameon=False)
+    return figure
+
+
+def found_in(folder: Path) -> Found:
+    """Return the tables, and a function that draws the figure."""
+    rows = read(folder)
+    return describe(rows), lambda: draw(rows)
+
+
+if __name__ == "__main__":
+    report("benchmarks.studies.recipes", __doc__, found_in)
