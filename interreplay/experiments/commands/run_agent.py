@@ -145,7 +145,7 @@ def translated(words: Sequence[str]) -> list[str]:
     if asked and (theirs := read_experiment(asked[0], others)) is not None:
         found = []
         for word in (*theirs.words, *(word for word in others if not word.partition("=")[0].endswith(SIZES))):
-            found += _setting(word, theirs.of_values) if word.startswith("configs.") else [word]
+            found += _setting(word, theirs.of_values) if word.startswith("configs.") else _without_harmless(word)
         return found
     trainer = [word for word in others if word.startswith("trainer=")]
     named = completed({"config": config[0]}, trainer).get("trainer") if config else None
@@ -153,8 +153,17 @@ def translated(words: Sequence[str]) -> list[str]:
         print(f"{config[0]}: MuJoCo's environments replace PyBullet's, which Gymnasium does not have")
     found = [f"--config={name}" for name in config]
     for word in others:
-        found += _setting(word, named in VARIANTS) if word.startswith("configs.") else [word]
+        found += _setting(word, named in VARIANTS) if word.startswith("configs.") else _without_harmless(word)
     return found
+
+
+def _without_harmless(word: str) -> list[str]:
+    """Return no word if it is a setting of an experiment without effect and without its prefix, else the word."""
+    key, _, text = word.partition("=")
+    setting = f"{EXPERIMENT}{key}"
+    if setting in HARMLESS and text.lower() in HARMLESS[setting]:
+        return _setting(f"{setting}={text}", of_values=False)
+    return [word]
 
 
 def _with_range(words: list[str]) -> list[str]:
