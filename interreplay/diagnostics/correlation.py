@@ -85,8 +85,11 @@ def _pairs_above(cosines: Tensor) -> Tensor:
 
 def has_vectors(storage: Storage) -> bool:
     """Return whether states have at most `WIDEST` values; larger ones are images."""
-    shapes = [shape for name, (shape, _) in storage.columns.items() if is_observation(name)]
-    return sum(map(math.prod, shapes)) <= WIDEST
+    size = 0
+    for name, (shape, _) in storage.columns.items():
+        if is_observation(name):
+            size += math.prod(shape)
+    return size <= WIDEST
 
 
 def same_share(episodes: Tensor) -> float:

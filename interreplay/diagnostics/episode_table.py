@@ -51,7 +51,9 @@ class EpisodeTable:
 
     def __init__(self, metrics: tuple[str, ...], seed: int = 0):
         self.rows: list[dict[str, Any]] = []
-        self._q_index = metrics.index(Q_VALUE) if Q_VALUE in metrics else None
+        self._q_index: int | None = None
+        if Q_VALUE in metrics:
+            self._q_index = metrics.index(Q_VALUE)
         self._rng = np.random.default_rng(seed)
         self._finished = 0
         # The numbers of updates and of updates with pairs, then sums over the updates.
@@ -70,14 +72,16 @@ class EpisodeTable:
         """
         size = td_errors.detach().abs().float()
         found = [size.mean(), size.median(), size.max(), size.std(correction=0)]
-        found.append(metrics[self._q_index].to(size) if self._q_index is not None else size.new_tensor(math.nan))
+        q_value = size.new_tensor(math.nan)
+        if self._q_index is not None:
+            q_value = metrics[self._q_index].to(size)
         pairs = (0.0, 0.0)
         counted = self._totals[0] % PAIRS_EVERY == 0
         if counted:
             _, buffer, rows, _ = next(iter(source.by_buffer(sample, td_errors)))
             uniform = torch.from_numpy(self._rng.integers(0, len(buffer), REFERENCE_ROWS))
             pairs = count_correlated(buffer.storage, rows.slots.to(uniform.device), uniform)
-        self._totals += [1.0, counted, *torch.stack(found).tolist(), *pairs]
+        self._totals += [1.0, counted, *torch.stack([*found, q_value]).tolist(), *pairs]
 
     def add(self, rows: Transitions, env_steps: int) -> None:
         """Process new rows in order of time.
@@ -107,7 +111,9 @@ class EpisodeTable:
         updates, counted, *sums = (self._totals - begun).tolist()
         row["updates"] = int(updates)
         for name, total in zip((*ERRORS, Q_VALUE, *PAIRS), sums, strict=True):
-            count = counted if name in PAIRS else updates
+            count = updates
+            if name in PAIRS:
+                count = counted
             if count and not math.isnan(total):
                 row[name] = total / count
         if self._finished % Q_EVERY:

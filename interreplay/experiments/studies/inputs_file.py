@@ -54,7 +54,9 @@ def read(
             label = fields.pop("agent_name")
             named = [f"--{FLAGS.get(name, name)}={value}" for name, value in fields.items()]
             own = _flags(given(named), resolver)
-            shared = common if own["custom_replay_buffer"] else without(common, OF_CUSTOM)
+            shared = common
+            if not own["custom_replay_buffer"]:
+                shared = without(common, OF_CUSTOM)
             runs.append(make_run(shared | own, label, resolver))
     except ValueError as error:  # of shlex, and every UsageError
         raise UsageError(f"{where}: {error}") from None

@@ -354,8 +354,9 @@ class OffPolicyAlgorithm(TrainingLoop):
         self._add_rows(self._for_replay(rows))
         if self.episode_table is not None:
             self.episode_table.add(rows, self.env_steps)
-            kept = rows.extras.keys() - {EPISODE_RETURN, EPISODE_LENGTH}
-            rows = rows.replace(extras={name: rows.extras[name] for name in kept})
+            extras = dict(rows.extras)
+            del extras[EPISODE_RETURN], extras[EPISODE_LENGTH]
+            rows = rows.replace(extras=extras)
         if self.on_rows is not None:
             self.on_rows(rows)
 
