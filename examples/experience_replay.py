@@ -56,12 +56,13 @@ ARMS = {"Last-64": ("Online", "#3E4C59"), "Uniform": ("Uniform", BLUE), "PER": (
 
 
 def watched(method):
-    """Statistics of the batches of a short DQN run, one row per 500 steps."""
+    """Statistics of the batches of a short DQN run, one row per 500 steps, and its episodes."""
     config = (
         DQNConfig()
         .environment("CartPole-v1")
         .replay(method, capacity=STEPS)
         .training(hiddens=(64, 64), lr=5e-4, train_batch_size=64, learning_starts=EVERY, steps_per_iteration=EVERY)
+        .training(episode_table=True)
         .debugging(seed=0)
     )
     algorithm = config.training(epsilon_steps=2_000, target_update_period=250).build_algo()
@@ -71,10 +72,12 @@ def watched(method):
         if "state_cosine" in found:
             rows.append(found | {"steps": algorithm.env_steps})
     algorithm.stop()
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows), pd.DataFrame(algorithm.episode_table.take()).set_index("episode")
 
 
-live = {arm: watched(method) for arm, (method, _) in ARMS.items()}
+live, episodes = {}, {}
+for arm, (method, _) in ARMS.items():
+    live[arm], episodes[arm] = watched(method)
 figure, panels = plt.subplots(1, 3, figsize=(12, 3.4))
 for arm, (_, color) in ARMS.items():
     found = live[arm]
@@ -103,6 +106,66 @@ assert gaps["Last-64"] < 0.2 < 0.8 < gaps["Uniform"] and np.isfinite(list(gaps.v
 # their states are more similar.
 # PER's rows are as far apart in time as Uniform's, with errors two to three times as large.
 # Replay therefore has two separable effects.
+#
+# ## Episodes
+#
+# With `episode_table=True`, the same runs have recorded one row per episode. On the command line, `--episode_table`
+# writes them to `episodes.csv`. [Its columns](../docs/concepts.md#table-of-episodes) are averages over the updates
+# during an episode.
+
+# %%
+figure, panels = plt.subplots(1, 2, figsize=(12, 3.4))
+for arm, found in episodes.items():
+    color = ARMS[arm][1]
+    panels[0].plot(found["return"], color=color, linewidth=0.5, alpha=0.5)
+    panels[0].plot(found["return"].rolling(20, min_periods=1).mean(), color=color, linewidth=2, label=arm)
+    panels[1].plot(found["q_mean"].dropna(), "o-", color=color, markersize=4)
+panels[0].set(title="return, which is the length on CartPole", xlabel="episode")
+panels[1].set(title="mean Q-value of the batches, every 25th episode", xlabel="episode", ylim=(0, None))
+panels[1].set_xlim(panels[0].get_xlim())
+panels[0].legend(frameon=False)
+show(figure, "replay_episodes")
+
+# %% [markdown]
+# *Left: thin lines are episodes, thick lines are means of the last 20. Right: Q-values.
+# A run of longer episodes has fewer of them in the same 4,000 steps.*
+
+# %%
+figure, panels = plt.subplots(1, 4, figsize=(14, 3.2))
+for panel, name in zip(panels, ("mean", "median", "max", "std"), strict=True):
+    for arm, found in episodes.items():
+        smooth = found[f"td_error_{name}"].dropna().rolling(10, min_periods=1).mean()
+        panel.plot(smooth, color=ARMS[arm][1], label=arm)
+    panel.set(title=f"{name} of |TD error|", xlabel="episode", ylim=(0, None))
+panels[0].legend(frameon=False)
+show(figure, "replay_episode_errors")
+
+# %% [markdown]
+# *Statistics of a batch, averaged over the updates of an episode and over 10 episodes.*
+
+# %%
+figure, panel = plt.subplots(figsize=(7, 3.4))
+for arm, found in episodes.items():
+    smooth = found[["correlation_count", "correlation_count_expected"]].dropna().rolling(10, min_periods=1).mean()
+    panel.plot(smooth["correlation_count"], color=ARMS[arm][1], label=arm)
+    panel.plot(smooth["correlation_count_expected"], color=ARMS[arm][1], linewidth=1, linestyle=":")
+panel.set(title="correlated pairs of a batch, of 2,016", xlabel="episode", ylim=(0, None))
+panel.legend(frameon=False)
+show(figure, "replay_episode_pairs")
+
+# %% [markdown]
+# *Solid: pairs of rows in a batch with |cos| above 0.9. Dotted: pairs of uniformly drawn rows.*
+
+# %%
+counts = {arm: found[["correlation_count", "correlation_count_expected"]].mean() for arm, found in episodes.items()}
+for arm, (pairs, chance) in counts.items():
+    print(f"{arm}: {pairs:.0f} correlated pairs, {chance:.0f} expected")
+assert counts["Last-64"].iloc[0] > 1.3 * counts["Last-64"].iloc[1] and counts["Uniform"].iloc[0] < 400
+
+# %% [markdown]
+# Uniform and CER draw as many correlated pairs as uniformly drawn rows have, Last-64 about 1.5 times as many.
+# PER draws more for a time, when a few similar rows have the largest errors.
+# Without the dotted lines, the numbers mean little: even independent rows have correlated pairs.
 #
 # ## Effect of each on learning
 #

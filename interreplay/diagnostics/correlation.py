@@ -18,6 +18,8 @@ BINS = 20
 """Number of equal parts into which the stored rows are divided by age."""
 WIDEST = 512
 """Maximum number of values in a state for which states are compared; larger states are images."""
+CORRELATED = 0.9
+"""|cos| above which two standardized states are correlated."""
 
 
 def describe_correlation(storage: Storage, slots: Tensor, uniform: Tensor) -> dict[str, float]:
@@ -45,12 +47,49 @@ def describe_correlation(storage: Storage, slots: Tensor, uniform: Tensor) -> di
         written = storage.write_numbers(rows)
         found[f"time_gap{suffix}"] = mean_gap(written) / len(storage)
         found[f"age_ess{suffix}"] = age_ess(storage.written - 1 - written, len(storage))
-    shapes = [shape for name, (shape, _) in storage.columns.items() if is_observation(name)]
-    if sum(map(math.prod, shapes)) <= WIDEST:
+    if has_vectors(storage):
         std, mean = torch.std_mean(states(storage, uniform[:SCALE]), dim=0)
         found["state_cosine"] = mean_cosine(states(storage, slots[:ROWS]), std, mean)
         found["state_cosine_expected"] = mean_cosine(states(storage, expected), std, mean)
     return found
+
+
+def count_correlated(storage: Storage, slots: Tensor, uniform: Tensor) -> tuple[float, float]:
+    """Return the number of correlated pairs among the first 64 rows in `slots`, and among as many uniform rows.
+
+    Two rows are correlated if |cos| of their states, standardized over the uniform rows, is above `CORRELATED`; 64 rows
+    have 2,016 pairs. States with two values are correlated in 29 % of the pairs by chance, hence the comparison.
+
+    Args:
+        storage: Contains all rows.
+        slots: Slots of a batch ``(n,)``.
+        uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows, at least 64.
+
+    Returns:
+        Both numbers; NaN if a state has more than 512 values.
+    """
+    if not has_vectors(storage):
+        return math.nan, math.nan
+    reference = states(storage, uniform)
+    std, mean = torch.std_mean(reference, dim=0)
+    drawn = absolute_cosines(states(storage, slots[:ROWS]), std, mean)
+    expected = absolute_cosines(reference[: min(ROWS, len(slots))], std, mean)
+    found, chance = torch.stack([_pairs_above(drawn), _pairs_above(expected)]).tolist()
+    return found, chance
+
+
+def _pairs_above(cosines: Tensor) -> Tensor:
+    """Return the number of entries of ``(n, n)`` right of the diagonal that are above `CORRELATED`."""
+    return (cosines.triu(diagonal=1) > CORRELATED).sum()
+
+
+def has_vectors(storage: Storage) -> bool:
+    """Return whether states have at most `WIDEST` values; larger ones are images."""
+    size = 0
+    for name, (shape, _) in storage.columns.items():
+        if is_observation(name):
+            size += math.prod(shape)
+    return size <= WIDEST
 
 
 def same_share(episodes: Tensor) -> float:
@@ -79,8 +118,14 @@ def states(storage: Storage, slots: Tensor) -> Tensor:
     return storage.features(slots)[:, : -math.prod(storage.columns["actions"][0])]
 
 
+def absolute_cosines(rows: Tensor, std: Tensor, mean: Tensor) -> Tensor:
+    """Return |cos| ``(n, n)`` of the pairs of `rows` ``(n, d)``, standardized by `std` and `mean`."""
+    unit = torch.nn.functional.normalize(torch.where(std > 0, (rows - mean) / std, 0.0), dim=1)
+    return (unit @ unit.T).abs()
+
+
 def mean_cosine(rows: Tensor, std: Tensor, mean: Tensor) -> float:
     """Return the mean |cos| over the pairs of `rows` ``(n, d)``, standardized by `std` and `mean`; 0 for one row."""
-    unit = torch.nn.functional.normalize(torch.where(std > 0, (rows - mean) / std, 0.0), dim=1)
+    cosines = absolute_cosines(rows, std, mean)
     n = len(rows)
-    return float(((unit @ unit.T).abs().sum() - unit.square().sum()) / max(1, n * (n - 1)))
+    return float((cosines.sum() - cosines.diagonal().sum()) / max(1, n * (n - 1)))

@@ -70,6 +70,9 @@ class ReplaySettings(LoopSettings):
     on_manifold_rows: int = setting(
         0, Whole(0), "number of blended rows of every 50th batch to compare with the simulator (MuJoCo)"
     )
+    episode_table: bool = setting(
+        False, YesNo(), "record a row per training episode: return, length, TD errors, correlated pairs, Q-values"
+    )
 
 
 @dataclass(frozen=True)

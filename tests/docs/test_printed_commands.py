@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 
@@ -25,11 +24,8 @@ from interreplay.experiments.flags.reading import underscored
 from interreplay.experiments.flags.training_flags import make_parser as training_parser
 from interreplay.experiments.report.__main__ import make_parser as report_parser
 from interreplay.experiments.rllib_command import main as rllib
+from tests.printed_commands import PAGES, printed_commands
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "cluster_deployment" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^ *```(?!python)\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"(\.venv/bin/)?(python (-m interreplay(\.analysis)?|\S+\.py)|interreplay(-train|-study)?|rllib) ")
 PLACEHOLDERS = {"N": "1", "$seed": "0"}
 SCRIPTS = {
     "custom_training.py": "train",
@@ -40,15 +36,6 @@ SCRIPTS = {
     "interreplay.analysis": "report",
 }
 """Other names of the parts of `interreplay`."""
-
-
-def printed_commands(text: str) -> list[str]:
-    """The commands in fenced blocks and in the tables of a page, without those that are abbreviated by an ellipsis."""
-    lines = [line for block in BLOCK.findall(text) for line in block.replace("\\\n", " ").splitlines()]
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    lines += [code for row in rows for code in re.findall(r"`([^`]+)`", row)]
-    stripped = [line.strip().removeprefix("$ ") for line in lines]
-    return [line for line in stripped if COMMAND.match(line) and " ..." not in line.partition("#")[0]]
 
 
 PRINTED = [(page, line) for page in PAGES for line in printed_commands(page.read_text())]

@@ -18,6 +18,7 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.commands import evaluate, train
+from interreplay.experiments.flags.reading import without_harmless
 from interreplay.experiments.flags.values import boolean, number, only, whole, without
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import own_cpus
@@ -139,18 +140,19 @@ def act(words: Sequence[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(usage())
         return 0
+    words, notes = without_harmless(words)
     given = read(words)
     mode = given.get("op_mode", "train")
     if mode not in MODES:
         raise UsageError(f"--op_mode {mode}; expected one of {', '.join(MODES)}")
+    if ignored := only(given, IGNORED):
+        notes.append(f"--{', --'.join(ignored)} has no effect: a setting of the platform's implementation")
+    sys.stdout.writelines(f"{note}\n" for note in notes)
     if mode == "train":
         return train.main(translated(given))
     run = given.get("load_model_url")
     if run is None:
         raise UsageError(f"--op_mode={mode} needs --load_model_url, the folder of a run or of a checkpoint")
-    ignored = ", --".join(only(given, IGNORED))
-    if ignored:
-        print(f"--{ignored} has no effect: a setting of the platform's implementation")
     if mode == "test":
         command = [run, "--episodes", _value(given, "test_episode_count")]
         if _read(given, "render", boolean) and ("render" in given or has_screen()):

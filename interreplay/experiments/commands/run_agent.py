@@ -145,7 +145,7 @@ def translated(words: Sequence[str]) -> list[str]:
     if asked and (theirs := read_experiment(asked[0], others)) is not None:
         found = []
         for word in (*theirs.words, *(word for word in others if not word.partition("=")[0].endswith(SIZES))):
-            found += _setting(word, theirs.of_values) if word.startswith("configs.") else [word]
+            found += _word(word, theirs.of_values)
         return found
     trainer = [word for word in others if word.startswith("trainer=")]
     named = completed({"config": config[0]}, trainer).get("trainer") if config else None
@@ -153,8 +153,23 @@ def translated(words: Sequence[str]) -> list[str]:
         print(f"{config[0]}: MuJoCo's environments replace PyBullet's, which Gymnasium does not have")
     found = [f"--config={name}" for name in config]
     for word in others:
-        found += _setting(word, named in VARIANTS) if word.startswith("configs.") else [word]
+        found += _word(word, named in VARIANTS)
     return found
+
+
+def _word(word: str, of_values: bool) -> list[str]:
+    """Return the equivalents of a setting, of an experiment's setting without effect and without prefix, or the word.
+
+    Args:
+        word: The word.
+        of_values: Whether the algorithm is a variant of DQN.
+    """
+    if word.startswith("configs."):
+        return _setting(word, of_values)
+    key, _, text = word.partition("=")
+    if text.lower() in HARMLESS.get(f"{EXPERIMENT}{key}", ()):
+        return _setting(f"{EXPERIMENT}{word}", of_values)
+    return [word]
 
 
 def _with_range(words: list[str]) -> list[str]:

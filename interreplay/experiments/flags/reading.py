@@ -249,11 +249,11 @@ class FlagParser(OneLineParser):
         Args:
             argv: The command line without the program's name.
         """
-        words = list(map(underscored, argv))
+        words = with_two_dashes(list(map(underscored, argv)), self._option_string_actions)
+        words, notes = without_harmless(words)
+        sys.stdout.writelines(f"{note}\n" for note in notes)
         assigned: list[str] = []
         if self._complete:
-            words, notes = without_harmless(with_two_dashes(words, self._option_string_actions))
-            sys.stdout.writelines(f"{note}\n" for note in notes)
             words, assigned = self._divided(words)
         known, unknown = self.parse_known_args(words)
         found = vars(known)

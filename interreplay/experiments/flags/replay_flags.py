@@ -51,6 +51,7 @@ OF_ROWS: dict[str, Any] = {
     "updates_per_step": 0.0,
     "n_step": 1,
     "on_manifold_rows": 0,
+    "episode_table": False,
     "scale_rewards": False,
 }
 """Flags about replayed transitions, and their values in a run that learns from unrolls."""

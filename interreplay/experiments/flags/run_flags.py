@@ -207,6 +207,12 @@ RESULTS = (
     _changeable("evaluation_num_episodes", whole(1), 5, "episodes per evaluation"),
     _changeable("evaluation_num_envs", whole(1), 5, "parallel environments of an evaluation"),
     loop_flag("on_manifold_rows", scope="execution"),
+    loop_flag(
+        "episode_table",
+        type=boolean,
+        scope="execution",
+        help="write episodes.csv, a row per training episode: return, length, TD errors, correlated pairs, Q-values",
+    ),
     _changeable("checkpoint_freq", whole(0), 5, "iterations between checkpoints; 0 saves only at the end"),
     _changeable("keep_checkpoints", whole(1), 2, "number of newest checkpoints to keep"),
     _changeable(

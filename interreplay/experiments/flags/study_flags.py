@@ -13,7 +13,13 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("envs", split, None, "environments", many=True),
         Flag("trainers", split, None, "algorithms (default: SAC)", many=True),
         Flag("seeds", split, None, "number of seeds, such as 5, or a list, such as 0,3 (default: 1)", many=True),
-        Flag("inputs", Path, None, "inputs file of the original work: flags in the first line, then one line per run"),
+        Flag(
+            "inputs",
+            Path,
+            None,
+            "inputs file of the original work: flags in the first line, then one line per run",
+            aliases=("input_path",),
+        ),
     ),
     "how; also as keys of a study file": (
         Flag("cpus_per_trial", whole(1), 1, "CPUs and threads of a run; each of its --num_workers takes one more"),

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.experiments.flags.original_flags import BLENDS, BUFFER_ARGUMENTS, GAUSSIAN_PROCESS_NAMES, METHODS
+from interreplay.experiments.flags.values import without
 from interreplay.experiments.studies.grid import SettingsResolver, as_in_file, make_run
 from interreplay.experiments.studies.study import PlannedRun
 
 FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
 FLAGS = {"replay_ratio": "updates_per_step"}
 """Flags of the fields that have other names; agent_name becomes the label, local_dir the folder of the study."""
+OF_CUSTOM = {*METHODS, *BLENDS, *BUFFER_ARGUMENTS, *GAUSSIAN_PROCESS_NAMES, "interp_prio_update"}
+"""Flags of the first line that do not apply to runs with custom_replay_buffer False, as in the original work."""
 
 
 def read(
@@ -49,7 +53,11 @@ def read(
             folders.append(fields.pop("local_dir"))
             label = fields.pop("agent_name")
             named = [f"--{FLAGS.get(name, name)}={value}" for name, value in fields.items()]
-            runs.append(make_run(common | _flags(given(named), resolver), label, resolver))
+            own = _flags(given(named), resolver)
+            shared = common
+            if not own["custom_replay_buffer"]:
+                shared = without(common, OF_CUSTOM)
+            runs.append(make_run(shared | own, label, resolver))
     except ValueError as error:  # of shlex, and every UsageError
         raise UsageError(f"{where}: {error}") from None
     return runs, folders

@@ -10,6 +10,7 @@ from typing_extensions import Self
 
 from interreplay.environments.registration import own_name
 from interreplay.errors import UsageError
+from interreplay.experiments.training.episode_file import EpisodeFile
 from interreplay.experiments.training.result_log import RunLog
 
 
@@ -36,6 +37,8 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
 class AlgorithmLog:
     """The results of one algorithm in a folder: ``params.json``, ``progress.csv``, ``result.json`` and events.
 
+    With the setting ``episode_table``, also ``episodes.csv``.
+
     Args:
         algo: The algorithm.
         folder: Folder of this run.
@@ -50,12 +53,14 @@ class AlgorithmLog:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._log = RunLog(folder, described(algo, total_env_steps), algo.env_steps)
+            self._episodes = EpisodeFile(folder, algo)
         except OSError as error:
             raise UsageError(f"results cannot be written to {folder} ({error.strerror})") from error
 
     def write(self, result: dict[str, Any]) -> None:
-        """Add one result of ``algo.train()``."""
+        """Add one result of ``algo.train()``, and the episodes since the last one if the algorithm records them."""
         self._log.write(result, self._algo.env_steps)
+        self._episodes.write()
 
     def close(self) -> None:
         """Close the files."""

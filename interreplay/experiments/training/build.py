@@ -17,7 +17,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 
 OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
 """Settings of all training loops, by the names of their flags."""
-OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows")
+OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows", "episode_table")
 """Settings of algorithms that replay transitions."""
 
 

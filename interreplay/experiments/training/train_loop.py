@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from interreplay.errors import UsageError
 from interreplay.experience.store import StoreWriter
 from interreplay.experiments.process.machine import versions
 from interreplay.experiments.process.outcome import first_line
+from interreplay.experiments.training.episode_file import EpisodeFile
 from interreplay.experiments.training.kept_experience import begin_recording
 from interreplay.experiments.training.result_log import RunLog
 from interreplay.runs.checkpoints.best import Best, found_in
@@ -68,6 +70,7 @@ class Training:
         self._saves = 0
         self._unwritten = unwritten
         self._store: StoreWriter | None = None
+        self._episodes: EpisodeFile | None = None
         self._kept_at: list[int] = []
         self._first: tuple[int, ...] = ()
         self.checkpoint: Path | None = None
@@ -136,6 +139,7 @@ class Training:
         parameters = vars(self.settings) | {"versions": versions()}
         try:
             log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._notify)
+            self._episodes = EpisodeFile(self.folder.path, self.algo)
             if self._unwritten:
                 log.write(self._unwritten, self.algo.env_steps)
         except OSError as error:
@@ -151,6 +155,8 @@ class Training:
         """
         try:
             log.write(result, self.algo.env_steps)
+            if self._episodes is not None:
+                self._episodes.write()
             if self.algo.evaluation_video is not None:
                 frames = self.algo.evaluation_video.take()
                 if frames:
@@ -189,6 +195,9 @@ class Training:
         self._saving = False
         if self._store is not None:
             self._store.commit()  # not behind the checkpoint
+        if self._episodes is not None:
+            with contextlib.suppress(OSError):  # a full disk; the checkpoint contains the rows
+                self._episodes.write()
         keep = self.settings.keep_checkpoints + more
         self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, self._settings(), keep)
         self._saved()

@@ -63,6 +63,11 @@ class BatchLearner(ExactOptimizerStates):
         self._totals = torch.zeros(len(self._update_rule.metrics), dtype=torch.float64, device=self._device)
         self._since = 0
 
+    @property
+    def metrics_of_updates(self) -> tuple[str, ...]:
+        """Names of the metrics of an update, in order."""
+        return self._update_rule.metrics
+
     def learn_from(self, batch: Any) -> Any:
         """Make one gradient update, and return its result."""
         result = self._update_rule.update(batch, self._rng)

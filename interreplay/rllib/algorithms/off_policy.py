@@ -15,6 +15,7 @@ from typing_extensions import Self
 
 from interreplay.buffer.catalogue import Kind
 from interreplay.diagnostics.batch_statistics import Diagnostics
+from interreplay.diagnostics.episode_table import EPISODE_LENGTH, EPISODE_RETURN, EpisodeTable
 from interreplay.diagnostics.memory_estimate import columns_of_spaces
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.registration import WRAPPED, own_name
@@ -49,6 +50,7 @@ class OffPolicyConfig(LoopConfig):
     # Of `ReplaySettings`, set in the constructor.
     batches_per_draw: int
     collect: bool
+    episode_table: bool
     n_step: Any
     num_steps_sampled_before_learning_starts: int
     on_manifold_rows: int
@@ -85,6 +87,8 @@ class OffPolicyConfig(LoopConfig):
     def validate(self) -> None:
         super().validate()
         self.check_loss()
+        if self.episode_table and not self.collect:
+            raise ValueError("episode_table is True and collect False; expected one of them: no episode is played")
         capacity = self.replay_buffer_config.get("capacity")
         if capacity is not None and capacity < self.train_batch_size_per_learner:
             raise ValueError(
@@ -109,12 +113,14 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     Attributes:
         experience: The source of batches, which also determines when they are due.
+        episode_table: The finished episodes, if the setting of this name is True, else None.
         on_rows: Called with new rows after they were added, see `record_rows`; None if they are not recorded.
     """
 
     config: OffPolicyConfig
     experience: Replay
     learner: OffPolicyLearner
+    episode_table: EpisodeTable | None = None
     on_rows: Callable[[Transitions], None] | None = None
 
     @override(TrainingLoop)
@@ -128,6 +134,9 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.diagnostics = Diagnostics(on_manifold=simulator)
         self._wanted = self.replay_buffer.columns_wanted
         self._recorded = self._wanted
+        if self.config.episode_table:
+            self.episode_table = EpisodeTable(self.learner.metrics_of_updates)
+            self._recorded |= {EPISODE_RETURN, EPISODE_LENGTH}
         self.replay_buffer.connect(self._context())
         self.learner.request_scores(self.replay_buffer.scores_wanted)
         scale = self.learner.reward_scale
@@ -184,7 +193,7 @@ class OffPolicyAlgorithm(TrainingLoop):
     def record_rows(self, on_rows: Callable[[Transitions], None] | None) -> None:
         """Call a function with new rows, which include reported successes, after they were added; None ends that."""
         self.on_rows = on_rows
-        self._recorded = self._wanted
+        self._recorded -= {REPORTED_SUCCESS, SUCCESS_COLUMN} - self._wanted
         if on_rows is not None:
             one_round = self.config.rollout_fragment_length in (1, "auto")
             self._recorded |= {REPORTED_SUCCESS if one_round else SUCCESS_COLUMN}
@@ -211,6 +220,8 @@ class OffPolicyAlgorithm(TrainingLoop):
             for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
                 counts[episode] = counts.get(episode, 0) + number
         self.experience.truncate_episodes(counts)
+        if self.episode_table is not None:
+            self.episode_table.discard(counts)
         if self.learner.reward_scale is not None:
             self.learner.reward_scale.forget(list(counts))
 
@@ -319,6 +330,8 @@ class OffPolicyAlgorithm(TrainingLoop):
 
         collected = self._collector.collect(make)
         self.experience.truncate_episodes(collected.cut)
+        if self.episode_table is not None:
+            self.episode_table.discard(collected.cut)
         if self.learner.reward_scale is not None:
             self.learner.reward_scale.forget(collected.cut)
         self._store(collected)
@@ -339,6 +352,11 @@ class OffPolicyAlgorithm(TrainingLoop):
     @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:
         self._add_rows(self._for_replay(rows))
+        if self.episode_table is not None:
+            self.episode_table.add(rows, self.env_steps)
+            extras = dict(rows.extras)
+            del extras[EPISODE_RETURN], extras[EPISODE_LENGTH]
+            rows = rows.replace(extras=extras)
         if self.on_rows is not None:
             self.on_rows(rows)
 
@@ -376,6 +394,8 @@ class OffPolicyAlgorithm(TrainingLoop):
         result = self.learner.learn_from(batch)
         self.experience.update(batch, result)
         self.diagnostics.observe(self.replay_buffer, batch, result.errors)
+        if self.episode_table is not None:
+            self.episode_table.observe(self.replay_buffer, batch, result.errors, result.metrics)
 
     @override(TrainingLoop)
     def _compile_iteration_results(self, **parts: Any) -> dict[str, Any]:
@@ -394,8 +414,13 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _parts_state(self) -> dict[str, Any]:
-        return {"diagnostics": self.diagnostics.state_dict()}
+        state = {"diagnostics": self.diagnostics.state_dict()}
+        if self.episode_table is not None:
+            state["episode_table"] = self.episode_table.state_dict()
+        return state
 
     @override(TrainingLoop)
     def _load_parts_state(self, state: dict[str, Any]) -> None:
         self.diagnostics.load_state_dict(state["diagnostics"])
+        if self.episode_table is not None and "episode_table" in state:  # a fork's parent may have none
+            self.episode_table.load_state_dict(state["episode_table"])

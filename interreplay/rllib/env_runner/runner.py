@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from interreplay.acting.actions import Actions, actions_of
 from interreplay.acting.batching import CPU, as_column, as_tensors, pick
+from interreplay.diagnostics.episode_table import EPISODE_RETURN
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
@@ -296,6 +297,8 @@ class BatchEnvRunner(SteppingRunner):
         rows = None
         if live.any():
             extras |= columns_of_infos(self._recorded, infos)
+            if EPISODE_RETURN in self._recorded:
+                extras |= state.log.columns(over)
             stored_rewards, stored_ends = self._stored(infos, rewards, terminated)
             rows = self._rows(live, actions, (next_obs, stored_rewards, stored_ends, truncated), extras)
         state.obs = next_obs

@@ -18,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from interreplay.diagnostics.episode_table import EPISODE_LENGTH, EPISODE_RETURN
 from interreplay.learning.exploration import Exploration
 from interreplay.learning.update import SUCCESS_COLUMN
 
@@ -113,6 +114,10 @@ class EpisodeLog:
                     id=int(self.ids[i]),
                 )
             )
+
+    def columns(self, done: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the columns of `EpisodeTable` after a step: NaN instead of the return where an episode continues."""
+        return {EPISODE_RETURN: np.where(done, self.returns, np.nan), EPISODE_LENGTH: self.lengths.copy()}
 
     def take_finished(self) -> list[FinishedEpisode]:
         """Return the episodes that ended since the last call."""

@@ -4,20 +4,20 @@ import pytest
 
 from argument_parser import make_parser
 from interreplay.errors import UsageError
+from interreplay.experiments.commands import actor_learner, run_agent, study, train
 from interreplay.experiments.commands.lcer import SWITCHES, VALUES, enjoyed, translated
-from interreplay.experiments.flags.harmless import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES
+from interreplay.experiments.flags.harmless import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
 
 READ = make_parser().given
+ALL = [f"--{name}" for name in HARMLESS]
+ALL += [word for name in HARMLESS_VALUES for word in (f"--{name}", "3")]
+ALL += [word for name, value in DEFAULT_VALUES.items() for word in (f"--{name}", value)]
+COUNT = len(HARMLESS) + len(HARMLESS_VALUES) + len(DEFAULT_VALUES)
 
 
 def test_flags_without_effect_are_accepted_with_one_line_each(capsys):
-    words = [f"--{name}" for name in HARMLESS]
-    words += [word for name in HARMLESS_VALUES for word in (f"--{name}", "3")]
-    words += [word for name, value in DEFAULT_VALUES.items() for word in (f"--{name}", value)]
-    assert READ([*words, "--seed", "3"]) == {"seed": 3}
-    assert capsys.readouterr().out.count(" has no effect: ") == len(HARMLESS) + len(HARMLESS_VALUES) + len(
-        DEFAULT_VALUES
-    )
+    assert READ([*ALL, "--seed", "3"]) == {"seed": 3}
+    assert capsys.readouterr().out.count(" has no effect: ") == COUNT
     assert READ(["--verbose", "True", "--local-mode=True", "--env", "x"]) == {"env": "x"}
 
 
@@ -35,6 +35,77 @@ def test_names_with_one_dash():
     made = READ(line.split()[:-1])
     assert (made["trainer"], made["env"], made["kneighbors"]) == ("TD3", "Hopper-v2", 50)
     assert made["mixup_interpolation"] and made["gaussian_process"] and made["train_batch_size"] == 128
+
+
+ORIGINAL = (
+    "-trainer TD3 -knn 50 -mixup -gp --prioritized_replay -mc_hyper --use_queue --local_mode -v -batch 64"
+    " --framework torch --cpu_only --verbose=True"
+)
+"""First line of an inputs file, as the original cluster script has it."""
+
+
+def planned(tmp_path, first, *lines):
+    (tmp_path / "inputs.txt").write_text("\n".join([first, *lines]))
+    made, folder = study.read_new(study.make_parser().given(["-input_path", str(tmp_path / "inputs.txt")]))
+    return [study.settings_of(made, folder, run) for run in made.runs]
+
+
+def test_inputs_files_have_the_same_flags(tmp_path, capsys):
+    (made,) = planned(tmp_path, " ".join(ALL), "3 Hopper-v2 True A 1 out SAC")
+    assert capsys.readouterr().out.count(" has no effect: ") == COUNT
+    (plain,) = planned(tmp_path, "", "3 Hopper-v2 True A 1 out SAC")
+    assert made == plain and (made["seed"], made["buffer"]) == (3, "NMER")
+
+
+def test_inputs_files_have_the_same_short_names_and_values_to_reject(tmp_path, capsys):
+    blended, uniform = planned(tmp_path, ORIGINAL, "0 Hopper-v2 True A 1 out TD3", "1 Hopper-v2 False B 1,20 out SAC")
+    assert (blended["trainer"], blended["buffer"], blended["buffer_args"]["k"]) == ("TD3", "BIER", 50)
+    assert (uniform["trainer"], uniform["buffer"], uniform["updates_per_step"]) == ("SAC", "PER", 20)
+    assert blended["train_batch_size"] == uniform["train_batch_size"] == 64 and blended["prioritized"] is not None
+    (tmp_path / "inputs.txt").write_text("--framework tf\n0 Hopper-v2 True A 1 out SAC\n")
+    assert study.main(["--inputs", str(tmp_path / "inputs.txt"), "--count"]) == 2
+    assert "line 1: unknown flag --framework" in capsys.readouterr().err
+    for name in SHORT:
+        assert f"--{SHORT[name]}" in make_parser()._option_string_actions or SHORT[name] in {
+            *HARMLESS,
+            *DEFAULT_VALUES,
+            "on_manifold_testing",
+        }, name
+
+
+@pytest.mark.parametrize("program", ["train.py", "run_agent.py", "main.py", "cluster_run.py"])
+def test_all_programs_accept_them(program, monkeypatch, capsys):
+    """What each passes to the training command, without and with them."""
+    passed = []
+    monkeypatch.setattr(train, "main", lambda words: passed.append(READ(words)) or 0)
+
+    def parse(words):
+        match program:
+            case "train.py":
+                return READ(translated(words))
+            case "run_agent.py":
+                return READ(run_agent.translated(["configs=lunarlander/dqn", *words]))
+            case "cluster_run.py":
+                return study.make_parser().given(["--envs", "Hopper-v5", *words])
+            case "main.py":
+                assert actor_learner.act(["--op_mode=train", "--env=CartPole-v1", *words]) == 0
+                return passed[-1]
+
+    bare = parse([])
+    capsys.readouterr()
+    assert parse(ALL) == bare
+    assert capsys.readouterr().out.count(" has no effect: ") == COUNT
+
+
+def test_settings_of_rlcycle_and_of_the_platform_without_effect(monkeypatch, capsys):
+    for word in ("log_wandb=False", "render_train=false", "configs.experiment_info.log_wandb=False"):
+        assert run_agent.translated(["configs=lunarlander/dqn", word]) == ["--config=lunarlander/dqn"]
+        assert capsys.readouterr().out.count(" has no effect: ") == 1
+    with pytest.raises(UsageError, match="unknown key 'log_wandb'"):
+        READ(run_agent.translated(["configs=lunarlander/dqn", "log_wandb=True"]))
+    monkeypatch.setattr(train, "main", lambda words: 0)
+    assert actor_learner.act(["--op_mode=train", "--debug=False", "--caching=True"]) == 0
+    assert "--debug, --caching has no effect: " in capsys.readouterr().out
 
 
 def lcer(line):
