@@ -162,7 +162,9 @@ def test_a_missing_image_is_one_line(site):
     ("target", "tag", "torch"), [("docker-cpu", "interreplay", None), ("docker-gpu", "interreplay:cuda", "cu126")]
 )
 def test_make_builds_the_images(target, tag, torch):
-    done = subprocess.run(["make", "--no-print-directory", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     words = done.stdout.split()
     assert words[:2] == ["docker", "build"] and words[words.index("-t") + 1] == tag
     assert (f"TORCH={torch}" in words) == (torch is not None)
