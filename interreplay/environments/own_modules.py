@@ -8,7 +8,7 @@ import operator
 import os
 import sys
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +95,33 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     if found is not None:
         reason = f"{name} is not a subclass of {bases}"
     raise UsageError(f"{what} {asked!r}: {reason}; {listed}")
+
+
+def object_of(asked: str | Mapping[str, Any], known: Mapping[str, type], base: type, what: str, *given: Any) -> Any:
+    """Return an object of a class of this package or of a user.
+
+    Args:
+        asked: The name of the class, or a mapping such as ``{"type": "my_module:MyLoss", "scale": 0.5}``.
+        known: Classes of this package by name.
+        base: Required base class of a user's class.
+        what: Beginning of error messages: the role of the object.
+        *given: First arguments of the class, which `asked` does not contain.
+
+    Raises:
+        ValueError: The class or an argument is unknown, or the class rejects an argument.
+    """
+    arguments = {"type": asked} if isinstance(asked, str) else dict(asked)
+    name = str(arguments.pop("type"))
+    if ":" in name:
+        kind = own_class(name, base, what)
+    elif name in known:
+        kind = known[name]
+    else:
+        raise ValueError(f"there is no {what} {name!r}; {accepted_names(name, list(known))}, or my_module:MyClass")
+    try:
+        return kind(*given, **arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} {name}: {error}") from error
 
 
 def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Collection[str] = ()) -> None:

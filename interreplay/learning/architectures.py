@@ -41,13 +41,12 @@ from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles,
 
 BOX = gym.spaces.Box
 DISCRETE = gym.spaces.Discrete
-COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations", "network")
+COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations", "network", "encoder")
 """Settings that the networks of all algorithms are made by."""
 CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
 """Settings that determine critics of plain layers."""
 RESIDUAL = ("critic_blocks", "critic_width", "actor_blocks", "actor_width")
 """Settings that determine residual networks."""
-_ENCODER = ("encoder", "conv_dtype")
 _HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
 
 
@@ -171,9 +170,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "CrossQ": Soft(("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up"), (BOX,), CrossQNetworks),
     "TD3": Deterministic((*CRITICS, *RESIDUAL), (BOX,), TD3Settings.n_critics),
     "DDPG": Deterministic((*CRITICS, *RESIDUAL), (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
-    "DQN": Values((*_ENCODER, "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
+    "DQN": Values(("conv_dtype", "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
     "IMPALA": PolicyAndValue(
-        (*_ENCODER, "lstm_cells", "shared_layers", "free_log_std", "initial_log_std", "initial_weights"),
+        ("conv_dtype", "lstm_cells", "shared_layers", "free_log_std", "initial_log_std", "initial_weights"),
         (BOX, DISCRETE),
     ),
 }
@@ -216,7 +215,10 @@ def resolved(architecture: Architecture, observations: gym.Space, model: Mapping
         observations: Space of observations.
         model: Settings of the networks by name.
     """
-    return with_built_in(model, architecture.family, observations)
+    found = with_built_in(model, architecture.family, observations)
+    if architecture.family == "actor and critics" and found.get("encoder") == "auto":
+        found["encoder"] = None  # convolutions to 50 features
+    return found
 
 
 def assembled(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import accepted_names
+from interreplay.environments.own_modules import object_of, own_class
 from interreplay.learning.policies import Acted, Policy
 
 
@@ -262,21 +262,35 @@ _KINDS = (Gaussian, OrnsteinUhlenbeck, Sampled, EpsilonGreedy, Noisy, Random, Gr
 KINDS: dict[str, type[Exploration]] = {kind.__name__: kind for kind in _KINDS}
 
 
-def make_exploration(kind: Exploration | Mapping[str, Any]) -> Exploration:
-    """Return an exploration, or build one from a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
+def make_exploration(kind: Exploration | str | Mapping[str, Any]) -> Exploration:
+    """Return an exploration, or build one from a name or a mapping such as ``{"type": "Gaussian", "sigma": 0.1}``.
 
     Raises:
-        ValueError: The type or an argument is unknown, or `kind` is neither an exploration nor a mapping.
+        ValueError: The type or an argument is unknown, or `kind` is neither an exploration, a name nor a mapping.
     """
     if isinstance(kind, Exploration):
         return kind
-    if not isinstance(kind, Mapping) or "type" not in kind:
+    if not isinstance(kind, str) and not (isinstance(kind, Mapping) and "type" in kind):
         raise ValueError(f"exploration is {kind!r}; expected an Exploration, or its type and arguments by name")
-    arguments = dict(kind)
-    name = arguments.pop("type")
-    if name not in KINDS:
-        raise ValueError(f"there is no exploration {name!r}; {accepted_names(str(name), list(KINDS))}")
-    try:
-        return KINDS[name](**arguments)
-    except TypeError as error:
-        raise ValueError(f"exploration {name}: {error}") from error
+    return object_of(kind, KINDS, Exploration, "exploration")
+
+
+def name_of(exploration: Exploration) -> str:
+    """Return the name by which `exploration_class` finds the class of an exploration.
+
+    Raises:
+        TypeError: The class cannot be imported by its name.
+    """
+    kind = type(exploration)
+    if KINDS.get(kind.__name__) is kind:
+        return kind.__name__
+    if kind.__module__ == "__main__" or "." in kind.__qualname__:
+        raise TypeError(f"{kind.__qualname__} of {kind.__module__} cannot be imported by its name")
+    return f"{kind.__module__}:{kind.__name__}"
+
+
+def exploration_class(name: str) -> type[Exploration]:
+    """Return the class of an exploration by its name, one of `KINDS` or ``module:Class``."""
+    if ":" in name:
+        return own_class(name, Exploration, "exploration")
+    return KINDS[name]

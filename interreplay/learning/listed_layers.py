@@ -2,7 +2,8 @@
 
 A layer is a name such as ``ReLU``, or a mapping ``{"layer": "Linear", "out_features": 256}`` with the arguments of its
 class. ``NoisyLinear`` is this package's; ``module:Class`` imports a user's. Layers are in a list, or in a mapping whose
-names occur in error messages and on the command line, such as ``network.actor.fc1.out_features=128``.
+names occur in error messages and on the command line, such as ``network.actor.fc1.out_features=128``. A single layer,
+such as a whole network of a user, needs neither.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from interreplay.environments.own_modules import own_class
-from interreplay.errors import accepted_names
+from interreplay.environments.own_modules import check_arguments, own_class
+from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.value.streams import Factors, Noise, NoisyLinear
 
 INPUTS = ("in_features", "in_channels", "num_features", "num_channels", "normalized_shape", "input_size", "inputs")
@@ -28,30 +29,53 @@ EXAMPLES = ("Linear", "NoisyLinear", "Conv2d", "LayerNorm", "Flatten", "ReLU", "
 Layers = Sequence[Any] | Mapping[str, Any]
 
 
-def named_layers(layers: Layers) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the name of each layer, its class and its arguments.
+class Layer(NamedTuple):
+    """A layer as it is listed.
+
+    Attributes:
+        name: Its name in the list, or its place from 1 on.
+        kind: Name of its class.
+        arguments: Arguments of the class.
+    """
+
+    name: str
+    kind: str
+    arguments: dict[str, Any]
+
+
+def named_layers(layers: Layers) -> list[Layer]:
+    """Return the layers of a list, of a mapping, or a single one.
 
     Raises:
         ValueError: A layer has another form.
     """
-    pairs = layers.items() if isinstance(layers, Mapping) else enumerate(layers, 1)
+    if isinstance(layers, str) or (isinstance(layers, Mapping) and "layer" in layers):
+        layers = [layers]
+    if not isinstance(layers, Mapping):
+        layers = dict(enumerate(layers, 1))  # type: ignore[arg-type]
     found = []
-    for name, layer in pairs:
-        given = {"layer": layer} if isinstance(layer, str) else layer
-        if not isinstance(given, Mapping) or not isinstance(given.get("layer"), str):
+    for name, given in layers.items():
+        arguments = {"layer": given} if isinstance(given, str) else given
+        if not isinstance(arguments, Mapping) or not isinstance(arguments.get("layer"), str):
             raise ValueError(
-                f"layer {name} is {layer!r}; expected a name such as ReLU, or a mapping with layer: Linear"
+                f"layer {name} is {given!r}; expected a name such as ReLU, or a mapping with layer: Linear"
             )
-        arguments = {argument: value for argument, value in given.items() if argument != "layer"}
-        found.append((str(name), given["layer"], arguments))
+        arguments = dict(arguments)
+        kind = arguments.pop("layer")
+        found.append(Layer(str(name), kind, arguments))
     return found
+
+
+def as_list(layers: Sequence[Layer]) -> list[dict[str, Any]]:
+    """Return layers in the form that `named_layers` reads."""
+    return [{"layer": layer.kind, **layer.arguments} for layer in layers]
 
 
 def layer_class(name: str) -> type[nn.Module]:
     """Return the class of a layer.
 
     Raises:
-        ValueError: There is no such layer, or it draws random numbers or keeps statistics of batches.
+        UsageError: There is no such layer, or it draws random numbers or keeps statistics of batches.
     """
     if ":" in name:
         return own_class(name, nn.Module, "layer")
@@ -59,12 +83,45 @@ def layer_class(name: str) -> type[nn.Module]:
         return NoisyLinear
     found = getattr(nn, name, None)
     if not isinstance(found, type) or not issubclass(found, nn.Module):
-        raise ValueError(
+        raise UsageError(
             f"unknown layer {name!r}; {accepted_names(name, EXAMPLES)}, a class of torch.nn or module:Class"
         )
     if issubclass(found, RANDOM):
-        raise ValueError(f"layer {name} is not supported; expected LayerNorm, or critic_dropout for dropout")
+        raise UsageError(f"layer {name} is not supported; expected LayerNorm, or critic_dropout for dropout")
     return found
+
+
+def make_layer(
+    kind: type[nn.Module], arguments: Mapping[str, Any], shape: tuple[int, ...], outputs: int | None
+) -> nn.Module:
+    """Return a layer.
+
+    Args:
+        kind: Its class.
+        arguments: Its arguments. Sizes that they do not contain are those of its inputs, and `outputs`.
+        shape: Shape of an input.
+        outputs: Number of outputs; None for the class's default.
+
+    Raises:
+        UsageError: The class does not have one of the arguments.
+    """
+    check_arguments(kind.__name__, kind, arguments)
+    filled = dict(arguments)
+    for name, value in arguments.items():
+        if isinstance(value, list):  # a file has no tuples
+            filled[name] = tuple(value)
+    for name in inspect.signature(kind).parameters:
+        if name in filled:
+            continue
+        if name == "normalized_shape":
+            filled[name] = shape
+        elif name.endswith("channels") and name in INPUTS:
+            filled[name] = shape[0]
+        elif name in INPUTS:
+            filled[name] = shape[-1]
+        elif name in OUTPUTS and outputs is not None:
+            filled[name] = outputs
+    return kind(**filled)
 
 
 class LayerList(nn.Module):
@@ -78,6 +135,7 @@ class LayerList(nn.Module):
 
     Attributes:
         width: Number of outputs.
+        flat: Whether an output is a vector.
         noisy: Whether some layers have noise.
 
     Raises:
@@ -86,24 +144,38 @@ class LayerList(nn.Module):
 
     def __init__(self, layers: Layers, example: Tensor, outputs: int | None, place: str):
         super().__init__()
-        self.layers = nn.ModuleList()
         described = named_layers(layers)
-        for name, kind, _ in described:
+        classes = []
+        sized = None
+        for number, layer in enumerate(described):
             try:
-                layer_class(kind)
-            except ValueError as error:
-                raise ValueError(f"{place}.{name}: {error}") from None
-        last = max((i for i, (_, kind, _) in enumerate(described) if _has(kind, OUTPUTS)), default=-1)
-        for i, (name, kind, arguments) in enumerate(described):
+                kind = layer_class(layer.kind)
+            except UsageError as error:
+                raise ValueError(f"{place}.{layer.name}: {error}") from None
+            classes.append(kind)
+            if not inspect.signature(kind).parameters.keys().isdisjoint(OUTPUTS):
+                sized = number  # the last layer with a number of outputs has those that are required
+        self.layers = nn.ModuleList()
+        for number, layer in enumerate(described):
             shape = tuple(example.shape[1:])
+            required = outputs if number == sized else None
             try:
-                layer = _made(kind, arguments, shape, outputs if i == last else None)
+                made = make_layer(classes[number], layer.arguments, shape, required)
                 with torch.no_grad():
-                    example = layer(example)
+                    example = made(example)
+            except UsageError as error:
+                raise ValueError(f"{place}.{layer.name}: {error}") from None
             except (TypeError, RuntimeError, ValueError, IndexError) as error:
-                reason = str(error).strip().splitlines()[0]
-                raise ValueError(f"{place}.{name}: {kind} does not fit inputs of shape {shape}: {reason}") from None
-            self.layers.append(layer)
+                reason = str(error).strip().partition("\n")[0]
+                raise ValueError(
+                    f"{place}.{layer.name}: {layer.kind} does not fit inputs of shape {shape}: {reason}"
+                ) from None
+            if not isinstance(example, Tensor):
+                raise ValueError(
+                    f"{place}.{layer.name}: {layer.kind} returns {type(example).__name__}; expected a tensor, or LSTM "
+                    "as the last of the features of an algorithm for unrolls"
+                )
+            self.layers.append(made)
         self.width = int(example[0].numel())
         self.flat = example.ndim == 2
         self.noisy = any(isinstance(layer, NoisyLinear) for layer in self.layers)
@@ -113,7 +185,9 @@ class LayerList(nn.Module):
     def forward(self, rows: Tensor, noise: Iterator[Factors] | None = None) -> Tensor:
         """Return outputs ``(n, ...)``; noisy layers take their noise from `noise`, None for no noise."""
         for layer in self.layers:
-            drawn = (next(noise),) if noise is not None and isinstance(layer, NoisyLinear) else ()
+            drawn: tuple[Factors, ...] = ()
+            if noise is not None and isinstance(layer, NoisyLinear):
+                drawn = (next(noise),)
             rows = layer(rows, *drawn)
         return rows
 
@@ -131,27 +205,10 @@ class LayerList(nn.Module):
     @property
     def last_linear(self) -> nn.Linear | None:
         """The last linear layer."""
-        found = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
-        return found[-1] if found else None
-
-
-def _has(kind: str, names: tuple[str, ...]) -> bool:
-    return any(name in names for name in inspect.signature(layer_class(kind)).parameters)
-
-
-def _made(kind: str, arguments: Mapping[str, Any], shape: tuple[int, ...], outputs: int | None) -> nn.Module:
-    """Return a layer; sizes that are not stated are those of its inputs, and `outputs`."""
-    known = inspect.signature(layer_class(kind)).parameters
-    filled = {name: tuple(value) if isinstance(value, list) else value for name, value in arguments.items()}
-    for name in known:
-        if name in INPUTS and name not in filled:
-            filled[name] = shape if name == "normalized_shape" else shape[0 if name.endswith("channels") else -1]
-        if name in OUTPUTS and name not in filled and outputs is not None:
-            filled[name] = outputs
-    for name in filled:
-        if name not in known:
-            raise ValueError(f"no argument {name!r}; {accepted_names(name, list(known))}")
-    return layer_class(kind)(**filled)
+        for layer in reversed(self.layers):
+            if isinstance(layer, nn.Linear):
+                return layer
+        return None
 
 
 class LayerStack(nn.Module):
@@ -183,16 +240,18 @@ class LayerStack(nn.Module):
         self, rows: Tensor | Sequence[Tensor], dropped: None = None, networks: Any = None, frozen: bool = False
     ) -> Tensor:
         """Return outputs ``(m, n, outputs)``; arguments as in `BatchedMLP.outputs`."""
-        whole = rows if isinstance(rows, Tensor) else torch.cat(list(rows), dim=1)
-        chosen = range(self.count) if networks is None else [int(network) for network in networks]
+        if not isinstance(rows, Tensor):
+            rows = torch.cat(list(rows), dim=1)
+        if networks is None:
+            networks = range(self.count)
         found = []
-        for i in chosen:
+        for i in map(int, networks):
             network = self.networks[i]
             if frozen:
                 constants = {name: parameter.detach() for name, parameter in network.named_parameters()}
-                found.append(torch.func.functional_call(network, constants, (whole,)))
+                found.append(torch.func.functional_call(network, constants, (rows,)))
             else:
-                found.append(network(whole))
+                found.append(network(rows))
         return torch.stack(found)
 
     def reset(self, rng: torch.Generator) -> None:

@@ -6,7 +6,7 @@ and its speed; other lists become modules of PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.listed_layers import LayerList, Layers, LayerStack, named_layers
+from interreplay.learning.listed_layers import Layer, LayerList, Layers, LayerStack, as_list, named_layers
 from interreplay.learning.networks.convolutions import BODIES, channels_first
 from interreplay.learning.networks.encoders import is_image
 from interreplay.learning.policy_gradient.policy_value import PolicyValueLayers
@@ -22,12 +22,107 @@ from interreplay.learning.value.streams import Factors, Noise, ValueLayers
 from interreplay.transitions import Observation
 
 ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh"}
+SIZES = {"Linear": "out_features", "NoisyLinear": "outputs"}
+"""Argument of the number of outputs, by layer."""
 STREAMS = {
     "values": ("features", "q", "value", "advantage"),
     "actor and critics": ("features", "actor", "critic"),
     "unrolls": ("features", "actor", "critic"),
 }
 """Streams by family; `features` are shared."""
+
+
+def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> dict[str, Any]:
+    """Return settings in which a ``network`` that a built-in one equals is replaced by the settings of that one.
+
+    Args:
+        model: Settings of the networks by name, with ``network``.
+        family: One of `STREAMS`.
+        space: Space of observations.
+
+    Raises:
+        ValueError: A stream is unknown or missing.
+    """
+    found = dict(model)
+    network = dict(model.get("network") or {})
+    if not network:
+        return found
+    check_streams(network, family, is_image(space))
+    features = named_layers(network.pop("features", []))
+    if family == "unrolls" and features and features[-1].kind == "LSTM":
+        memory = features.pop()
+        found["lstm_cells"] = int(memory.arguments.get("hidden_size", 256))
+    if features and is_image(space):
+        body, rest = split_body(features)
+        if body is None:
+            found["image_features"] = as_list(features)
+            features = []
+        else:
+            found["encoder"] = body
+            features = rest
+    if features:
+        network["features"] = as_list(features)
+    if not network:
+        return found | {"network": None}
+    plain = plain_streams(network)
+    built_in = None
+    if plain is not None:
+        features_first = plain.pop("features", Plain((), ended=False))
+        make = {"values": _values, "unrolls": _unrolls, "actor and critics": _actor_and_critics}[family]
+        built_in = make(features_first, plain, "critic_hiddens" in model)
+    if built_in is None:
+        return found | {"network": network}
+    return found | built_in | {"network": None}
+
+
+def check_streams(network: Collection[str], family: str, images: bool) -> None:
+    """Check the names of streams.
+
+    Args:
+        network: The names.
+        family: One of `STREAMS`.
+        images: Whether observations are images.
+
+    Raises:
+        ValueError: A stream is unknown or missing.
+    """
+    for name in network:
+        if name not in STREAMS[family]:
+            raise ValueError(f"network has no stream {name!r} here; expected some of {', '.join(STREAMS[family])}")
+    given = ", ".join(network)
+    streams = set(network) - {"features"}
+    if family == "values" and streams not in ({"q"}, {"value", "advantage"}):
+        raise ValueError(f"network has the streams {given}; expected q, or value and advantage")
+    if family == "unrolls" and streams != {"actor", "critic"}:
+        raise ValueError(f"network has the streams {given}; expected actor and critic")
+    if family == "actor and critics" and "features" in network and not images:
+        raise ValueError("network.features are for images here; expected actor and critic with all of their layers")
+
+
+def split_body(features: Sequence[Layer]) -> tuple[str | None, list[Layer]]:
+    """Return the name in `BODIES` of the convolutions with which features begin, and the layers after them.
+
+    The name is None if they begin with something else.
+    """
+    kinds = [layer.kind for layer in features]
+    if "Flatten" not in kinds:
+        return None, []
+    end = kinds.index("Flatten")
+    if kinds[:end] != ["Conv2d", "ReLU"] * (end // 2) or features[end].arguments:
+        return None, []
+    sizes = []
+    for layer in features[:end:2]:
+        arguments = {"stride": 1} | layer.arguments
+        if arguments.keys() != {"out_channels", "kernel_size", "stride"}:
+            return None, []
+        sizes.append((arguments["out_channels"], arguments["kernel_size"], arguments["stride"]))
+    for name, body in BODIES.items():
+        if list(body) == sizes:
+            return name, list(features[end + 1 :])
+    return None, []
+
+
+# -- layers that built-in networks have ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -49,164 +144,157 @@ class Plain:
     ended: bool = True
 
 
+@dataclass
+class Block:
+    """A linear layer with the normalization and the activation after it.
+
+    Attributes:
+        width: Number of outputs; None for the required number.
+        sigma0: Initial scale of its noise; None without noise.
+        layer_norm: Whether it is normalized.
+        activation: "relu" or "tanh"; "" without an activation.
+    """
+
+    width: int | None
+    sigma0: float | None
+    layer_norm: bool = False
+    activation: str = ""
+
+
+def plain_blocks(layers: Layers) -> list[Block] | None:
+    """Return listed layers as blocks; None if they have other layers or arguments."""
+    blocks: list[Block] = []
+    for layer in named_layers(layers):
+        arguments = dict(layer.arguments)
+        if layer.kind in SIZES:
+            width = arguments.pop(SIZES[layer.kind], None)
+            sigma0 = arguments.pop("sigma0", 0.5) if layer.kind == "NoisyLinear" else None
+            blocks.append(Block(width, sigma0))
+        elif not blocks or blocks[-1].activation:
+            return None
+        elif layer.kind in ACTIVATIONS:
+            blocks[-1].activation = ACTIVATIONS[layer.kind]
+        elif layer.kind == "LayerNorm" and not blocks[-1].layer_norm:
+            blocks[-1].layer_norm = True
+        else:
+            return None
+        if arguments:
+            return None
+    return blocks
+
+
 def plain_layers(layers: Layers) -> Plain | None:
     """Return listed layers as plain ones; None if they are not plain."""
-    rest = named_layers(layers)
-    widths: list[int] = []
-    activations: set[str] = set()
-    norms: set[bool] = set()
-    sigmas: set[float | None] = set()
-    ended = False
-    while rest and not ended:
-        _, kind, arguments = rest.pop(0)
-        size = {"Linear": "out_features", "NoisyLinear": "outputs"}.get(kind)
-        noise = {"sigma0"} if kind == "NoisyLinear" else set()
-        if size is None or arguments.keys() - {size} - noise:
+    blocks = plain_blocks(layers)
+    if not blocks:
+        return None
+    noise = {block.sigma0 for block in blocks}
+    last = blocks[-1]
+    ended = not last.activation
+    if ended:
+        blocks.pop()
+        if last.width is not None or last.layer_norm:
             return None
-        sigmas.add(arguments.get("sigma0", 0.5) if noise else None)
-        ended = not rest
-        if ended != (size not in arguments):
+    widths = []
+    for block in blocks:
+        if block.width is None or not block.activation:
             return None
-        if ended:
-            break
-        widths.append(arguments[size])
-        normalized = rest[0][1:] == ("LayerNorm", {})
-        norms.add(normalized)
-        following = rest[normalized : normalized + 1]
-        if not following or following[0][1] not in ACTIVATIONS or following[0][2]:
-            return None
-        activations.add(ACTIVATIONS[following[0][1]])
-        rest = rest[normalized + 1 :]
-    if len(activations) > 1 or len(norms) > 1 or len(sigmas) != 1:
+        widths.append(block.width)
+    norms = {block.layer_norm for block in blocks}
+    activations = {block.activation for block in blocks}
+    if len(noise) > 1 or len(norms) > 1 or len(activations) > 1:
         return None
     return Plain(
         tuple(widths),
-        activation=next(iter(activations), ""),
-        layer_norm=next(iter(norms), False),
-        sigma0=next(iter(sigmas)),
+        activation="".join(activations),
+        layer_norm=True in norms,
+        sigma0=last.sigma0,
         ended=ended,
     )
 
 
-def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> dict[str, Any]:
-    """Return settings in which a ``network`` that a built-in one equals is replaced by the settings of that one.
-
-    Args:
-        model: Settings of the networks by name, with ``network``.
-        family: One of `STREAMS`.
-        space: Space of observations.
-
-    Raises:
-        ValueError: A stream is unknown or missing.
-    """
-    network = dict(model.get("network") or {})
-    if not network:
-        return dict(model)
-    for name in network:
-        if name not in STREAMS[family]:
-            raise ValueError(f"network has no stream {name!r} here; expected some of {', '.join(STREAMS[family])}")
-    if family == "values" and {*network} - {"features"} not in ({"q"}, {"value", "advantage"}):
-        raise ValueError(f"network has the streams {', '.join(network)}; expected q, or value and advantage")
-    if family == "actor and critics" and "features" in network and not is_image(space):
-        raise ValueError("network.features are for images here; expected actor and critic with all of their layers")
-    if family == "unrolls" and not {"actor", "critic"} <= {*network}:
-        raise ValueError(f"network has the streams {', '.join(network)}; expected actor and critic")
-    found = dict(model)
-    if family == "unrolls":
-        network, cells = _without_memory(network)
-        found["lstm_cells"] = cells or model.get("lstm_cells")
-    if "features" in network and is_image(space):
-        network, body = _without_body(network)
-        found["encoder"] = body or model.get("encoder")
-        if body is None:
-            found["image_features"] = network.pop("features")
-    if not network:
-        return found | {"network": None}
-    built_in = _built_in(network, family, separate="critic_hiddens" in model)
-    if built_in is None:
-        return found | {"network": network}
-    return found | built_in | {"network": None}
-
-
-def _without_memory(network: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
-    """Return streams without an LSTM at the end of the features, and its number of cells."""
-    features = named_layers(network.get("features", []))
-    if not features or features[-1][1] != "LSTM":
-        return network, None
-    kept = [{"layer": kind, **arguments} for _, kind, arguments in features[:-1]]
-    others = {name: layers for name, layers in network.items() if name != "features"}
-    return (others | {"features": kept} if kept else others), int(features[-1][2].get("hidden_size", 256))
-
-
-def _without_body(network: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Return streams without convolutions that are one of `BODIES`, and their name."""
-    features = named_layers(network["features"])
-    kinds = [kind for _, kind, _ in features]
-    if "Flatten" not in kinds:
-        return network, None
-    end = kinds.index("Flatten")
-    if kinds[:end] != ["Conv2d", "ReLU"] * (end // 2) or features[end][2]:
-        return network, None
-    wanted = []
-    for _, _, arguments in features[:end:2]:
-        known = {"out_channels", "kernel_size", "stride"}
-        if not known >= arguments.keys():
-            return network, None
-        wanted.append((arguments.get("out_channels"), arguments.get("kernel_size"), arguments.get("stride", 1)))
-    name = next((name for name, body in BODIES.items() if list(body) == wanted), None)
-    if name is None:
-        return network, None
-    kept = [{"layer": kind, **arguments} for _, kind, arguments in features[end + 1 :]]
-    others = {stream: layers for stream, layers in network.items() if stream != "features"}
-    return others | ({"features": kept} if kept else {}), name
-
-
-def _built_in(network: Mapping[str, Layers], family: str, separate: bool) -> dict[str, Any] | None:
-    """Return the settings of the built-in network with these layers; None if there is none.
+def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
+    """Return streams of plain layers; None if they differ from those of all built-in networks.
 
     Args:
         network: Layers by stream.
-        family: One of `STREAMS`.
+    """
+    found = {}
+    for name, layers in network.items():
+        plain = plain_layers(layers)
+        if plain is None or plain.ended == (name == "features"):
+            return None
+        found[name] = plain
+    features = found.get("features", Plain(()))
+    if features.layer_norm or features.sigma0 is not None:
+        return None
+    activations = {stream.activation for stream in found.values()} - {""}
+    if len(activations) != 1:
+        return None
+    return found
+
+
+def _values(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
+    """Return the settings of a built-in value network; None if there is none.
+
+    Args:
+        features: Shared layers.
+        streams: Layers of "q", or of "value" and "advantage".
+        separate: Unused: critics have no widths of their own.
+    """
+    first, *others = streams.values()
+    if first.layer_norm or any(other != first for other in others):
+        return None
+    dueling = "value" in streams
+    if (dueling or first.sigma0 is not None) and len(first.widths) != 1:
+        return None
+    found = _widths(features, first) | {"dueling": dueling, "noisy": first.sigma0 is not None}
+    if first.sigma0 is not None:
+        found["sigma0"] = first.sigma0
+    return found
+
+
+def _unrolls(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
+    """Return the settings of a built-in policy with its value, as `_values` does."""
+    actor = streams["actor"]
+    if actor != streams["critic"] or actor.layer_norm or actor.sigma0 is not None:
+        return None
+    if features.widths and actor.widths:
+        return None
+    return _widths(features, actor) | {"shared_layers": bool(features.widths)}
+
+
+def _actor_and_critics(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
+    """Return the settings of a built-in actor and critics, as `_values` does.
+
+    Args:
+        features: Shared layers.
+        streams: Layers of "actor" and "critic".
         separate: Whether critics have widths of their own, as CrossQ's.
     """
-    plain = {name: plain_layers(layers) for name, layers in network.items()}
-    features = plain.pop("features", Plain((), ended=False))
-    if features is None or features.ended or features.layer_norm or features.sigma0 is not None:
+    if streams.keys() != {"actor", "critic"} or features.widths:
         return None
-    streams = [stream for stream in plain.values() if stream is not None]
-    if len(streams) < len(plain) or not all(stream.ended for stream in streams):
+    actor = streams["actor"]
+    critic = streams["critic"]
+    if actor.layer_norm or actor.sigma0 is not None or critic.sigma0 is not None:
         return None
-    if (
-        len({stream.widths for stream in streams}) > 1
-        and not separate
-        or len({stream.sigma0 for stream in streams}) > 1
-    ):
+    if not actor.widths or not critic.widths:
         return None
-    activations = {one.activation for one in (features, *streams)} - {""}
-    streams.sort(key=lambda stream: stream is plain.get("critic"))
-    widths = [*features.widths, *streams[0].widths]
-    if len(activations) > 1 or not widths:
+    if separate and not critic.layer_norm:
+        return _widths(features, actor) | {"critic_hiddens": list(critic.widths)}
+    if separate or actor.widths != critic.widths:
         return None
-    found: dict[str, Any] = {"hiddens": widths, "activation": next(iter(activations))}
-    norms = {name: stream.layer_norm for name, stream in plain.items() if stream is not None}
-    sigma0 = streams[0].sigma0
-    if family == "actor and critics":
-        if set(plain) != {"actor", "critic"} or features.widths or norms["actor"] or sigma0 is not None:
-            return None
-        if separate:
-            return None if norms["critic"] else found | {"critic_hiddens": list(streams[-1].widths)}
-        return found | {"critic_layer_norm": norms["critic"]}
-    if any(norms.values()):
-        return None
-    if family == "unrolls":
-        if sigma0 is not None or (features.widths and streams[0].widths):
-            return None
-        return found | {"shared_layers": bool(features.widths)}
-    dueling = "value" in plain
-    if (dueling or sigma0 is not None) and len(streams[0].widths) != 1:
-        return None
-    noise = {"noisy": False} if sigma0 is None else {"noisy": True, "sigma0": sigma0}
-    return found | {"dueling": dueling} | noise
+    return _widths(features, actor) | {"critic_layer_norm": critic.layer_norm}
+
+
+def _widths(features: Plain, stream: Plain) -> dict[str, Any]:
+    return {
+        "hiddens": [*features.widths, *stream.widths],
+        "activation": features.activation or stream.activation,
+    }
+
+
+# -- modules of other layers ----------------------------------------------------------------------------
 
 
 class ListedEncoder(nn.Module):

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from interreplay.environments.own_modules import object_of
+
 
 class CriticLoss(ABC):
     """A loss of TD errors δ ``(m, n)`` of m critics on n rows."""
@@ -115,9 +117,26 @@ class ByRows(CriticLoss):
         return ByRows(tuple(parts))
 
 
-def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
-    """Return the loss of two settings, which may be None; raises as `check_loss`."""
-    check_loss(huber_delta, pal_alpha)
+LOSSES: dict[str, type[CriticLoss]] = {"Squared": Squared, "Huber": Huber, "PAL": PAL}
+"""Losses by the names that the setting ``critic_loss`` accepts."""
+
+
+def make_loss(asked: CriticLoss | str | Mapping[str, Any]) -> CriticLoss:
+    """Return a loss, or build one of `LOSSES` or of a user from its name or a mapping.
+
+    Raises:
+        ValueError: The loss or an argument is unknown.
+    """
+    if isinstance(asked, CriticLoss):
+        return asked
+    return object_of(asked, LOSSES, CriticLoss, "critic_loss")
+
+
+def loss_of(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any = None) -> CriticLoss:
+    """Return the loss of three settings, which may be None; raises as `check_loss` and `make_loss`."""
+    check_loss(huber_delta, pal_alpha, critic_loss)
+    if critic_loss is not None:
+        return make_loss(critic_loss)
     if pal_alpha is not None:
         return PAL(pal_alpha)
     if huber_delta is not None:
@@ -125,35 +144,39 @@ def loss_of(huber_delta: float | None, pal_alpha: float | None) -> CriticLoss:
     return Squared()
 
 
-def chosen_losses(values: Mapping[str, Any], settings: type) -> tuple[float | None, float | None]:
-    """Return `huber_delta` and `pal_alpha` where they differ from the algorithm's defaults, else None.
+def chosen_losses(values: Mapping[str, Any], settings: type) -> dict[str, Any]:
+    """Return `huber_delta`, `pal_alpha` and `critic_loss` where they differ from the algorithm's defaults.
 
     Args:
         values: Settings by name.
         settings: Dataclass of the algorithm; its fields have the defaults.
     """
     own = {found.name: found.default for found in fields(settings)}
-    asked = []
-    for name in ("huber_delta", "pal_alpha"):
-        value = values.get(name)
-        if name not in own or value == own[name]:
-            value = None
-        asked.append(value)
-    return asked[0], asked[1]
+    chosen: dict[str, Any] = {}
+    for name in ("huber_delta", "pal_alpha", "critic_loss"):
+        if name in own and values.get(name) != own[name]:
+            chosen[name] = values.get(name)
+    return chosen
 
 
-def check_loss(huber_delta: float | None, pal_alpha: float | None, brought_by: str | None = None) -> None:
+def check_loss(
+    huber_delta: float | None = None,
+    pal_alpha: float | None = None,
+    critic_loss: Any = None,
+    brought_by: str | None = None,
+) -> None:
     """Reject settings of the critics' loss that contradict each other or the replay method.
 
     Args:
         huber_delta: d of `Huber`, or None.
         pal_alpha: α of `PAL`, or None.
+        critic_loss: As in `make_loss`, or None.
         brought_by: Name of the replay method that defines the loss of its rows, if any.
 
     Raises:
         ValueError: The settings and what is accepted.
     """
-    given = {"huber_delta": huber_delta, "pal_alpha": pal_alpha}
+    given = {"huber_delta": huber_delta, "pal_alpha": pal_alpha, "critic_loss": critic_loss}
     named = [f"{name} is {value}" for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise ValueError(f"{' and '.join(named)}; expected one of them, or none")

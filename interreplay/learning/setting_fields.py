@@ -5,6 +5,7 @@ Command-line flags, ``Config.training`` and error messages are generated from da
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from abc import ABC, abstractmethod
@@ -288,10 +289,43 @@ class Network(Accepts):
     def admits(self, value: Any) -> bool:
         if not isinstance(value, Mapping) or not value:
             return False
-        return all(isinstance(layers, Mapping | list | tuple) and len(layers) for layers in value.values())
+        return all(isinstance(layers, str | Mapping | list | tuple) and len(layers) for layers in value.values())
 
     def parse(self, text: str) -> Any:
         return json.loads(text)
+
+
+class Named(Accepts):
+    """A class by name, or ``module:Class`` of a user, with arguments by name.
+
+    In text ``my_module:MyNoise``, ``my_module:MyNoise sigma=0.2``, or a mapping ``{"type": "my_module:MyNoise"}``.
+
+    Args:
+        *names: Names of this package.
+    """
+
+    def __init__(self, *names: str):
+        self.names = names
+        listed = ", ".join(names)
+        self.described = f"one of {listed}, or module:Class of your own, with arguments such as sigma=0.2"
+        self.metavar = "|".join((*names, "module:Class"))
+
+    def admits(self, value: Any) -> bool:
+        if isinstance(value, Mapping):
+            value = value.get("type")
+        return isinstance(value, str) and (value in self.names or ":" in value)
+
+    def parse(self, text: str) -> Any:
+        if text.lstrip().startswith("{"):
+            return ast.literal_eval(text)
+        name, *words = text.split()
+        if not words:
+            return name
+        arguments: dict[str, Any] = {"type": name}
+        for word in words:
+            argument, value = word.split("=")
+            arguments[argument] = ast.literal_eval(value)
+        return arguments
 
 
 def setting(default: Any, accepts: Accepts, help: str) -> Any:

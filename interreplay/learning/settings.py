@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from interreplay.learning.setting_fields import (
     Increasing,
+    Named,
     Network,
     Number,
     OneOf,
@@ -90,6 +91,12 @@ class ActorCriticSettings:
         None, OrWord(Network(), "none", None), "layers by stream of the network, instead of hiddens; none uses hiddens"
     )
     activation: str = setting("relu", OneOf("relu", "tanh"), "activation function of the hidden layers")
+    encoder: Any = setting(
+        "auto",
+        Named("auto", "nature", "shallow", "minatar", "flat"),
+        "convolutions of image observations, or module:Class of your own for any observations; auto: minatar below 36 "
+        "pixels and nature above (SAC and TD3: with 50 features), flat without images",
+    )
     actor_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the policy's weights")
     critic_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the critics' weights")
     huber_delta: float | None = setting(
@@ -101,6 +108,11 @@ class ActorCriticSettings:
         None,
         OrWord(Number(0, 1), "none", None),
         "exponent of the PAL loss, which is equivalent to LAP with uniform sampling; none disables it",
+    )
+    critic_loss: Any = setting(
+        None,
+        OrWord(Named("Squared", "Huber", "PAL"), "none", None),
+        "loss of the critics' TD errors, also module:Class of your own; none uses huber_delta and pal_alpha",
     )
     n_critics: int = setting(2, Whole(1), "number of critics")
     target_subset: int | None = setting(
@@ -182,10 +194,19 @@ class ActorCriticSettings:
             )
 
 
+EXPLORATIONS = Named("Sampled", "Gaussian", "OrnsteinUhlenbeck", "EpsilonGreedy", "Noisy", "Random", "Greedy")
+
+
 @dataclass(frozen=True)
 class SACSettings(ActorCriticSettings):
     """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905; discrete: Christodoulou 2019, arXiv:1910.07207)."""
 
+    exploration: Any = setting(
+        None,
+        OrWord(EXPLORATIONS, "auto", None),
+        "choice of actions in training, also module:Class of your own; auto: samples of SAC's policy, the shares of "
+        "random actions of DQN's settings",
+    )
     alpha_lr: float = setting(3e-4, Rate(open_low=False), "learning rate of the temperature; 0 keeps it constant")
     initial_alpha: float = setting(1.0, POSITIVE, "initial temperature")
     target_entropy: float | str = setting(
@@ -198,7 +219,14 @@ class SACSettings(ActorCriticSettings):
 
 
 @dataclass(frozen=True)
-@without_settings(huber_delta=None, pal_alpha=None, target_subset=None, critic_target="mean", actor_target="mean")
+@without_settings(
+    huber_delta=None,
+    pal_alpha=None,
+    critic_loss=None,
+    target_subset=None,
+    critic_target="mean",
+    actor_target="mean",
+)
 class TQCSettings(SACSettings):
     """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
 
@@ -252,7 +280,9 @@ class CrossQSettings(SACSettings):
 class DeterministicSettings(ActorCriticSettings):
     """Common settings of algorithms with a deterministic policy."""
 
-    exploration: str = setting("Gaussian", OneOf("Gaussian", "OrnsteinUhlenbeck"), "noise added to actions in training")
+    exploration: Any = setting(
+        "Gaussian", EXPLORATIONS, "noise added to actions in training, also module:Class of your own"
+    )
     exploration_sigma: float = setting(
         0.1, Number(0), "standard deviation of the exploration noise per step, for actions in [-1, 1]"
     )

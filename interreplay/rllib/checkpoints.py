@@ -36,7 +36,7 @@ from interreplay.acting.space_records import record_of, space_of
 from interreplay.environments.own_modules import own_class
 from interreplay.environments.registration import own_name
 from interreplay.errors import CheckpointError
-from interreplay.learning.exploration import KINDS, Exploration
+from interreplay.learning.exploration import Exploration, exploration_class, name_of
 from interreplay.learning.value.dqn import ConfiguredEpsilon
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, read_description
@@ -302,10 +302,7 @@ def _as_plain(config: Any, name: str, value: Any) -> Any:
     if isinstance(value, gym.Space):
         return {"space": record_of(value)}
     if name == "exploration" and isinstance(value, Exploration):
-        kind = type(value).__name__
-        if KINDS.get(kind) is not type(value):
-            raise TypeError(f"{kind} is not one of {', '.join(KINDS)}")
-        value = {"type": kind, "attributes": dict(vars(value))}
+        value = {"type": name_of(value), "attributes": dict(vars(value))}
     if name == "evaluation_config":
         # Callbacks that record videos or observe an evaluation are not part of the run.
         value = dict(filter(_is_plain, (value or {}).items()))
@@ -320,7 +317,7 @@ def _from_plain(stored: Mapping[str, Any]) -> Any:
         return space_of(stored["space"])
     value = stored["setting"]
     if isinstance(value, dict) and value.keys() == {"type", "attributes"}:
-        exploration = object.__new__(KINDS[value["type"]])
+        exploration = object.__new__(exploration_class(value["type"]))
         vars(exploration).update(value["attributes"])
         return exploration
     return value

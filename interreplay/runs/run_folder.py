@@ -278,7 +278,8 @@ def check_name(name: str, source: str) -> None:
 
 
 def _add_settings(checkpoint: Path, settings: dict[str, Any]) -> None:
-    manifest.add(checkpoint, SETTINGS, json.dumps(settings, indent=2, sort_keys=True) + "\n")
+    in_order = dict(sorted(settings.items()))  # the layers of a network keep their order
+    manifest.add(checkpoint, SETTINGS, json.dumps(in_order, indent=2) + "\n")
 
 
 def _unwritable(folder: Path, error: OSError, flag: str = "--output_dir") -> UsageError:

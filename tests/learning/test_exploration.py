@@ -89,7 +89,7 @@ def test_it_is_made_by_name():
         (lambda: Gaussian(-0.1), "sigma is -0.1"),
         (lambda: OrnsteinUhlenbeck(theta=1.5), "theta is 1.5"),
         (lambda: OrnsteinUhlenbeck(dt=0.0), "dt 0.0"),
-        (lambda: make_exploration("Gaussian"), "exploration is 'Gaussian'"),
+        (lambda: make_exploration(3), "exploration is 3"),
         (lambda: make_exploration({"type": "Gausian"}), "did you mean Gaussian"),
         (lambda: make_exploration({"type": "Gaussian", "theta": 0.1}), "theta"),
         (lambda: EpsilonGreedy(start=1.5), "start is 1.5"),

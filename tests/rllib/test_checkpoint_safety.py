@@ -134,7 +134,6 @@ NAMES_CODE = {
     "sample_collector": CODE,
     "input_": CODE,
     "output": "/somewhere/else",
-    "model": {"custom_model": CODE},
     "exploration_config": {"type": CODE},
     "evaluation_config": {"callbacks_class": CODE},
     "_env_to_module_connector": CODE,

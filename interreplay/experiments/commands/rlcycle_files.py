@@ -29,6 +29,11 @@ COUNTS = ("total_num_episodes", "test_interval", "max_update_steps", "per_beta_t
 
 SIZES = (".output_size", ".kernel_size", ".stride", "activation_fn")
 """Ends of the keys of a layer that a command line may override."""
+LAYER_ARGUMENTS = (
+    *("input_size", "output_size", "kernel_size", "stride"),
+    *("activation_fn", "post_activation_fn", "init_w"),
+)
+"""Arguments of RLcycle's layers. Sizes of inputs are inferred; ``init_w``, the bound of initial weights, is ignored."""
 NOISES = {"OUNoise": "OrnsteinUhlenbeck", "GaussianNoise": "Gaussian"}
 
 
@@ -166,6 +171,10 @@ def _layers(contents: Mapping[str, Any], place: str, ends: bool = False) -> dict
     """Return layers by name; the last one has as many outputs as required if `ends`."""
     found: dict[str, Any] = {}
     for name, params, kind in _each(contents, ""):
+        for argument in params:
+            if argument not in LAYER_ARGUMENTS:
+                known = ", ".join(LAYER_ARGUMENTS)
+                raise UsageError(f"{place}.{name}: {argument} has no equivalent; remove the line, expected {known}")
         size = params.get("output_size")
         activation = params.get("post_activation_fn", params.get("activation_fn"))
         if kind == "Conv2DLayer":

@@ -25,37 +25,33 @@ DEFAULT = "atari/rainbow_dqn"
 HYPER, MODEL, EXPERIMENT = "configs.hyper_params.", "configs.model.", "configs.experiment_info."
 
 SETTINGS = {
-    f"{HYPER}{key}": flag
-    for key, flag in {
-        "batch_size": "train_batch_size",
-        "replay_buffer_size": "buffer_size",
-        "buffer_size": "buffer_size",
-        "use_per": "buffer",
-        "per_alpha": "buffer_arg.alpha",
-        "per_beta": "buffer_arg.beta",
-        "per_beta_max": "buffer_arg.final_beta",
-        "eps": "initial_epsilon",
-        "eps_final": "final_epsilon",
-        "max_exploration_frame": "epsilon_steps",
-        "update_starting_point": "learning_starts",
-        "train_freq": "updates_per_step",
-        "n_step": "n_step",
-        "gamma": "gamma",
-        "tau": "tau",
-        "learning_rate": "lr",
-        "adam_eps": "optimizer_eps",
-        "gradient_clip": "grad_clip",
-        "actor_gradient_clip": "actor_grad_clip",
-        "critic_gradient_clip": "critic_grad_clip",
-        "weight_decay": "weight_decay",
-        "actor_learning_rate": "actor_lr",
-        "critic_learning_rate": "critic_lr",
-        "alpha_learning_rate": "alpha_lr",
-        "alpha": "initial_alpha",
-        "noise": "exploration",
-        "noise_sigma": "exploration_sigma",
-    }.items()
-} | {
+    f"{HYPER}batch_size": "train_batch_size",
+    f"{HYPER}replay_buffer_size": "buffer_size",
+    f"{HYPER}buffer_size": "buffer_size",
+    f"{HYPER}use_per": "buffer",
+    f"{HYPER}per_alpha": "buffer_arg.alpha",
+    f"{HYPER}per_beta": "buffer_arg.beta",
+    f"{HYPER}per_beta_max": "buffer_arg.final_beta",
+    f"{HYPER}eps": "initial_epsilon",
+    f"{HYPER}eps_final": "final_epsilon",
+    f"{HYPER}max_exploration_frame": "epsilon_steps",
+    f"{HYPER}update_starting_point": "learning_starts",
+    f"{HYPER}train_freq": "updates_per_step",
+    f"{HYPER}n_step": "n_step",
+    f"{HYPER}gamma": "gamma",
+    f"{HYPER}tau": "tau",
+    f"{HYPER}learning_rate": "lr",
+    f"{HYPER}adam_eps": "optimizer_eps",
+    f"{HYPER}gradient_clip": "grad_clip",
+    f"{HYPER}actor_gradient_clip": "actor_grad_clip",
+    f"{HYPER}critic_gradient_clip": "critic_grad_clip",
+    f"{HYPER}weight_decay": "weight_decay",
+    f"{HYPER}actor_learning_rate": "actor_lr",
+    f"{HYPER}critic_learning_rate": "critic_lr",
+    f"{HYPER}alpha_learning_rate": "alpha_lr",
+    f"{HYPER}alpha": "initial_alpha",
+    f"{HYPER}noise": "exploration",
+    f"{HYPER}noise_sigma": "exploration_sigma",
     f"{MODEL}params.model_cfg.num_atoms": "atoms",
     f"{MODEL}params.model_cfg.num_quantiles": "atoms",
     f"{EXPERIMENT}env.name": "env",
@@ -103,7 +99,7 @@ HARMLESS: dict[str, tuple[str, ...]] = {
     f"{EXPERIMENT}env.frame_stack": (),
 }
 """Settings of `INSTEAD` that are accepted with these values, () for all, and have no effect."""
-RANGE = (f"{MODEL}params.model_cfg.v_min=", f"{MODEL}params.model_cfg.v_max=")
+RANGE = (f"{MODEL}params.model_cfg.v_min", f"{MODEL}params.model_cfg.v_max")
 """The ends of RLcycle's range of returns."""
 BULLET = re.compile(r"(\w+)PyBulletEnv-v\d+")
 
@@ -136,49 +132,65 @@ def usage(prog: str) -> str:
 
 def translated(words: Sequence[str]) -> list[str]:
     """Translate RLcycle's words to flags and words ``key=value``; leave all others unchanged."""
-    asked = [word.partition("=")[2] for word in words if word.startswith("configs=")]
-    if len(asked) > 1:
-        raise UsageError(f"configs= is given {len(asked)} times; expected one name such as {DEFAULT}")
-    others = _with_range([word for word in words if not word.startswith("configs=")])
-    bare = all("=" in word and not word.startswith("-") for word in others)
-    config = asked or ([DEFAULT] if bare else [])
-    if asked and (theirs := read_experiment(asked[0], others)) is not None:
-        found = []
-        for word in (*theirs.words, *(word for word in others if not word.partition("=")[0].endswith(SIZES))):
-            found += _word(word, theirs.of_values)
-        return found
+    names_given = []
+    others = []
+    for word in words:
+        if word.startswith("configs="):
+            names_given.append(word.partition("=")[2])
+        else:
+            others.append(word)
+    if len(names_given) > 1:
+        raise UsageError(f"configs= is given {len(names_given)} times; expected one name such as {DEFAULT}")
+    others = _with_range(others)
+    if names_given:
+        theirs = read_experiment(names_given[0], others)
+        if theirs is not None:
+            given = [word for word in others if not word.partition("=")[0].endswith(SIZES)]  # the file contains sizes
+            return _in_our_terms([*theirs.words, *given], theirs.of_values)
+    elif all("=" in word and not word.startswith("-") for word in others):
+        names_given.append(DEFAULT)
+    if not names_given:
+        return _in_our_terms(others, of_values=False)
+    name = names_given[0]
     trainer = [word for word in others if word.startswith("trainer=")]
-    named = completed({"config": config[0]}, trainer).get("trainer") if config else None
-    if config and config[0].startswith("pybullet/"):
-        print(f"{config[0]}: MuJoCo's environments replace PyBullet's, which Gymnasium does not have")
-    found = [f"--config={name}" for name in config]
-    for word in others:
-        found += _word(word, named in VARIANTS)
-    return found
+    named = completed({"config": name}, trainer).get("trainer")
+    if name.startswith("pybullet/"):
+        print(f"{name}: MuJoCo's environments replace PyBullet's, which Gymnasium does not have")
+    return [f"--config={name}", *_in_our_terms(others, named in VARIANTS)]
 
 
-def _word(word: str, of_values: bool) -> list[str]:
-    """Return the equivalents of a setting, of an experiment's setting without effect and without prefix, or the word.
+def _in_our_terms(words: Sequence[str], of_values: bool) -> list[str]:
+    """Return words with those of RLcycle translated.
 
     Args:
-        word: The word.
+        words: The words.
         of_values: Whether the algorithm is a variant of DQN.
     """
-    if word.startswith("configs."):
-        return _setting(word, of_values)
-    key, _, text = word.partition("=")
-    if text.lower() in HARMLESS.get(f"{EXPERIMENT}{key}", ()):
-        return _setting(f"{EXPERIMENT}{word}", of_values)
-    return [word]
+    found = []
+    for word in words:
+        key, _, text = word.partition("=")
+        if word.startswith("configs."):
+            found += _setting(word, of_values)
+        elif text.lower() in HARMLESS.get(f"{EXPERIMENT}{key}", ()):  # an experiment's setting without its prefix
+            found += _setting(f"{EXPERIMENT}{word}", of_values)
+        else:
+            found.append(word)
+    return found
 
 
 def _with_range(words: list[str]) -> list[str]:
     """Return the words with both ends of the range of returns as one setting, if both are given."""
-    ends = [[word.partition("=")[2] for word in words if word.startswith(end)] for end in RANGE]
-    if not all(ends):
+    ends: dict[str, str] = {}
+    others = []
+    for word in words:
+        key, _, value = word.partition("=")
+        if key in RANGE:
+            ends[key] = value
+        else:
+            others.append(word)
+    if len(ends) < len(RANGE):
         return words
-    others = [word for word in words if not word.startswith(RANGE)]
-    return [*others, f"value_range={ends[0][-1]},{ends[1][-1]}"]
+    return [*others, f"value_range={ends[RANGE[0]]},{ends[RANGE[1]]}"]
 
 
 def _setting(word: str, of_values: bool) -> list[str]:
@@ -216,10 +228,12 @@ def _implied(key: str, text: str, of_values: bool) -> list[str]:
 def _unknown(key: str) -> str:
     if key.endswith(SIZES):
         return f"unknown setting {key}; network.STREAM.LAYER.out_features= sets the size of a listed layer"
-    lasts = {known.rpartition(".")[2]: known for known in (*INSTEAD, *SETTINGS)}
+    lasts = {}
+    for known in (*INSTEAD, *SETTINGS):
+        lasts[known.rpartition(".")[2]] = known
     close = difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.5)
     near = f"did you mean {lasts[close[0]]}?" if close else ""
-    groups = f"accepted: settings of {', '.join(group.rstrip('.') for group in (HYPER, MODEL, EXPERIMENT))}"
+    groups = "accepted: settings of configs.hyper_params, configs.model, configs.experiment_info"
     return f"unknown setting {key}; {near or groups}; flags go by their own names, such as hiddens=256,256"
 
 

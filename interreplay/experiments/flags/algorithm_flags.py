@@ -10,7 +10,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import boolean, only, reader, sources, written
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
-from interreplay.learning.setting_fields import Widths, YesNo, accepted_by
+from interreplay.learning.setting_fields import Named, Widths, YesNo, accepted_by
 from interreplay.learning.settings import ReplaySettings
 
 
@@ -26,7 +26,7 @@ def _flags() -> dict[str, Flag]:
             read: Callable[[str], Any] = boolean
             if not isinstance(accepts, YesNo):
                 read = reader(accepts)
-            many = isinstance(getattr(accepts, "other", accepts), Widths)
+            many = isinstance(getattr(accepts, "other", accepts), Widths | Named)
             made[name] = Flag(name, read, None, f"{setting.metadata['help']} ({_defaults(name)})", many=many)
     return made
 
@@ -100,7 +100,7 @@ def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]
     kind = given.get("exploration", own.get("exploration"))
     if "exploration_theta" in given and kind == "Gaussian":
         raise UsageError("--exploration_theta needs --exploration OrnsteinUhlenbeck")
-    if kind != own.get("exploration"):
+    if kind != own.get("exploration") and "exploration_sigma" in own:
         for row in ALGORITHMS.values():
             if row.defaults.get("exploration") == kind:
                 return own | {"exploration_sigma": row.defaults["exploration_sigma"]}

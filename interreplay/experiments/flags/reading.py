@@ -21,6 +21,8 @@ ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """Beginning of a word with a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
 PART = ("MODULE:CLASS", PAIR)
+OWN_CLASS = "module:Class"
+"""In the metavar of a flag that accepts names of this package, and classes of a user with arguments."""
 """Placeholders in ``--help`` of flags that take arguments after their first word."""
 METAVARS = {
     "buffer_arg": PAIR,
@@ -279,6 +281,7 @@ class FlagParser(OneLineParser):
         """Return the words that are flags and their values, and those that are ``key=value``."""
         flags: list[str] = []
         assigned: list[str] = []
+        may_be_own = False  # whether the flag before accepts a class of a user
         takes = ""  # how many words of this kind the flag before takes: one, + or none
         for word in words:
             if takes or not ASSIGNED.match(word):
@@ -288,10 +291,11 @@ class FlagParser(OneLineParser):
             action = self._option_string_actions.get(word)
             if action is not None and action.nargs is None:
                 takes = "one"
-            elif action is not None and action.metavar in (PAIR, PART):
+            elif (action is not None and action.metavar in (PAIR, PART)) or (may_be_own and ":" in word):
                 takes = "+"
             elif takes == "one" or word.startswith("-"):
                 takes = ""
+            may_be_own = action is not None and OWN_CLASS in str(action.metavar)
         return flags, assigned
 
 

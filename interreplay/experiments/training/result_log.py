@@ -68,7 +68,7 @@ class RunLog:
     ):
         self._run = _Run(str(folder.absolute()), config)
         self._notify = notify
-        parameters = json.dumps(config, indent=2, sort_keys=True, cls=SafeFallbackEncoder)
+        parameters = json.dumps(dict(sorted(config.items())), indent=2, cls=SafeFallbackEncoder)
         (folder / "params.json").write_text(parameters)
         self._lines = folder / "result.json"
         self._lines.touch()

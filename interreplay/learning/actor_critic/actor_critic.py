@@ -67,7 +67,7 @@ class ActorCriticUpdate(Update, ABC):
         self.settings: Any = replace(self.standard if settings is None else settings, **changes)
         self.networks = networks
         self.tau = self.settings.tau
-        self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha)
+        self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha, self.settings.critic_loss)
         self.grad_clips = {
             "actor": self.settings.actor_grad_clip or self.settings.grad_clip,
             "critic": self.settings.critic_grad_clip or self.settings.grad_clip,

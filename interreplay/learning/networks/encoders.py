@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from interreplay.environments.own_modules import object_of
 from interreplay.environments.spaces import leaves
 from interreplay.learning.networks.convolutions import (
     BODIES,
@@ -151,17 +153,47 @@ class Encoder(nn.Module):
         return torch.cat(encoded, dim=1)
 
 
+class EncoderLike(Protocol):
+    """An encoder of a user, a `torch.nn.Module` with the space of observations as its first argument.
+
+    Attributes:
+        width: Number of features d.
+    """
+
+    width: int
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Return features ``(n, d)`` of observations ``(n, ...)`` as they are stored, or of their parts by name."""
+
+
+def own_encoder(space: gym.Space, asked: str | Mapping[str, Any]) -> tuple[nn.Module, int]:
+    """Return the encoder ``module:Class`` of a user, see `EncoderLike`, and its number of features.
+
+    Raises:
+        ValueError: The class is unknown, rejects an argument, or has no width.
+    """
+    encoder = object_of(asked, {}, nn.Module, "encoder", space)
+    width = getattr(encoder, "width", None)
+    if not isinstance(width, int):
+        raise ValueError(f"encoder {asked!r} has the width {width!r}; expected its number of features")
+    return encoder, width
+
+
 def make_encoder(
-    space: gym.Space, normalize: bool = False, body: str | None = None, conv_dtype: str = "float32"
+    space: gym.Space, normalize: bool = False, body: Any = None, conv_dtype: str = "float32"
 ) -> tuple[nn.Module, int]:
     """Return the encoder of an observation space and its number of features.
 
     Args:
         space: Space of observations.
         normalize: Whether continuous features and images are normalized by their running statistics.
-        body: As in `Encoder`.
+        body: As in `Encoder`, or an encoder for `own_encoder`.
         conv_dtype: Type of the products of the convolutions `body`, one of `CONV_DTYPES`.
     """
+    if isinstance(body, Mapping) or ":" in (body or ""):
+        if normalize:
+            raise ValueError(f"encoder {body!r} normalizes by itself; expected normalize_observations False")
+        return own_encoder(space, body)
     encoder = Encoder(space, body)
     for part in encoder.parts.values():
         if isinstance(part, ConvolutionBody):

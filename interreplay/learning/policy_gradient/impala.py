@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interreplay.learning.losses import make_loss
 from interreplay.learning.networks.optimizers import FastAdam, TensorFlowRMSprop
 from interreplay.learning.policy_gradient.unroll_losses import (
     AllSteps,
@@ -46,7 +47,7 @@ class IMPALAUpdate(Update):
     With v and A of `vtrace`, keep of the `Relevance` (LASER) and sums over live steps that are kept:
 
     * policy: −Σ log π(a|s)·A,
-    * value: `vf_loss_coeff`·½·Σ (v − V)²,
+    * value: `vf_loss_coeff`·½·Σ (v − V)², or `critic_loss` in place of ½(v − V)²,
     * entropy: −`entropy_coeff`·Σ H(π), over all live steps, with LASER over those of fresh unrolls,
     * CLEAR's cloning losses over replayed unrolls alone.
 
@@ -88,6 +89,7 @@ class IMPALAUpdate(Update):
             self.relevance = PolicyDistanceBound(bound, settings.relevance_of, settings.vtrace_rho)
         if bound is not None and settings.relevance_of == "implied" and networks.actor.gaussian:
             raise ValueError("relevance_of is 'implied' and actions are continuous; expected 'behavior' for these")
+        self.value_loss = None if settings.critic_loss is None else make_loss(settings.critic_loss)
         self.clones: list[UnrollLoss] = [PolicyCloning(settings.policy_cloning), ValueCloning(settings.value_cloning)]
 
     def make_optimizer(self, settings: IMPALASettings, lr: float) -> torch.optim.Optimizer:
@@ -155,7 +157,10 @@ class IMPALAUpdate(Update):
             rewarded = rewarded.to(pi.dtype)
         policy_loss = -(log_probs * advantages * weights).sum()
         errors = (targets - values)[:-1]
-        value_loss = 0.5 * (errors.square() * counted * weights).sum()
+        if self.value_loss is None:
+            value_loss = 0.5 * (errors.square() * counted * weights).sum()
+        else:
+            value_loss = (self.value_loss.values(errors) * counted * weights).sum()
         entropies = self.family.entropy(pi)
         total = policy_loss + s.vf_loss_coeff * value_loss - s.entropy_coeff * (entropies * rewarded).sum()
         view = UnrollView(unrolls, self.family, pi, values, counted, replayed)

@@ -56,6 +56,7 @@ class IMPALASettings:
     loss: str = setting(
         "sum", OneOf("sum", "mean"), "sum or mean of the losses over the steps of a batch; publications use sums"
     )
+    critic_loss: Any = changed_default(ActorCriticSettings, "critic_loss", None)
     vf_loss_coeff: float = setting(0.5, Number(0), "coefficient c of the value loss c/2 (v - V)^2")
     entropy_coeff: float = setting(0.01, Number(0), "coefficient of the policy's entropy")
     vtrace_rho: float = setting(1.0, POSITIVE, "bound of V-trace's ratios pi/mu in value targets (rho)")
@@ -84,7 +85,7 @@ class IMPALASettings:
         None, OrWord(Whole(1), "none", None), "number of LSTM cells before the hidden layers; none: no LSTM"
     )
     shared_layers: bool = setting(True, YesNo(), "share the hidden layers of policy and value function")
-    encoder: str = changed_default(DQNSettings, "encoder", "auto")
+    encoder: Any = changed_default(DQNSettings, "encoder", "auto")
     conv_dtype: str = changed_default(DQNSettings, "conv_dtype", "float32")
     free_log_std: bool = setting(
         True, YesNo(), "standard deviations of continuous actions are parameters that do not depend on the state"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.exploration import EpsilonGreedy
+from interreplay.learning.losses import CriticLoss, make_loss
 from interreplay.learning.networks.optimizers import CenteredRMSprop, FastAdam, FlatAdam
 from interreplay.learning.networks.small_layers import SmallNetwork, is_small
 from interreplay.learning.update import (
@@ -58,6 +59,10 @@ class DQNUpdate(Update):
         target_update_period: Updates between two moves.
         grad_clip: Bound of the gradients, or None.
         grad_clip_by: The quantity that `grad_clip` bounds, see `clip_gradients`.
+        critic_loss: Loss of TD errors in place of the head's, see `make_loss`, or None.
+
+    Raises:
+        ValueError: `critic_loss` is given and the network learns a distribution.
     """
 
     metrics = ("loss", "q_mean", "error_mean")
@@ -74,6 +79,7 @@ class DQNUpdate(Update):
         target_update_period: int = DQNSettings.target_update_period,
         grad_clip: float | None = DQNSettings.grad_clip,
         grad_clip_by: str = "global_norm",
+        critic_loss: Any = None,
     ):
         self.networks = networks
         self.double = double
@@ -91,6 +97,11 @@ class DQNUpdate(Update):
             self.targets += networks.target_encoder.parameters()
         self.optimizers = {"q": self.make_optimizer(optimizer, lr, optimizer_eps)}
         self.since_copy = 0
+        self.loss: CriticLoss | None = None
+        if critic_loss is not None:
+            self.loss = make_loss(critic_loss)
+            if not isinstance(self.head, Mean):
+                raise ValueError(f"critic_loss is {critic_loss!r}; expected none, distributions have their own loss")
         if isinstance(self.head, Mean):
             self.offers = self.offers | {CRITIC_LOSS}
 
@@ -103,7 +114,10 @@ class DQNUpdate(Update):
         obs, m = view_tensors(rows, self.networks.encoder, "obs")
         outputs = self.layers.outputs(obs, self.layers.draw_noise(rng))
         chosen = outputs.gather(1, self.taken(rows, m)).squeeze(1)
-        losses, errors = self.head.compare(chosen, repeat_for_views(target, m), m, batch.critic_loss)
+        loss_of_rows = batch.critic_loss or self.loss
+        if batch.critic_loss is not None and self.loss is not None:
+            loss_of_rows = batch.critic_loss.or_else(self.loss)
+        losses, errors = self.head.compare(chosen, repeat_for_views(target, m), m, loss_of_rows)
         losses = mean_over_views(losses, m) * critic_weights(batch, rows.rewards)
         loss = losses.mean()
         self.minimize(loss)
@@ -117,6 +131,8 @@ class DQNUpdate(Update):
     def small_networks(self) -> tuple[SmallNetwork, SmallNetwork] | None:
         """Return network and target network in numpy if `small_td_step` computes this update, else None."""
         if not isinstance(self.optimizers["q"], FlatAdam) or not isinstance(self.head, Mean) or self.encoder:
+            return None
+        if self.loss is not None:
             return None
         if self.grad_clip is not None and self.grad_clip_by != "global_norm":
             return None

@@ -17,7 +17,7 @@ from interreplay.learning.setting_fields import (
     setting,
     with_defaults,
 )
-from interreplay.learning.settings import POSITIVE, ActorCriticSettings, ReplaySettings
+from interreplay.learning.settings import POSITIVE, ActorCriticSettings, ReplaySettings, SACSettings
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,7 @@ class DQNSettings:
     hiddens: tuple[int, ...] = changed_default(ActorCriticSettings, "hiddens", (256, 256))
     network: Any = changed_default(ActorCriticSettings, "network", None)
     activation: str = changed_default(ActorCriticSettings, "activation", "relu")
-    encoder: str = setting(
-        "auto",
-        OneOf("auto", "nature", "shallow", "minatar", "flat"),
-        "convolutions of image observations; auto: minatar below 36 pixels, nature above, flat without images",
-    )
+    encoder: Any = changed_default(ActorCriticSettings, "encoder", "auto")
     conv_dtype: str = setting(
         "float32",
         OneOf("float32", "bfloat16"),
@@ -70,8 +66,10 @@ class DQNSettings:
     )
     kappa: float = setting(1.0, POSITIVE, "TD error above which the quantile loss is linear")
     huber_delta: float | None = changed_default(ActorCriticSettings, "huber_delta", 1.0)
+    critic_loss: Any = changed_default(ActorCriticSettings, "critic_loss", None)
     tau: float = changed_default(ActorCriticSettings, "tau", 1.0)
     target_update_period: int = setting(500, Whole(1), "updates between two updates of the target networks")
+    exploration: Any = changed_default(SACSettings, "exploration", None)
     initial_epsilon: float = setting(1.0, Number(0, 1), "initial share of random actions")
     final_epsilon: float = setting(0.05, Number(0, 1), "final share of random actions")
     epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which the share of random actions decreases")

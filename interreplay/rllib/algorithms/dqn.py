@@ -16,6 +16,12 @@ from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DQNTraining
 
+UPDATE_SETTINGS = (
+    *("double", "optimizer", "optimizer_eps", "tau", "target_update_period"),
+    *("grad_clip", "grad_clip_by", "critic_loss"),
+)
+"""Settings of the update, by the names of its arguments."""
+
 
 class DQNModule(OffPolicyModule):
     """The network as a policy, and the target network."""
@@ -48,10 +54,6 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
     initial_epsilon: float
     noisy: bool
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class)
-        self.exploration = None
-
     @override(OffPolicyConfig)
     def validate(self) -> None:
         if self.exploration is None or isinstance(self.exploration, ConfiguredEpsilon):
@@ -73,8 +75,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
-        names = ("double", "optimizer", "optimizer_eps", "tau", "target_update_period", "grad_clip", "grad_clip_by")
-        options = {name: getattr(self, name) for name in names}
+        options = {name: getattr(self, name) for name in UPDATE_SETTINGS}
         return self.update_class(module.nets, lr=self.rates(0)["q"], **options)
 
 

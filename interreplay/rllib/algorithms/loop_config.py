@@ -8,13 +8,17 @@ from typing import Any, ClassVar
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.models.catalog import MODEL_DEFAULTS
 from ray.rllib.utils.annotations import override
 from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 from ray.util.debug import log_once
 from typing_extensions import Self
 
 from interreplay.acting.actions import check_action_space
+from interreplay.errors import accepted_names
+from interreplay.learning.architectures import COMMON
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
+from interreplay.learning.listed_networks import STREAMS
 from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, defaults, rate_at
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
@@ -58,6 +62,44 @@ class ReadySource:
         return ReadySource, ()
 
 
+class ModelSettings(dict[str, Any]):
+    """RLlib's ``config.model``: the settings of its old models, which have no effect here. A call sets our networks.
+
+    Args:
+        config: A configuration of ours.
+    """
+
+    def __init__(self, config: LoopConfig):
+        super().__init__(MODEL_DEFAULTS)
+        self._config = config
+
+    def __call__(self, **settings: Any) -> Any:
+        """Set the networks, as in ``config.model(actor=[...], critic=[...])`` or ``config.model(hiddens=(64, 64))``.
+
+        Args:
+            **settings: Layers by stream, or settings of networks by name, such as `hiddens` and `encoder`. Streams of
+                several calls are joined.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            TypeError: The algorithm has no such stream or setting.
+        """
+        architecture = self._config.module_class.architecture
+        streams = STREAMS[architecture.family]
+        own = {*COMMON, *architecture.settings} & self._config.own_settings().keys()
+        accepted = [*streams, *sorted(own)]
+        network = dict(settings.pop("network", None) or self._config.network or {})
+        for name in list(settings):
+            if name not in accepted:
+                title = type(self._config).__name__
+                raise TypeError(f"{title}.model has no argument {name!r}; {accepted_names(name, accepted)}")
+            if name in streams:
+                network[name] = settings.pop(name)
+        return self._config.training(network=network or None, **settings)
+
+
 class LoopConfig(AlgorithmConfig):
     """Settings shared by all our algorithms, with RLlib's names where RLlib has one.
 
@@ -90,6 +132,7 @@ class LoopConfig(AlgorithmConfig):
     # Of `LoopSettings`, set in the constructor.
     hiddens: Any
     network: Any
+    encoder: Any
     activation: str
     anneal_steps: int | None
     matrix_dtype: str
@@ -101,9 +144,9 @@ class LoopConfig(AlgorithmConfig):
         self.env_runner_cls: Any = BatchEnvRunner
         self.rollout_fragment_length: Any = 1
         self.lr: Any = None
+        self.exploration: Any = Sampled()
         for name, default in (defaults(self.loop_class) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
-        self.exploration: Any = Sampled()
         self.evaluation_max_episode_steps: int | None = None
         self.sample_timeout_s = 300.0
         self.restart_failed_env_runners = False
@@ -155,6 +198,11 @@ class LoopConfig(AlgorithmConfig):
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the settings ``{"type": name, **arguments}`` of what is replayed."""
         raise NotImplementedError
+
+    @property
+    def model(self) -> ModelSettings:
+        """Sets the networks when it is called, see `ModelSettings`."""
+        return ModelSettings(self)
 
     @classmethod
     def own_settings(cls) -> dict[str, Field[Any]]:
@@ -257,13 +305,15 @@ class LoopConfig(AlgorithmConfig):
                 "expected tune.Tuner(config.algo_class, param_space=config) to choose from it"
             )
         super().validate()
-        given = self.exploration
-        self.exploration = make_exploration({"type": given} if isinstance(given, str) else given)
+        if self.exploration is None:
+            self.exploration = Sampled()
+        self.exploration = make_exploration(self.exploration)
         if self.exploration.annealed and not (self.exploration.steps or self.anneal_steps):
             name = type(self.exploration).__name__
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
         for name, field in self.own_settings().items():
-            self._check_setting(name, accepted_by(field))
+            if name != "exploration":  # it has been checked, and its name replaced by the exploration
+                self._check_setting(name, accepted_by(field))
         size = self.own_settings()["train_batch_size"]
         self._check_setting("train_batch_size_per_learner", accepted_by(size))
         if self.train_batch_size not in (size.default, self.train_batch_size_per_learner):
@@ -346,6 +396,7 @@ class LoopConfig(AlgorithmConfig):
             | {
                 "hiddens": list(self.hiddens),
                 "network": self.network,
+                "encoder": self.encoder,
                 "matrix_dtype": self.matrix_dtype,
                 "activation": self.activation,
                 "normalize_observations": self.normalize_observations,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.actor_critic.td3 import TD3Update
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.exploration import make_exploration
-from interreplay.learning.setting_fields import defaults
 from interreplay.learning.settings import DDPGSettings, TD3Settings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
@@ -27,10 +24,6 @@ class DeterministicConfig(OffPolicyConfig):
 
     update_class = TD3Update
 
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class)
-        self.exploration = defaults(self.settings_class)["exploration"]
-
     @override(OffPolicyConfig)
     def validate(self) -> None:
         if isinstance(self.exploration, str):
@@ -38,11 +31,6 @@ class DeterministicConfig(OffPolicyConfig):
             self.exploration = make_exploration({"type": self.exploration, **arguments})
         super().validate()
         self.update_settings()  # checks whether they fit together
-
-    @override(OffPolicyConfig)
-    def _check_setting(self, name: str, accepts: Any) -> None:
-        if name != "exploration":  # it has been checked, and its name replaced by the exploration
-            super()._check_setting(name, accepts)
 
 
 class TD3Module(OffPolicyModule):

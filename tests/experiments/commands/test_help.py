@@ -82,7 +82,7 @@ def test_choices_are_listed():
     shown = {action.dest: str(action.metavar) for action in PARSERS["train"]._actions}
     choices = {name: flag for name, flag in FLAGS.items() if "|" in shown[name]}
     assert {"device", "matrix_dtype", "exploration", "kernel", "returns"} <= choices.keys()
-    assert shown["device"] == "cpu|cuda|auto" and shown["exploration"] == "Gaussian|OrnsteinUhlenbeck"
+    assert shown["device"] == "cpu|cuda|auto" and shown["optimizer"] == "Adam|RMSprop"
     for name, found in ReplaySettings.__dataclass_fields__.items():
         accepts = found.metadata["accepts"]
         if isinstance(accepts, OneOf):

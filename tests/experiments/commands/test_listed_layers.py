@@ -152,6 +152,67 @@ def test_other_layers_name_the_line_to_change(experiment):
         translated([f"configs={experiment}"])
 
 
+def test_other_arguments_name_the_line_to_change(experiment):
+    model = experiment.parent / "models" / "small.yaml"
+    contents = yaml.safe_load(model.read_text())
+    contents["model"]["params"]["model_cfg"]["value"]["fc1"]["params"] |= {"init_w": 0.003}
+    model.write_text(yaml.safe_dump(contents, sort_keys=False))
+    assert translated([f"configs={experiment}"])
+    contents["model"]["params"]["model_cfg"]["value"]["fc1"]["params"] |= {"dilation": 2}
+    model.write_text(yaml.safe_dump(contents, sort_keys=False))
+    with pytest.raises(UsageError, match="model.value.fc1: dilation has no equivalent; remove the line"):
+        translated([f"configs={experiment}"])
+
+
+def perceptron(output, *more):
+    """RLcycle's nested layers of a fully connected network."""
+    return {"input": layer(8), "hidden": {"hidden1": layer(6)}, **output, **dict(more)}
+
+
+AGENTS = {
+    "dqn_base": ("DQNBaseAgent", "DQNLoss", "DDQN"),
+    "quantiles": ("DQNBaseAgent", "QRLoss", "QRDQN"),
+    "sac": ("SACAgent", None, "SAC"),
+    "ddpg": ("DDPGAgent", None, "DDPG"),
+    "a2c": ("A2CAgent", None, "A2C"),
+    "a3c": ("A3CAgent", None, "A3C"),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_kind_of_experiment_is_read(experiment, name):
+    """The structures of RLcycle's files: a value network, an actor with one or two outputs, and a critic."""
+    agent, loss, trainer = AGENTS[name]
+    contents = yaml.safe_load(experiment.read_text())
+    about = contents["experiment_info"]
+    about["agent"] = f"rlcycle.{name}.agent.{agent}"
+    about["loss"] = f"rlcycle.{name}.loss.{loss}"
+    experiment.write_text(yaml.safe_dump(contents, sort_keys=False))
+    last = {"output": layer("undefined", "identity")}
+    model: dict = {"params": {"model_cfg": {"fc": perceptron(last)}}}
+    if loss is None:
+        actor = perceptron(last)
+        if name == "sac":
+            actor = perceptron({"mu_stream": last, "log_sigma_stream": last})
+        model = {"actor": actor, "critic": perceptron({"output": layer(1, "identity")})}
+        model = {key: {"params": {"model_cfg": {"fc": layers}}} for key, layers in model.items()}
+    elif loss == "QRLoss":
+        model["params"]["model_cfg"]["num_quantiles"] = 4
+    (experiment.parent / "models" / "small.yaml").write_text(yaml.safe_dump({"model": model}, sort_keys=False))
+    hyper = {"gamma": 0.9, "actor_learning_rate": 0.01, "critic_learning_rate": 0.01}
+    if loss is not None:
+        hyper = {"gamma": 0.9, "learning_rate": 0.01}
+    (experiment.parent / "hyper_params" / "quick.yaml").write_text(yaml.safe_dump({"hyper_params": hyper}))
+    made = settings(*translated([f"configs={experiment}"]))
+    assert (made.trainer, made.gamma) == (trainer, 0.9)
+    streams = ["actor", "critic"] if loss is None else ["q"]
+    assert list(made.network) == streams
+    for layers in made.network.values():
+        first, activation, second, _, final = layers.values()
+        assert (first["out_features"], activation, second["out_features"]) == (8, "ReLU", 6)
+        assert final == {"layer": "Linear"}
+
+
 @pytest.mark.slow
 def test_an_experiment_of_rlcycle_trains(experiment, tmp_path):
     assert run_agent.main([f"configs={experiment}", *SHORT, f"local_dir={tmp_path / 'runs'}"]) == 0
