@@ -139,7 +139,8 @@ show(figure, "new_reward")
 # **The answer.** Yes: rewards are a function of stored columns, so the transitions of the first run serve the new task.
 # A run that starts with them makes updates from its first step on, while the other one first has to collect data.
 # Two seeds show how it works. They cannot show how large the effect is: the seeds differ as much as the two ways.
-# The study `studies/relabeled_data.yaml` measured it with five seeds: old data did not speed up learning, and data with old rewards harmed it.
+# The study `studies/relabeled_data.yaml` measured it with five seeds: old data did not speed up learning,
+# and data with old rewards harmed it.
 
 # %%
 areas = {name: np.mean([c[:, 1].mean() for (n, _), c in curves.items() if n == name]) for name, _ in curves}
