@@ -116,10 +116,6 @@ def offline_settings(given: Collection[str], settings: Mapping[str, Any], traine
         raise UsageError(f"--keep_experience is about replayed transitions; {trainer} learns from unrolls")
     if recorded is not None and ALGORITHMS[trainer].unrolls:
         raise UsageError(f"--offline_data is about replayed transitions; {trainer} learns from unrolls")
-    if recorded is not None and settings["buffer"] == MODEL_BASED:
-        for name in ("offline_share", "offline_share_end", "updates"):
-            if name in given:
-                raise UsageError(f"--{name}: {MODEL_BASED} adds the recorded rows to its real rows; expected none")
     if updates is None:
         if settings["total_env_steps"] == 0:
             raise UsageError(
@@ -132,6 +128,13 @@ def offline_settings(given: Collection[str], settings: Mapping[str, Any], traine
         if name in given:
             raise UsageError(f"--{name} is about a run with env steps; one with --total_env_steps 0 has none")
     return {"total_env_steps": updates, "learning_starts": 0, "updates_per_step": 1.0}
+
+
+def check_model_based(given: Collection[str]) -> None:
+    """Reject the flags about recorded rows that a learned model does not have."""
+    for name in ("offline_share", "offline_share_end", "updates"):
+        if name in given:
+            raise UsageError(f"--{name}: {MODEL_BASED} adds the recorded rows to its real rows; leave it out")
 
 
 def updates_resumed(saved: Mapping[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,12 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
 from interreplay.experiments.flags.config_files import completed
-from interreplay.experiments.flags.offline_flags import offline_settings, updates_resumed
+from interreplay.experiments.flags.offline_flags import (
+    MODEL_BASED,
+    check_model_based,
+    offline_settings,
+    updates_resumed,
+)
 from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import FlagParser
 from interreplay.experiments.flags.replay_flags import (
@@ -93,6 +98,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
     settings |= only(chosen, settings)
     settings |= {"preset": preset.name, "output_dir": str(settings["output_dir"])}
+    settings |= offline_settings(given.keys(), settings, trainer)
     for flag in preset.needs:
         if settings.get(flag) is None:
             raise UsageError(f"preset {preset.name} needs --{flag}: {preset.about}")
@@ -105,7 +111,8 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         settings |= unroll_replay_for(chosen | only(given, METHOD), trainer, METHOD, buffer, buffer_args)
     else:
         settings |= replay_for(given, CATALOGUE, buffer, buffer_args)
-    settings |= offline_settings(given.keys(), settings, trainer)
+    if settings["offline_data"] is not None and settings["buffer"] == MODEL_BASED:
+        check_model_based(given.keys())
     if settings["relabel"]:
         settings["wrapper"] = [*settings["wrapper"], wrapper_of(settings["relabel"])]
     settings = plain(settings)
