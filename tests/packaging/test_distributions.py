@@ -17,7 +17,7 @@ import interreplay
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_THE_TOP = (".git", ".venv", "results", "report", "site", "build", "dist")
-ANYWHERE = ("pictures", "*cache*", "*.egg-info", "*.py[cod]", "*.npz", "*.log")
+ANYWHERE = ("pictures", "__pycache__", ".*_cache", "*.egg-info", "*.py[cod]", "*.npz", "*.log")
 
 pytestmark = pytest.mark.slow
 
