@@ -29,13 +29,18 @@ def keep(run: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     settings = json.loads((run / "params.json").read_text())
     settings |= {name: "results" for name in FOLDERS if name in settings}
-    (folder / "params.json").write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
+    (folder / "params.json").write_text(without_folder(json.dumps(dict(sorted(settings.items())), indent=1)) + "\n")
     for name in PLAIN:
         shutil.copy(run / name, folder / name)
     lines = [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
     kept = [json.dumps({k: v for k, v in line.items() if k not in MACHINE}) for line in lines]
     text = "".join(line + "\n" for line in kept)
     (folder / "result.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def without_folder(text: str) -> str:
+    """Return a text in which paths below the current folder are relative."""
+    return text.replace(f"{Path.cwd()}/", "")
 
 
 def is_left(run: Path) -> bool:
@@ -54,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         keep(run, args.folder / run.name)
     for name in STUDY:
         if (args.results / name).exists():
-            shutil.copy(args.results / name, args.folder / name)
+            (args.folder / name).write_text(without_folder((args.results / name).read_text()))
     print(f"{len(runs)} runs kept in {args.folder}")
 
 

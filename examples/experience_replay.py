@@ -75,7 +75,8 @@ def watched(method):
     return pd.DataFrame(rows), pd.DataFrame(algorithm.episode_table.take()).set_index("episode")
 
 
-live, episodes = {}, {}
+live = {}
+episodes = {}
 for arm, (method, _) in ARMS.items():
     live[arm], episodes[arm] = watched(method)
 figure, panels = plt.subplots(1, 3, figsize=(12, 3.4))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -193,6 +193,17 @@ def described(column: Tensor) -> str:
     return f"{tuple(column.shape)} {str(column.dtype).removeprefix('torch.')}"
 
 
+def with_extras(rows: Transitions, names: Collection[str]) -> Transitions:
+    """Return rows with exactly the extra columns `names`.
+
+    Raises:
+        ValueError: The rows lack one of them.
+    """
+    if lacking := sorted(set(names) - rows.extras.keys()):
+        raise ValueError(f"the rows lack the column {lacking[0]}, which the replay method requires")
+    return rows.replace(extras={name: rows.extras[name] for name in rows.extras if name in names})
+
+
 def cat(rows: Sequence[Transitions]) -> Transitions:
     """Concatenate batches; columns that are missing in one of them are omitted.
 
@@ -208,7 +219,7 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
         if isinstance(first, dict):
             shared = [key for key in first if all(key in column for column in columns)]
             joined[name] = {key: torch.cat([column[key] for column in columns]) for key in shared}
-        elif type(None) not in set(map(type, columns)):
+        elif all(column is not None for column in columns):
             joined[name] = torch.cat(columns)
     return unchecked(**joined)
 

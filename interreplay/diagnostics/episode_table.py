@@ -65,7 +65,7 @@ class EpisodeTable:
         """Process an update.
 
         Args:
-            source: The source of the batch; the pairs are those of its first buffer with rows in the batch.
+            source: The source of the batch; pairs are counted in its first buffer with rows in the batch.
             sample: The batch of n rows.
             td_errors: TD errors δ ``(n,)``.
             metrics: The metrics of the update.

@@ -24,7 +24,7 @@ from interreplay.part import Context
 from interreplay.selection.shares import Share
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import reject_integers
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, with_extras
 
 REAL, MODEL = "real", "model"
 STARTS = ("stored", "sampled")
@@ -183,13 +183,10 @@ class ModelBased(Mix):
     def connect(self, context: Context) -> None:
         self.imagination.connect(context)
         super().connect(context)
-        wanted = self.real.columns_wanted
         episodes: set[int] = set()
         for rows in self.recorded_rows():
-            if lacking := sorted(wanted - rows.extras.keys()):
-                raise ValueError(f"the recorded rows lack the column {lacking[0]}, which {self.real!r} requires")
             assert rows.episode is not None
-            self.real.add(rows.replace(extras={name: rows.extras[name] for name in wanted}))
+            self.real.add(with_extras(rows, self.real.columns_wanted))
             episodes.update(rows.episode.unique().tolist())
         self.real.truncate_episodes(episodes)
 

@@ -98,7 +98,7 @@ def make_layer(
 
     Args:
         kind: Its class.
-        arguments: Its arguments. Sizes that they do not contain are those of its inputs, and `outputs`.
+        arguments: Its arguments. Missing sizes are inferred from `shape` and `outputs`.
         shape: Shape of an input.
         outputs: Number of outputs; None for the class's default.
 

@@ -295,6 +295,14 @@ class Network(Accepts):
         return json.loads(text)
 
 
+def _literal(text: str) -> Any:
+    """Return a value written in Python's syntax; unlike `ast.literal_eval`, raise ValueError for every other text."""
+    try:
+        return ast.literal_eval(text)
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is not a value: {error.msg}") from None
+
+
 class Named(Accepts):
     """A class by name, or ``module:Class`` of a user, with arguments by name.
 
@@ -317,14 +325,14 @@ class Named(Accepts):
 
     def parse(self, text: str) -> Any:
         if text.lstrip().startswith("{"):
-            return ast.literal_eval(text)
+            return _literal(text)
         name, *words = text.split()
         if not words:
             return name
         arguments: dict[str, Any] = {"type": name}
         for word in words:
             argument, value = word.split("=")
-            arguments[argument] = ast.literal_eval(value)
+            arguments[argument] = _literal(value)
         return arguments
 
 

@@ -76,7 +76,8 @@ def test_rows_are_means_over_the_updates_of_an_episode():
     assert rows[0]["updates"] == 0 and all(rows[0][name] is None for name in (*ERRORS, *PAIRS, "q_mean"))
     end = 0
     for row, length in zip(rows, lengths, strict=True):
-        begin, end = end, end + length
+        begin = end
+        end += length
         assert row.keys() == set(COLUMNS)
         assert (row["length"], row["return"], row["env_steps"]) == (length, 2.0 * length, end)
         own = [update for update in updates if begin <= update[0] < end]

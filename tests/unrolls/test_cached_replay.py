@@ -12,8 +12,7 @@ import torch
 from interreplay.unrolls.cached_replay import CachedReplay
 from interreplay.unrolls.mix_settings import make_mix
 from interreplay.unrolls.storage.store import UnrollStore
-from interreplay.unrolls.unrolls import Unrolls
-from tests.unrolls.unroll_builders import same, unrolls
+from tests.unrolls.unroll_builders import learn, same, unrolls
 
 HALF = [{"type": "queue", "share": 0.5}, {"type": "uniform", "capacity": 12, "share": 0.5}]
 KINDS = ("uniform", "prioritized", "elite", "attentive")
@@ -22,22 +21,6 @@ KINDS = ("uniform", "prioritized", "elite", "attentive")
 def mix_of(kind: str, caching: bool = True, capacity: int = 12):
     sources = [HALF[0], HALF[1] | {"type": kind, "capacity": capacity}]
     return make_mix(sources, caching=caching)
-
-
-def learn(mix, rng: np.random.Generator, first: int, last: int, size: int = 6) -> list[Unrolls]:
-    """Add unrolls, draw batches and report results, as a learner does; return the batches."""
-    drawn = []
-    for number in range(first, last):
-        mix.anneal(number / 20)
-        mix.add(unrolls(size // 2, seed=number, first=size // 2 * number), rng)
-        if mix.ready(size):
-            batch = mix.batch(size, rng)
-            mix.update(batch, batch.policy * 1.1, batch.rewards.abs().mean(0))
-            again = mix.to_refresh(rng)
-            if again is not None:
-                mix.update(again, again.policy * 0.9)
-            drawn.append(batch)
-    return drawn
 
 
 def test_a_prepared_batch_is_what_the_store_contained_when_it_was_chosen():

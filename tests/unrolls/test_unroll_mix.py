@@ -18,7 +18,7 @@ from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls
-from tests.unrolls.unroll_builders import same, unrolls
+from tests.unrolls.unroll_builders import learn, same, unrolls
 
 FOUR = [
     {"type": "queue", "share": 0.25},
@@ -173,26 +173,14 @@ def test_shares_are_annealed():
 
 @pytest.mark.parametrize("before", [0, 1, 7])
 def test_a_state_on_disk_restores_the_next_batches(before, tmp_path):
-    def go(mix: UnrollMix, rng: np.random.Generator, first: int, last: int) -> list[Unrolls]:
-        drawn = []
-        for number in range(first, last):
-            mix.anneal(number / 20)
-            mix.add(unrolls(6, seed=number, first=6 * number, state={"h": (2,)}), rng)
-            if mix.ready(9):
-                batch = mix.batch(9, rng)
-                mix.update(batch, batch.policy * 1.1, batch.rewards.abs().mean(0))
-                again = mix.to_refresh(rng)
-                if again is not None:
-                    mix.update(again, again.policy * 0.9)
-                drawn.append(batch)
-        return drawn
-
     one, rng = make_mix(FOUR), np.random.default_rng(0)
-    go(one, rng, 0, before)
+    sizes = {"added": 6, "size": 9, "state": {"h": (2,)}}
+    learn(one, rng, 0, before, **sizes)
     state_files.save(tmp_path / "mix", one.state_view())
     two, other, state = make_mix(FOUR), copy.deepcopy(rng), state_files.load(tmp_path / "mix")
     two.load_state_dict(state)
-    mine, others = go(one, rng, before, before + 7), go(two, other, before, before + 7)
+    mine = learn(one, rng, before, before + 7, **sizes)
+    others = learn(two, other, before, before + 7, **sizes)
     assert len(mine) == len(others) >= 4 and all(same(a, b) for a, b in zip(mine, others, strict=True))
     assert one.statistics() == two.statistics() and one.nbytes == two.nbytes and one.batches == two.batches
     with pytest.raises(ValueError, match=r"the state is of the sources \['queue', 'elite'.*; expected \['queue', 'uni"):

@@ -50,6 +50,24 @@ def unrolls(
     )
 
 
+def learn(
+    mix: Any, rng: np.random.Generator, first: int, last: int, added: int = 3, size: int = 6, **shapes: Any
+) -> list[Unrolls]:
+    """Add `added` unrolls, draw batches of `size` and report results, as a learner does; return the batches."""
+    drawn = []
+    for number in range(first, last):
+        mix.anneal(number / 20)
+        mix.add(unrolls(added, seed=number, first=added * number, **shapes), rng)
+        if mix.ready(size):
+            batch = mix.batch(size, rng)
+            mix.update(batch, batch.policy * 1.1, batch.rewards.abs().mean(0))
+            again = mix.to_refresh(rng)
+            if again is not None:
+                mix.update(again, again.policy * 0.9)
+            drawn.append(batch)
+    return drawn
+
+
 def same(one: Unrolls, other: Unrolls, but: tuple[str, ...] = ()) -> bool:
     """Return whether all columns except `but` have equal names, dtypes and values."""
     mine, others = one.columns(), other.columns()

@@ -36,7 +36,7 @@ from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
 from interreplay.rllib.env_runner.wire_format import unpack_rows
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, with_extras
 
 logger = logging.getLogger(__name__)
 
@@ -370,9 +370,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             return rows
         if not self._wanted:
             return rows.replace(extras={})
-        if lacking := sorted(self._wanted - rows.extras.keys()):
-            raise ValueError(f"the rows lack the column {lacking[0]}, which the replay method requires")
-        return rows.replace(extras={name: rows.extras[name] for name in rows.extras if name in self._wanted})
+        return with_extras(rows, self._wanted)
 
     def _add_rows(self, rows: Transitions) -> None:
         try:

@@ -91,6 +91,17 @@ def test_errors_are_one_line(folder, words, message, capsys):
     assert error.count("\n") == 1 and message in error
 
 
+@pytest.mark.parametrize("text", ["{bad", "my_networks:LogCosh scale", "my_networks:LogCosh scale=1+"])
+def test_arguments_that_cannot_be_read_are_one_line(text, capsys):
+    with pytest.raises(SystemExit):
+        custom_training.main(["--env", "Pendulum-v1", "--critic_loss", *text.split()])
+    error = capsys.readouterr().err
+    assert (
+        error.count("\n") == 1
+        and f"or module:Class of your own, with arguments such as sigma=0.2 or 'none', got {text!r}" in error
+    )
+
+
 def test_unknown_names_are_listed():
     with pytest.raises(UsageError, match="must be one of Squared, Huber, PAL, or module:Class of your own"):
         settings("--config", "own.yaml", "critic_loss=Hubr")
@@ -105,9 +116,11 @@ def test_distributions_reject_losses(folder, capsys):
 @pytest.mark.parametrize(("trainer", "env"), [("DQN", "CartPole-v1"), ("TD3", "Pendulum-v1"), ("A2C", "CartPole-v1")])
 def test_a_name_of_a_built_in_loss_equals_its_setting(folder, trainer, env):
     """`Huber` by name is `huber_delta`; for unrolls, `Squared` is the default."""
-    one, other = ["--critic_loss=Huber"], ["--huber_delta=1"]
+    one = ["--critic_loss=Huber"]
+    other = ["--huber_delta=1"]
     if trainer == "A2C":
-        one, other = ["--critic_loss=Squared"], []
+        one = ["--critic_loss=Squared"]
+        other = []
     if trainer == "DQN":
         one.append("--grad_clip_by=norm")  # both without the update in numpy
         other.append("--grad_clip_by=norm")
