@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,22 @@ _TUNE = {
 }
 
 
+@contextlib.contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables inside the block; later runs of Tune in this process are not affected."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@variables(_TUNE)
 def run_trials(
     jobs: Sequence[Job],
     execution: Execution,
@@ -64,7 +81,6 @@ def run_trials(
     Returns:
         The exit code for the signal received, 0 without one.
     """
-    os.environ.update(_TUNE)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
     signals = start_signal_actor()
     progress = Progress(on_event)
