@@ -213,6 +213,11 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
     parts = [batch.__dict__ for batch in rows]
     if len({"views_obs" in part["extras"] for part in parts}) > 1:
         raise ValueError("only some of these batches have several views of each row (S4RL); expected all or none")
+    return unchecked(**cat_columns(parts))
+
+
+def cat_columns(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Concatenate columns by name, and by part where they have several; those missing in a part are omitted."""
     joined: dict[str, Any] = {}
     for name, first in parts[0].items():
         columns: list[Any] = [part.get(name) for part in parts]
@@ -221,7 +226,7 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
             joined[name] = {key: torch.cat([column[key] for column in columns]) for key in shared}
         elif all(column is not None for column in columns):
             joined[name] = torch.cat(columns)
-    return unchecked(**joined)
+    return joined
 
 
 def flat_parts(observation: Observation, lead: int) -> list[Tensor]:

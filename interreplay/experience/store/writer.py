@@ -11,6 +11,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +20,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from interreplay.errors import UsageError
-from interreplay.experience.store.header import HEADER, META, Header, read_header, width
+from interreplay.experience.store.header import HEADER, META, Columns, Header, read_header, width
 from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
@@ -33,7 +34,7 @@ from interreplay.experience.store.segments import (
     segment_name,
 )
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.transitions import Transitions, cat
+from interreplay.transitions import Transitions, cat_columns, unchecked
 
 SECONDS = 1.0
 """Seconds after which rows are written although their episode continues."""
@@ -45,6 +46,9 @@ SEGMENTS = 8
 ADDED_PER_PART = 64
 """Calls of `add` after which rows are joined by column, because many small objects in memory are slow."""
 ASIDE = "_aside_"
+
+_Added = tuple[dict[str, Any], tuple[list[bool], list[bool], list[int]], int, int, float]
+"""Added rows: columns as tensors; terminated, truncated and episode as lists, joined faster; step, version, time."""
 
 
 class StoreWriter:
@@ -92,7 +96,7 @@ class StoreWriter:
         self._header: Header | None = None
         self._segments: list[tuple[Path, int]] = []
         self._files: dict[str, BinaryIO] = {}
-        self._pending: deque[tuple[Transitions, int, int, float]] = deque()
+        self._pending: deque[_Added] = deque()
         self._joined: list[dict[str, np.ndarray]] = []
         self._problem = ""
         self._lock = threading.RLock()
@@ -128,8 +132,18 @@ class StoreWriter:
         """
         if not self.recording:
             return self._report()
-        self._pending.append((rows, step, version, time.time()))
-        if _ends(rows):
+        terminated = rows.terminated.tolist()
+        truncated = rows.truncated.tolist()
+        per_row = (terminated, truncated, rows.episode.tolist())
+        others = {
+            "obs": rows.obs,
+            "actions": rows.actions,
+            "rewards": rows.rewards,
+            "next_obs": rows.next_obs,
+            "extras": rows.extras,
+        }
+        self._pending.append((others, per_row, step, version, time.time()))
+        if True in terminated or True in truncated:
             self.commit()
         elif len(self._pending) >= ADDED_PER_PART:
             with self._lock:
@@ -164,12 +178,9 @@ class StoreWriter:
         if self._header is None:
             self._begin(columns)
         assert self._header is not None
-        for name, array in columns.items():
-            if self._header.columns.get(name) != (array.shape[1:], array.dtype):
-                raise UsageError(f"it has other rows than this run: {name} {array.shape[1:]} {array.dtype}")
-        if len(columns) != len(self._header.columns):
-            missing = next(name for name in self._header.columns if name not in columns)
-            raise UsageError(f"it has other rows than this run: {missing} is missing")
+        kinds = {name: (array.shape[1:], array.dtype) for name, array in columns.items()}
+        if kinds != self._header.columns:
+            raise UsageError(f"it has other rows than this run: {_difference(kinds, self._header.columns)}")
         self._joined.append(columns)
 
     def _commit(self) -> None:
@@ -332,25 +343,34 @@ class StoreWriter:
             self._notify(problem)
 
 
-def _ends(rows: Transitions) -> bool:
-    """Return whether an episode ends in these rows."""
-    if len(rows) == 1:  # in a tenth of the time
-        return bool(rows.terminated.item() or rows.truncated.item())
-    return bool((rows.terminated | rows.truncated).any())
+def _difference(kinds: Columns, expected: Columns) -> str:
+    """Return a description of the first column that has another shape or type than expected, or is missing."""
+    for name, (shape, dtype) in kinds.items():
+        if expected.get(name) != (shape, dtype):
+            return f"{name} {shape} {dtype}"
+    return f"{next(name for name in expected if name not in kinds)} is missing"
 
 
-def _columns_of(pending: list[tuple[Transitions, int, int, float]]) -> dict[str, np.ndarray]:
+def _columns_of(pending: list[_Added]) -> dict[str, np.ndarray]:
     """Return pending rows as contiguous arrays by column; successes are False where none was reported."""
-    parts, *lists = zip(*pending, strict=True)
-    counts = np.array(list(map(len, parts)))
+    parts, per_row, *lists = zip(*pending, strict=True)
+    terminated, truncated, episodes = (list(chain.from_iterable(values)) for values in zip(*per_row, strict=True))
+    counts = np.array([len(values[0]) for values in per_row])
     starts = np.cumsum(counts) - counts
-    successes = np.zeros(counts.sum(), bool)
-    for rows, start, count in zip(parts, starts, counts, strict=True):
-        if rows.extras and SUCCESS_COLUMN in rows.extras:
-            successes[start : start + count] = rows.extras[SUCCESS_COLUMN].numpy()
-    found = {SUCCESS: successes}
-    for name, column in cat(parts).columns().items():
-        if name not in ("discounts", SUCCESS):
+    successes = np.zeros(len(episodes), bool)
+    for number, part in enumerate(parts):
+        if SUCCESS_COLUMN in part["extras"]:
+            start = starts[number]
+            successes[start : start + counts[number]] = part["extras"][SUCCESS_COLUMN].numpy()
+    rows = unchecked(**cat_columns(parts), terminated=None, truncated=None)
+    found = {
+        SUCCESS: successes,
+        "terminated": np.array(terminated),
+        "truncated": np.array(truncated),
+        "episode": np.array(episodes, dtype="<i8"),
+    }
+    for name, column in rows.columns().items():
+        if name != SUCCESS:
             array = column.numpy(force=True)
             found[name] = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     steps, versions, times = (np.repeat(values, counts) for values in lists)
