@@ -74,12 +74,12 @@ INGREDIENTS = Setup("parity_ingredients", ("SAC",), 12_000, 1_000, 1_000, 256, 2
 SETUPS = {"parity": PARITY, "study_a": STUDY_A, "ingredients": INGREDIENTS}
 
 
-def ours(setup: Setup, trainer: str, seed: int) -> list[tuple[float, float]]:
-    """Train as a user would; return env steps and evaluation returns."""
+def ours(setup: Setup, trainer: str, seed: int, **changed: Any) -> list[tuple[float, float]]:
+    """Train as a user would, with changed flags; return env steps and evaluation returns."""
     flags = {"trainer": trainer, "env": ENV, "seed": seed, "total_env_steps": setup.steps, "preset": "none"}
     flags |= {"learning_starts": setup.starts, "steps_per_iteration": setup.every, "evaluation_interval": 1}
     flags |= {"hiddens": f"{setup.width},{setup.width}", "train_batch_size": setup.batch}
-    flags |= {"evaluation_num_episodes": EPISODES, "checkpoint_freq": 0, "threads": 1}
+    flags |= {"evaluation_num_episodes": EPISODES, "checkpoint_freq": 0, "threads": 1, **changed}
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     with tempfile.TemporaryDirectory() as folder:
         line = [sys.executable, "custom_training.py", *words, "--quiet", "--output_dir", folder]
