@@ -5,10 +5,10 @@
 
 Written before the first run:
 
-* The published curve has one evaluation per 16,666 steps. So has CrossQ's harness (adityab/CrossQ, train.py), whose script
-  of baselines runs SAC with learning rates of .001, networks of Flax, 5,000 random steps and one update per step.
+* The published curve has one evaluation per 16,666 steps, as CrossQ's harness has (adityab/CrossQ, train.py). Its
+  script of baselines runs SAC with rates of .001, networks of Flax, 5,000 random steps and one update per step.
 * Arms: the SAC of `benchmarks.learning.parity`, and one change each. "harness" has both its rates and initial weights.
-* Statistic: mean evaluation return at 45,000 and 50,000 steps; differences from the baseline with Welch's 95 % interval.
+* Statistic: mean evaluation return at 45,000 and 50,000 steps; its difference from the baseline, with Welch's interval.
 * Decision: a change explains the gap if its interval is above 0 and its mean within the published ten seeds,
   3,463 to 4,879. Otherwise the table is the answer.
 """
