@@ -1,9 +1,9 @@
 """BIER. Sander 2021, Bayesian interpolated experience replay, MEng thesis, MIT, hdl.handle.net/1721.1/138972."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import KNN
 from interreplay.selection import Selector
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.gaussian_process import (
     Fit,

@@ -1,9 +1,9 @@
 """CT. Lin et al. 2021, Continuous transition: improving sample efficiency with MixUp, arXiv:2011.14487."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import Successor
 from interreplay.selection import Selector
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import AdaptiveMixup, Mixup
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.mixup import TerminationFn

@@ -1,9 +1,9 @@
 """HER. Andrychowicz et al. 2017, Hindsight experience replay, arXiv:1707.01495."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import HindsightGoals, Neighborhood
 from interreplay.selection import Selector
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import Mixup, Relabel, Synthesizer
 from interreplay.synthesis.relabel import GoalFn
 

@@ -1,9 +1,9 @@
 """KNN outcome, the baseline of Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import KNN
 from interreplay.selection import Selector
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import NearestOutcome
 from interreplay.synthesis.mixup import TerminationFn
 

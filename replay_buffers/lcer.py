@@ -1,9 +1,9 @@
 """LCER. Zahlner 2022, local cluster experience replay."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import ClusterCenter, ClusterMember
 from interreplay.selection import Selector
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Uniform
 from interreplay.synthesis.mixup import TerminationFn

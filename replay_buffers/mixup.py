@@ -1,9 +1,9 @@
 """Naive mixup. Zhang et al. 2018, mixup: beyond empirical risk minimization, arXiv:1710.09412."""
 
 from interreplay import ReplayBuffer
-from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import RandomNeighbor
 from interreplay.selection import Selector
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.mixup import TerminationFn

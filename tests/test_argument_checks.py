@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.experience.recipes import methods_and_models
 
 METHODS = methods_and_models()

@@ -10,11 +10,11 @@ import torch
 from builders import Episodes, identical, make, stack
 
 from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transitions
-from interreplay.credit import PriorityUpdate
 from interreplay.neighborhood import KNN, Neighborhood, Neighbors
 from interreplay.part import Context
 from interreplay.selection import Combined, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import Mixup, Synthesized, Synthesizer
 from replay_buffers import HER, NMER, PER, ContinuousTransition, Uniform
 

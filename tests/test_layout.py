@@ -62,11 +62,11 @@ def test_only_the_bridge_and_what_runs_it_import_ray():
 # Layers from the ground up: a file imports from its own layer and from layers named before it. A folder or a file in
 # a folder is a layer of its own where it is named here.
 LAYERS = """
-errors argument_checks runs.state_files runs.results runs transitions storage environments
+errors runs.state_files runs.results runs transitions storage environments
 learning.setting_fields learning.settings learning.networks learning.policies learning.exploration learning.losses
 learning.update learning.reward_scale learning.actor_critic learning.value learning.policy_gradient
 learning.listed_layers learning.listed_networks learning.algorithms_table learning.architectures learning acting
-part selection credit neighborhood synthesis buffer experience unrolls diagnostics
+part selection neighborhood synthesis buffer experience unrolls diagnostics
 rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib
 experiments.process experiments.flags experiments.studies experiments.report.reading

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import as_range
 from interreplay.buffer.answers import CHECKED_DRAWS, check_draw, check_neighbors, check_synthesized, has_own_code
 from interreplay.buffer.composition import Composition
 from interreplay.buffer.sample import Sample
-from interreplay.credit import PriorityUpdate
+from interreplay.errors import as_range
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
 from interreplay.part import evict, wrong_answer
 from interreplay.selection import Selector, Uniform
+from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import columns_of
 from interreplay.storage.read_views import read_view
 from interreplay.storage.ring import Storage

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
 from interreplay.buffer import ReplayBuffer
 from interreplay.environments.terminations import TerminationFn, termination_function
+from interreplay.errors import check_number
 from interreplay.experience.learned_models.dynamics import Dynamics
 from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation, StateColumns
 from interreplay.part import Context, standard_normal

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.neighborhood.base import NO_NEIGHBOR, SYNTHETIC, Neighborhood, Neighbors
 from interreplay.neighborhood.clusters.clustering import Clustering, ClusterMoments
 from interreplay.neighborhood.clusters.transition_vectors import (

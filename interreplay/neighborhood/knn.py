@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.discrete_columns import CODE, CodedStorage, DiscreteColumns
 from interreplay.neighborhood.knn_index.brute_force import nearest

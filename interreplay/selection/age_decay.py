@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.selection.base import Selector, SlotStore, Uniform
 from interreplay.selection.composite import Composite
 from interreplay.selection.recency import AgeSelector

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.selection.base import AnnealedSelector, SlotStore
 from interreplay.storage.columns import part_of
 from interreplay.storage.ring import Storage

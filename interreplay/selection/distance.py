@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 """Maps rows ``(n, d)`` and ``(n, d)`` or ``(1, d)`` to distances ``(n,)``, 0 for equal rows."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.selection.base import Selector, SlotStore
 from interreplay.storage.ring import Storage

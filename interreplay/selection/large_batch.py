@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.learning.update import MEAN_ERROR, SCORING, TARGET
 from interreplay.part import Context, Score
 from interreplay.selection.base import Draw, Selector, SlotStore

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
 from interreplay.learning.update import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
 from interreplay.selection.base import Draw, SlotStore

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.learning.update import REDUCIBLE_LOSS
 from interreplay.selection.base import AnnealedSelector, SlotStore
 from interreplay.selection.sum_tree import SumTree

@@ -11,7 +11,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.selection.base import AnnealedSelector, Selector, SlotStore
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
-from interreplay.errors import NonFiniteError
+from interreplay.errors import NonFiniteError, check_number
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Columns = dict[str, tuple[tuple[int, ...], torch.dtype]]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.storage.columns import check_discount
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions, join_parts, observation_parts

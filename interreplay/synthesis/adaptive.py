@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.learning.networks.layers import MLP
 from interreplay.learning.networks.optimizers import FastAdam
 from interreplay.synthesis.base import Synthesized

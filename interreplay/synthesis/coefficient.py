@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 
 
 class Coefficient(Protocol):

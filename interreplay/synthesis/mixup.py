@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
+from interreplay.errors import check_number
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
 from interreplay.synthesis.coefficient import Beta, Coefficient

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import OneStep

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.part import GOALS, Context
 from interreplay.storage.columns import Columns, is_observation
 from interreplay.storage.ring import Storage

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns, discrete_columns, is_observation
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats

@@ -9,10 +9,10 @@ from builders import make, same_sample
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
-from interreplay.credit import InterpolatedPriority
 from interreplay.learning.losses import PAL, ByRows, Huber
 from interreplay.neighborhood import KNN
 from interreplay.selection import Combined, LossAdjusted, Prioritized, Uniform
+from interreplay.selection.credit import InterpolatedPriority
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
 from replay_buffers import LA3P, LAP, ReLo

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
-from interreplay.errors import accepted_names
+from interreplay.errors import accepted_names, check_number
 from interreplay.experience.learned_models.fitting import Fit, FitSettings, fit, split
 from interreplay.experience.learned_models.networks import Networks, log_variances
 from interreplay.learning.networks.layers import MATRIX_DTYPES

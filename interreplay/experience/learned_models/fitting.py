@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.experience.learned_models.networks import Networks, ensemble_losses
 
 LEAST_STEPS = 100

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.buffer.catalogue import OF_PARTS, part_class, resolve
-from interreplay.credit import InterpolatedPriority
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags.offline_flags import MODEL_BASED
 from interreplay.experiments.flags.original_flags import (
@@ -26,6 +25,7 @@ from interreplay.experiments.flags.reading import PART, Flag
 from interreplay.experiments.flags.values import assignment, only, split, without
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
 from interreplay.selection import Prioritized
+from interreplay.selection.credit import InterpolatedPriority
 from interreplay.unrolls import schema
 from interreplay.unrolls.mix_settings import STANDARD
 

@@ -21,8 +21,7 @@ from ray.rllib.connectors.env_to_module import MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.models.catalog import MODEL_DEFAULTS
 
-from interreplay.argument_checks import check_number
-from interreplay.errors import accepted_names, did_you_mean
+from interreplay.errors import accepted_names, check_number, did_you_mean
 from interreplay.learning.architectures import CRITICS
 from interreplay.learning.setting_fields import Number
 from interreplay.rllib.algorithms.module import OffPolicyModule

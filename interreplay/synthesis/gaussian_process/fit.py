@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Gamma
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.synthesis.gaussian_process.processes import LENGTH, Form, Hyperparameters, log_evidence
 
 METHODS = ("adam", "lbfgs")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.synthesis.gaussian_process.fit import fit
 from interreplay.synthesis.gaussian_process.neighborhoods import Preparation
 from interreplay.synthesis.gaussian_process.processes import Form, posterior

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.transitions import Transitions, flat_parts, join_parts, observation_parts
 
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}

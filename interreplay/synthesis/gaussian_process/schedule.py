@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from interreplay.argument_checks import check_number
+from interreplay.errors import check_number
 from interreplay.storage.read_views import ReadView
 from interreplay.synthesis.gaussian_process.fit import Fit, fit
 from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, inputs_of, targets_of

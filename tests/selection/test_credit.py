@@ -7,8 +7,8 @@ import pytest
 import torch
 from builders import make
 
-from interreplay.credit import InterpolatedPriority
 from interreplay.selection import Prioritized, Uniform
+from interreplay.selection.credit import InterpolatedPriority
 from replay_buffers import NMER
 
 

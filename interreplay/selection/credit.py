@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from interreplay.selection import Selector, SlotStore
+from interreplay.selection.base import Selector, SlotStore
 
 
 class PriorityUpdate:
