@@ -64,8 +64,8 @@ def test_only_the_bridge_and_what_runs_it_import_ray():
 LAYERS = """
 errors runs.state_files runs.results runs transitions storage environments
 learning.setting_fields learning.settings learning.networks learning.policies learning.exploration learning.losses
-learning.update learning.reward_scale learning.actor_critic learning.value learning.policy_gradient
-learning.listed_layers learning.listed_networks learning.algorithms_table learning.architectures learning acting
+learning.update learning.actor_critic learning.value learning.policy_gradient
+learning.listed learning.algorithms_table learning.architectures learning acting
 part selection neighborhood synthesis buffer experience unrolls diagnostics
 rllib.host rllib.ray_session rllib.stock rllib.checkpoints rllib.env_runner
 rllib.algorithms rllib.actor_learner rllib

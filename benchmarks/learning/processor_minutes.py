@@ -106,8 +106,7 @@ def evaluate(predict: Predict, arena: Any, seed: int) -> float:
 
 def algorithm_of(flags: str) -> Any:
     """Return our algorithm with the settings of a line of flags, on one thread and without evaluations."""
-    from argument_parser import make_parser
-    from interreplay.experiments.flags.training_flags import settings_for
+    from interreplay.experiments.flags.training_flags import make_parser, settings_for
     from interreplay.experiments.training.build import build
     from interreplay.learning.algorithms_table import ALGORITHMS
     from interreplay.rllib import ray_session

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interreplay.acting.actions import BoxActions, NestedActions, actions_of
 from interreplay.acting.observations import column_type
 from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.environments.actions import BoxActions, NestedActions, actions_of
 from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError, UsageError
 from interreplay.learning.networks.convolutions import ConvolutionBody

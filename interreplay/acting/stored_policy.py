@@ -9,9 +9,9 @@ from typing import Any
 import gymnasium as gym
 import torch
 
-from interreplay.acting.actions import check_action_space
-from interreplay.acting.space_records import record_of, space_of
 from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.environments.actions import check_action_space
+from interreplay.environments.space_records import record_of, space_of
 from interreplay.environments.spaces import flat_actions
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of, resolved

@@ -22,8 +22,7 @@ from interreplay.experience.offline import Offline
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.part import Context
 from interreplay.selection.shares import Share
-from interreplay.storage.columns import Columns
-from interreplay.synthesis.base import reject_integers
+from interreplay.storage.columns import Columns, reject_integers
 from interreplay.transitions import Transitions, with_extras
 
 REAL, MODEL = "real", "model"

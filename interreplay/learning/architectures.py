@@ -16,7 +16,7 @@ from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks
 from interreplay.learning.actor_critic.sac import SACNetworks
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks
 from interreplay.learning.actor_critic.tqc import TQCNetworks
-from interreplay.learning.listed_networks import (
+from interreplay.learning.listed.networks import (
     ListedEncoder,
     ListedPolicyValue,
     ListedValues,

@@ -32,9 +32,9 @@ from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
 from interreplay.acting import stored_policy
-from interreplay.acting.space_records import record_of, space_of
 from interreplay.environments.own_modules import own_class
 from interreplay.environments.registration import own_name
+from interreplay.environments.space_records import record_of, space_of
 from interreplay.errors import CheckpointError
 from interreplay.learning.exploration import Exploration, exploration_class, name_of
 from interreplay.learning.value.dqn import ConfiguredEpsilon

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -92,6 +92,23 @@ def discrete_columns(columns: Columns) -> tuple[str, ...]:
         if not dtype.is_floating_point and not image:
             found.append(name)
     return tuple(found)
+
+
+def reject_integers(columns: Columns, operation: str, also: Collection[str] = ()) -> None:
+    """Reject observations that are not floats.
+
+    Args:
+        columns: Columns of a stored row.
+        operation: What would be done to them, as a participle, for the message.
+        also: Further columns that must be floats.
+
+    Raises:
+        ValueError: With the first integer column and its dtype.
+    """
+    for name, (_, dtype) in columns.items():
+        if (is_observation(name) or name in also) and not dtype.is_floating_point:
+            other = "a buffer that blends nothing" if operation == "blended" else "a buffer that does not change rows"
+            raise ValueError(f"{name} of {dtype} cannot be {operation}; expected floats, or {other}")
 
 
 def num_features(columns: Columns) -> int:

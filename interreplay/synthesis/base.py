@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from interreplay.part import Part
-from interreplay.storage.columns import Columns, discrete_columns, is_observation
+from interreplay.storage.columns import Columns, discrete_columns, is_observation, reject_integers
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
@@ -74,23 +74,6 @@ class Identity(Synthesizer):
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         return Synthesized(anchors)
-
-
-def reject_integers(columns: Columns, operation: str, also: Collection[str] = ()) -> None:
-    """Reject observations that are not floats.
-
-    Args:
-        columns: Columns of a stored row.
-        operation: What would be done to them, as a participle, for the message.
-        also: Further columns that must be floats.
-
-    Raises:
-        ValueError: With the first integer column and its dtype.
-    """
-    for name, (_, dtype) in columns.items():
-        if (is_observation(name) or name in also) and not dtype.is_floating_point:
-            other = "a buffer that blends nothing" if operation == "blended" else "a buffer that does not change rows"
-            raise ValueError(f"{name} of {dtype} cannot be {operation}; expected floats, or {other}")
 
 
 def reject_without_floats(columns: Columns, operation: str, also: Collection[str] = ("actions",)) -> None:

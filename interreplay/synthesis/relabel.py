@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.environments.goal_functions import ACHIEVED, DESIRED, GoalFn, each
 from interreplay.errors import check_number
 from interreplay.part import GOALS, Context
-from interreplay.storage.columns import Columns, is_observation
+from interreplay.storage.columns import Columns, is_observation, reject_integers
 from interreplay.storage.ring import Storage
-from interreplay.synthesis.base import Synthesized, Synthesizer, reject_integers
+from interreplay.synthesis.base import Synthesized, Synthesizer
 from interreplay.transitions import Transitions
-
-ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
-GoalFn = Callable[[np.ndarray, np.ndarray, dict[str, Any]], Any]
-"""``(achieved, desired, info)`` of one row or of many, as in gymnasium-robotics' `GoalEnv`."""
 
 
 class Relabel(Synthesizer):
@@ -131,17 +127,3 @@ def with_goals(rows: Transitions, goals: Tensor, chosen: Tensor) -> Transitions:
         obs=rows.obs | {DESIRED: torch.where(choose, goals, rows.obs[DESIRED])},
         next_obs=rows.next_obs | {DESIRED: torch.where(choose, goals, rows.next_obs[DESIRED])},
     )
-
-
-def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-    """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, in one call if possible, else row by row.
-
-    A function that accepts single rows only returns another shape or raises an error for many rows.
-    """
-    try:
-        values = np.asarray(fn(achieved, desired, {}))
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.shape == achieved.shape[:1]:
-        return values
-    return np.array([fn(one, goal, {}) for one, goal in zip(achieved, desired, strict=True)])

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 
 import interreplay
 import interreplay.rllib as ours
-from interreplay.acting.space_records import record_of, space_of
+from interreplay.environments.space_records import record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
 from interreplay.rllib.algorithms.sac import SACModule

@@ -9,8 +9,8 @@ import torch
 
 import interreplay
 import interreplay.rllib as ours
-from interreplay.acting.actions import BoxActions, actions_of
 from interreplay.acting.export import export
+from interreplay.environments.actions import BoxActions, actions_of
 from interreplay.environments.spaces import flat_actions, leaves, named_parts
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import train

@@ -6,7 +6,7 @@ import pytest
 import torch
 from offline_data import episodes, minari_dataset
 
-from interreplay.learning.reward_scale import RewardScale
+from interreplay.learning.networks.normalization import RewardScale
 from interreplay.rllib import QRDQNConfig
 from tests.rllib.small_runs import config, run, same, weights
 from tests.rllib.test_goals import Reach

@@ -10,14 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.environments.goal_functions import ACHIEVED, DESIRED, GoalFn, each
 from interreplay.environments.terminations import TerminationFn
 from interreplay.experience.learned_models.dynamics import Dynamics
 from interreplay.storage.columns import Columns, observation_columns, part_of
-from interreplay.synthesis.relabel import GoalFn, each
 from interreplay.transitions import Observation, Transitions, join_parts, map_observation, observation_parts
-
-ACHIEVED = "achieved_goal"
-DESIRED = "desired_goal"
 
 
 class StateColumns:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from interreplay.acting.actions import actions_of
+from interreplay.environments.actions import actions_of
 from interreplay.environments.relabeled import Relabel
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.conversion import Conversion, Spaces

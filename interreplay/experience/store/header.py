@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from interreplay.acting.space_records import record_of, space_of
+from interreplay.environments.space_records import record_of, space_of
 from interreplay.errors import UsageError
 from interreplay.runs.state_files import manifest
 

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import torch
 
-from interreplay.acting.actions import actions_of
+from interreplay.environments.actions import actions_of
 from interreplay.environments.spaces import leaves, nested
 from interreplay.errors import UsageError
 from interreplay.experience.store.reader import ExperienceStore

@@ -11,11 +11,12 @@ from typing import Any
 
 import gymnasium as gym
 
-from interreplay.diagnostics.memory_estimate import columns_of_spaces, estimate, estimate_unrolls, network_bytes
+from interreplay.diagnostics.memory_estimate import estimate, estimate_unrolls, network_bytes
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import UsageError
 from interreplay.experience import Mix, RowSource, make_source
 from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import shown
 from interreplay.experiments.flags.replay_flags import readable, short, source_of

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from interreplay.buffer import Sample
 from interreplay.errors import TrainingDiverged
-from interreplay.learning.networks.normalization import Normalized
-from interreplay.learning.reward_scale import RewardScale
+from interreplay.learning.networks.normalization import Normalized, RewardScale
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.rllib.host import ExactOptimizerStates

@@ -24,8 +24,8 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from interreplay.acting.actions import check_action_space
 from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.environments.actions import check_action_space
 from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.checkpoints import CheckpointedAlgorithm, global_rng, set_global_rng

@@ -14,11 +14,11 @@ from ray.tune.result import STDERR_FILE, STDOUT_FILE, TRIAL_INFO
 from ray.util.debug import log_once
 from typing_extensions import Self
 
-from interreplay.acting.actions import check_action_space
+from interreplay.environments.actions import check_action_space
 from interreplay.errors import accepted_names
 from interreplay.learning.architectures import COMMON
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
-from interreplay.learning.listed_networks import STREAMS
+from interreplay.learning.listed.networks import STREAMS
 from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, defaults, rate_at
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule

@@ -16,7 +16,7 @@ from ray.util.debug import log_once
 from torch import Tensor, nn
 
 from interreplay.acting import stored_policy
-from interreplay.acting.actions import check_action_space
+from interreplay.environments.actions import check_action_space
 from interreplay.environments.spaces import flat_actions, named_parts
 from interreplay.learning.architectures import Architecture, assembled, encoder_of, resolved
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled

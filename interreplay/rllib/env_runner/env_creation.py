@@ -12,8 +12,8 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
+from interreplay.environments.goal_functions import GoalFn
 from interreplay.errors import accepted_names
-from interreplay.synthesis.relabel import GoalFn
 
 ONE_AGENT = "these algorithms train one policy for one agent; RLlib's PPO trains several"
 

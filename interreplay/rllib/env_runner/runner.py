@@ -14,9 +14,9 @@ from ray.rllib.utils.debug import update_global_seed_if_necessary
 from torch import Tensor
 from torch.nn.functional import pad
 
-from interreplay.acting.actions import Actions, actions_of
 from interreplay.acting.batching import CPU, as_column, as_tensors, pick
 from interreplay.diagnostics.episode_table import EPISODE_RETURN
+from interreplay.environments.actions import Actions, actions_of
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT

@@ -10,8 +10,8 @@ from torch import nn
 
 from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of
 from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of, resolved
-from interreplay.learning.listed_layers import LayerList, LayerStack
-from interreplay.learning.listed_networks import ListedPolicyValue, ListedValues, plain_layers
+from interreplay.learning.listed.layers import LayerList, LayerStack
+from interreplay.learning.listed.networks import ListedPolicyValue, ListedValues, plain_layers
 from interreplay.learning.networks.layers import BatchedMLP
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)

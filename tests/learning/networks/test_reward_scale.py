@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from interreplay import Transitions
-from interreplay.learning.reward_scale import RewardScale
+from interreplay.learning.networks.normalization import RewardScale
 
 
 def rows(rewards, episodes, ends=(), cuts=()):

@@ -14,7 +14,7 @@ import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.listed_layers import Layer, LayerList, Layers, LayerStack, as_list, named_layers
+from interreplay.learning.listed.layers import Layer, LayerList, Layers, LayerStack, as_list, named_layers
 from interreplay.learning.networks.convolutions import BODIES, channels_first
 from interreplay.learning.networks.encoders import is_image
 from interreplay.learning.policy_gradient.policy_value import PolicyValueLayers

@@ -1,0 +1,28 @@
+"""Functions of goals: rewards and terminations of goal-conditioned environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+ACHIEVED = "achieved_goal"
+DESIRED = "desired_goal"
+"""Parts of the observations of goal-conditioned environments."""
+GoalFn = Callable[[np.ndarray, np.ndarray, dict[str, Any]], Any]
+"""``(achieved, desired, info)`` of one row or of many, as in gymnasium-robotics' `GoalEnv`."""
+
+
+def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+    """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, in one call if possible, else row by row.
+
+    A function that accepts single rows only returns another shape or raises an error for many rows.
+    """
+    try:
+        values = np.asarray(fn(achieved, desired, {}))
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.shape == achieved.shape[:1]:
+        return values
+    return np.array([fn(one, goal, {}) for one, goal in zip(achieved, desired, strict=True)])

@@ -1,0 +1,1 @@
+"""Networks that the setting ``network`` lists layer by layer."""
