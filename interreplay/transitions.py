@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Ob
     """Apply a function to an observation, or to each named part of a Dict observation."""
     first = observations[0]
     if isinstance(first, dict):
-        return {name: fn(*(o[name] for o in observations)) for name in first}  # type: ignore[index]
+        return {name: fn(*map(itemgetter(name), observations)) for name in first}
     return fn(*observations)
 
 
@@ -78,10 +79,7 @@ class Transitions:
         converted: dict[str, Any] = {}
         for name in ("obs", "next_obs"):
             value = getattr(self, name)
-            if isinstance(value, Mapping):
-                converted[name] = {part: as_tensor(column) for part, column in value.items()}
-            else:
-                converted[name] = as_tensor(value)
+            converted[name] = map_observation(as_tensor, dict(value) if isinstance(value, Mapping) else value)
         rewards = as_tensor(self.rewards)
         converted["rewards"] = rewards if rewards.is_floating_point() else rewards.float()
         converted["actions"] = as_tensor(self.actions)
@@ -91,7 +89,7 @@ class Transitions:
             converted["episode"] = as_tensor(self.episode).to(torch.int64)
         if self.discounts is not None:
             converted["discounts"] = as_tensor(self.discounts)
-        converted["extras"] = {name: as_tensor(column) for name, column in self.extras.items()}
+        converted["extras"] = map_observation(as_tensor, dict(self.extras))
         self.__dict__.update(converted)
         self._check()
 
@@ -181,10 +179,8 @@ class Transitions:
         for name in NAMES:
             mine = getattr(self, name)
             theirs = getattr(other, name)
-            if isinstance(mine, dict):
-                changed[name] = {k: choose(v, theirs[k]) for k, v in mine.items()}
-            elif mine is not None and theirs is not None:
-                changed[name] = choose(mine, theirs)
+            if mine is not None and theirs is not None:
+                changed[name] = map_observation(choose, mine, theirs)
         return unchecked(**changed)
 
 
