@@ -79,7 +79,10 @@ class Transitions:
         converted: dict[str, Any] = {}
         for name in ("obs", "next_obs"):
             value = getattr(self, name)
-            converted[name] = map_observation(as_tensor, dict(value) if isinstance(value, Mapping) else value)
+            if isinstance(value, Mapping):
+                converted[name] = map_observation(as_tensor, dict(value))
+            else:
+                converted[name] = as_tensor(value)
         rewards = as_tensor(self.rewards)
         converted["rewards"] = rewards if rewards.is_floating_point() else rewards.float()
         converted["actions"] = as_tensor(self.actions)
@@ -89,7 +92,7 @@ class Transitions:
             converted["episode"] = as_tensor(self.episode).to(torch.int64)
         if self.discounts is not None:
             converted["discounts"] = as_tensor(self.discounts)
-        converted["extras"] = map_observation(as_tensor, dict(self.extras))
+        converted["extras"] = {name: as_tensor(column) for name, column in self.extras.items()}
         self.__dict__.update(converted)
         self._check()
 
