@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Ob
     """Apply a function to an observation, or to each named part of a Dict observation."""
     first = observations[0]
     if isinstance(first, dict):
-        return {name: fn(*(o[name] for o in observations)) for name in first}  # type: ignore[index]
+        return {name: fn(*map(itemgetter(name), observations)) for name in first}
     return fn(*observations)
 
 
@@ -79,7 +80,7 @@ class Transitions:
         for name in ("obs", "next_obs"):
             value = getattr(self, name)
             if isinstance(value, Mapping):
-                converted[name] = {part: as_tensor(column) for part, column in value.items()}
+                converted[name] = map_observation(as_tensor, dict(value))
             else:
                 converted[name] = as_tensor(value)
         rewards = as_tensor(self.rewards)
@@ -181,10 +182,8 @@ class Transitions:
         for name in NAMES:
             mine = getattr(self, name)
             theirs = getattr(other, name)
-            if isinstance(mine, dict):
-                changed[name] = {k: choose(v, theirs[k]) for k, v in mine.items()}
-            elif mine is not None and theirs is not None:
-                changed[name] = choose(mine, theirs)
+            if mine is not None and theirs is not None:
+                changed[name] = map_observation(choose, mine, theirs)
         return unchecked(**changed)
 
 

@@ -33,7 +33,7 @@ from interreplay.learning.policy_gradient.policy_value import (
     PolicyValueNetworks,
     PolicyWithValue,
 )
-from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings
+from interreplay.learning.settings import SACSettings
 from interreplay.learning.value.implicit import Implicit, ImplicitLayers
 from interreplay.learning.value.q_networks import QNetworks
 from interreplay.learning.value.streams import make_layers
@@ -103,16 +103,14 @@ class Deterministic(Architecture):
     """Networks of DDPG and TD3.
 
     Attributes:
-        n_critics: Number of critics of modules that were saved when it was no setting.
         last_bound: Bound of the weights with which last layers start; None for that of other layers.
     """
 
-    n_critics: int
     last_bound: float | None = None
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         options = {name: model[name] for name in RESIDUAL if name in model} | critic_options(model)
-        options |= {"critics": int(model.get("n_critics", self.n_critics)), "last_bound": self.last_bound}
+        options |= {"critics": model["n_critics"], "last_bound": self.last_bound}
         shape = (inputs, gym.spaces.flatdim(space), model["hiddens"])
         made = DeterministicNetworks(*shape, inference_only=inference_only, **options)
         list_actor_and_critics(made, model.get("network") or {})
@@ -150,7 +148,7 @@ class PolicyAndValue(Architecture):
     family = "unrolls"
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        cells = model.get("lstm_cells")  # checkpoints from before have none
+        cells = model["lstm_cells"]
         widths = (cells or inputs, gym.spaces.flatdim(space), model["hiddens"], model["shared_layers"])
         if isinstance(space, DISCRETE):
             actor: PolicyWithValue = CategoricalWithValue(*widths)
@@ -168,8 +166,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "SAC": Soft((*CRITICS, *RESIDUAL, "initial_alpha"), (BOX, DISCRETE), SACNetworks),
     "TQC": Soft((*CRITICS, *RESIDUAL, "initial_alpha", "n_quantiles"), (BOX,), TQCNetworks),
     "CrossQ": Soft(("n_critics", "initial_alpha", "critic_hiddens", "renorm_warm_up"), (BOX,), CrossQNetworks),
-    "TD3": Deterministic((*CRITICS, *RESIDUAL), (BOX,), TD3Settings.n_critics),
-    "DDPG": Deterministic((*CRITICS, *RESIDUAL), (BOX,), DDPGSettings.n_critics, last_bound=3e-3),
+    "TD3": Deterministic((*CRITICS, *RESIDUAL), (BOX,)),
+    "DDPG": Deterministic((*CRITICS, *RESIDUAL), (BOX,), last_bound=3e-3),
     "DQN": Values(("conv_dtype", "dueling", "noisy", "sigma0", *_HEAD), (DISCRETE,)),
     "IMPALA": PolicyAndValue(
         ("conv_dtype", "lstm_cells", "shared_layers", "free_log_std", "initial_log_std", "initial_weights"),

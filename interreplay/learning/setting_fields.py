@@ -9,12 +9,10 @@ import ast
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
-
-from interreplay.errors import accepted_names
 
 Settings = TypeVar("Settings")
 
@@ -387,15 +385,3 @@ def accepted_by(found: Field[Any]) -> Accepts:
 def defaults(owner: type) -> dict[str, Any]:
     """Return the default of each setting of a dataclass by its name."""
     return {found.name: found.default for found in fields(owner)}
-
-
-def check_known(title: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Reject unknown settings.
-
-    Raises:
-        TypeError: A name is unknown; the message suggests the nearest name.
-    """
-    names = list(known)
-    for name in given:
-        if name not in names:
-            raise TypeError(f"{title} has no setting {name!r}; {accepted_names(name, names)}")

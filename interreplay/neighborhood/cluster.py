@@ -24,9 +24,10 @@ from interreplay.neighborhood.clusters.transition_vectors import (
     lead,
     length,
 )
+from interreplay.neighborhood.discrete_columns import hash_rows
 from interreplay.part import standard_normal
 from interreplay.storage.columns import num_features
-from interreplay.storage.read_views import OneStep
+from interreplay.storage.read_views import OneStep, ReadView
 from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import RunningMoments
 
@@ -147,8 +148,8 @@ class ClusterCenter(Cluster):
     dimension of the same members; it moves no action beyond its bounds. A mean is never terminated: terminated anchors
     are not blended. With n-step transitions, members count once their n steps are known.
 
-    Moments of single steps without discrete columns are kept up to date. In the other cases, each batch reads the
-    members of its clusters, which takes longer.
+    Moments of single steps without discrete columns are kept up to date with each row. In the other cases, a cluster's
+    moments are computed when a batch needs them, and kept until its members change.
 
     The slot of a mean is −2. The only member of a cluster has no neighbor (slot −1).
 
@@ -179,6 +180,29 @@ class ClusterCenter(Cluster):
             raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
         self.noise = float(noise)
         self.bounds = (float(bounds[0]), float(bounds[1]))
+        # Of each read view and cluster: mean and deviation (2, D) of its members by the hash of their discrete values.
+        self._moments: dict[ReadView, dict[int, dict[int, np.ndarray]]] = {}
+
+    def observe(self, storage: Storage, slots: Tensor) -> None:
+        super().observe(storage, slots)
+        if self.clustering is not None and self.clustering.refreshed == storage.written:
+            self._moments.clear()
+        self._drop_moments(slots)
+
+    def evict(self, storage: Storage, slots: Tensor) -> None:
+        self._drop_moments(slots)
+        super().evict(storage, slots)
+
+    def _drop_moments(self, slots: Tensor) -> None:
+        """Drop the moments of the clusters of the rows in `slots` ``(n,)``, which are computed again when needed."""
+        if self.clustering is not None:
+            for known in self._moments.values():
+                for cluster in self.clustering.members.cluster[slots.numpy()].tolist():
+                    known.pop(cluster, None)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._moments.clear()
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
         """Return cluster means ``(n, 1, ...)``; for the only member of a cluster, the anchor."""
@@ -217,21 +241,49 @@ class ClusterCenter(Cluster):
             clusters: Their clusters ``(n,)``.
             discrete: Positions of discrete values in a vector, which must be those of the anchor.
         """
+        known = self._moments.setdefault(self.view, {})
+        changing = self._compute_moments(storage, set(clusters.tolist()) - known.keys(), discrete)
+        keys = np.zeros(len(anchors), np.uint64)
+        if discrete:
+            keys = hash_rows(self.view.vectors(storage, anchors)[:, discrete])
+        missing = np.full((2, length(storage.columns)), np.nan, f"f{self._size['itemsize']}")
+        pairs = zip(clusters.tolist(), keys.tolist(), strict=True)
+        moments = np.stack([known[cluster].get(key, missing) for cluster, key in pairs], axis=1)
+        for cluster in changing.tolist():
+            del known[cluster]
+        mean, std = moments
+        enough = self._clustering(storage).members.size.take(clusters) > 1
+        return mean, std, enough & ~np.isnan(mean[:, 0])
+
+    def _compute_moments(self, storage: Storage, clusters: set[int], discrete: list[int]) -> np.ndarray:
+        """Compute the moments of `clusters`, and return those that have rows whose n steps are not known yet.
+
+        Rows are summed in the order of their slots, so that the result depends on a cluster's members only.
+        """
+        known = self._moments[self.view]
+        for cluster in clusters:
+            known[cluster] = {}
         members = self._clustering(storage).members
-        slots = members.of(np.unique(clusters))
-        slots = slots[self.view.mature(storage, torch.from_numpy(slots)).numpy()]
+        slots = members.of(np.fromiter(clusters, np.int64))
+        final = self.view.mature(storage, torch.from_numpy(slots)).numpy()
+        changing = np.unique(members.cluster[slots[~final]])
+        slots = np.sort(slots[final])
+        if not len(slots):
+            return changing
         vectors = self.view.vectors(storage, slots)
-        own = self.view.vectors(storage, anchors)
-        keys = np.concatenate([members.cluster[slots], clusters])[:, None]
-        values = np.concatenate([vectors, own])[:, discrete]
-        _, groups = np.unique(np.concatenate([keys, values], axis=1), axis=0, return_inverse=True)
-        groups = groups.reshape(-1)
-        moments = RunningMoments(own.shape[1], int(groups.max()) + 1)
-        if len(slots):
-            moments.origin[:] = vectors.mean(axis=0, dtype=np.float64)
-            moments.add(vectors, groups[: len(slots)])
-        groups = groups[len(slots) :]
-        mean, std = moments.mean_and_std(groups)
-        counts = moments.counts[groups]
-        known = (members.size.take(clusters) > 1) & (counts > bool(discrete))
-        return mean.astype(own.dtype), std.astype(own.dtype), known
+        own = members.cluster[slots]
+        keys = hash_rows(vectors[:, discrete])
+        order = np.lexsort((keys, own))  # is stable
+        vectors = vectors[order]
+        own = own[order]
+        keys = keys[order]
+        new = np.append(True, (own[1:] != own[:-1]) | (keys[1:] != keys[:-1]))
+        first = np.flatnonzero(new)
+        moments = RunningMoments(vectors.shape[1], len(first))
+        moments.origin[:] = vectors[first]
+        moments.add(vectors, np.cumsum(new) - 1)
+        found = np.stack(moments.mean_and_std(np.arange(len(first))), axis=1).astype(vectors.dtype)
+        for group, row in enumerate(first):
+            if moments.counts[group] > bool(discrete):
+                known[int(own[row])][int(keys[row])] = found[group]
+        return changing

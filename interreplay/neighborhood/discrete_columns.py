@@ -28,11 +28,15 @@ APART = 8.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def mix_bits(key: np.ndarray) -> np.ndarray:
-    """Return the hash of `key`, uint64 (splitmix64)."""
-    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return key ^ (key >> np.uint64(31))
+def hash_rows(values: np.ndarray) -> np.ndarray:
+    """Return a hash of each row of whole numbers `values` ``(n, c)``, uint64 ``(n,)`` (splitmix64)."""
+    key = np.zeros(len(values), np.uint64)
+    for column in values.T:
+        key ^= column.astype(np.int64).astype(np.uint64) + GOLDEN
+        key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        key ^= key >> np.uint64(31)
+    return key
 
 
 class DiscreteColumns:
@@ -69,10 +73,7 @@ class DiscreteColumns:
 
     def keys(self, storage: Storage, slots: Tensor) -> np.ndarray:
         """Return a hash of the values of each row, uint64 ``(n,)``."""
-        key = np.zeros(len(slots), np.uint64)
-        for column in self.read(storage, slots).numpy().T:
-            key = mix_bits(key ^ (column.astype(np.uint64) + GOLDEN))
-        return key
+        return hash_rows(self.read(storage, slots).numpy())
 
     def add(self, storage: Storage, slots: Tensor) -> None:
         """Count rows that were just stored."""

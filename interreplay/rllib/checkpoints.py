@@ -277,7 +277,7 @@ def _is_harmless(config: Any, name: str, value: Any) -> bool:
     """Return whether RLlib could not import a name in a setting: none of its texts has a dot or a slash."""
     if name in TEXTS or name in config.own_settings() or isinstance(value, gym.Space | Exploration):
         return True
-    return all(_WORD.fullmatch(text) for text in _texts_in(value))
+    return all(map(_WORD.fullmatch, _texts_in(value)))
 
 
 def _texts_in(value: Any) -> Iterator[str]:

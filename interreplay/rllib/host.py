@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -40,7 +41,9 @@ class WithoutResultFolder(Algorithm):
     def __init__(self, *args: Any, **options: Any):
         # Up to Ray 2.54, RLlib makes a folder in ~/ray_results unless it receives a logger, as it does from Tune.
         if minor_version() < (2, 55) and options.get("logger_creator") is None:
-            options["logger_creator"] = _no_logger
+            from ray.tune.logger import NoopLogger
+
+            options["logger_creator"] = functools.partial(NoopLogger, logdir=tempfile.gettempdir())
         super().__init__(*args, **options)
 
     def _setup_logdir(self) -> None:
@@ -63,13 +66,6 @@ class ExactOptimizerStates(TorchLearner):
             optimizer_state = saved["state"]
             tensors = convert_to_torch_tensor(optimizer_state["state"], device=self._device)
             self._named_optimizers[name].load_state_dict({**optimizer_state, "state": tensors})
-
-
-def _no_logger(config: dict[str, Any]) -> Any:
-    """Return a logger that writes nothing."""
-    from ray.tune.logger import NoopLogger
-
-    return NoopLogger(config, tempfile.gettempdir())
 
 
 def is_search_space(value: Any) -> bool:

@@ -189,7 +189,8 @@ class Faded(Composite):
         missing = size
         while missing > 0:
             slots, probabilities = self.inner.select(stored, math.ceil(missing / kept_share), rng)
-            weights = self._weights_of(stored, slots)
+            ages = stored.written - 1 - stored.write_numbers(slots)
+            weights = self.weight.at(ages.numpy(force=True))
             accepted = rng.permutation(np.flatnonzero(rng.random(len(weights)) < weights))[:missing]
             which = torch.from_numpy(accepted)
             chosen_weights = torch.from_numpy(weights[accepted]).to(probabilities)
@@ -197,11 +198,6 @@ class Faded(Composite):
             missing -= len(accepted)
         all_slots, all_probabilities = zip(*kept, strict=True)
         return torch.cat(all_slots), torch.cat(all_probabilities)
-
-    def _weights_of(self, stored: SlotStore, slots: Tensor) -> np.ndarray:
-        """Return the weights ``(n,)`` of the rows in `slots` ``(n,)``."""
-        ages = (stored.written - 1 - stored.write_numbers(slots)).numpy(force=True)
-        return self.weight.at(ages)
 
     def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
         if self.keeps_all or self._by_age is None:

@@ -97,7 +97,7 @@ class AdaptiveMixup(Mixup):
         self.beta.alpha = float(state["temperature"])
         self.fit = None
         if "fit" in state:
-            self.fit = DynamicsModel([int(size) for size in state["fit"]["sizes"]], self.lr)
+            self.fit = DynamicsModel(list(map(int, state["fit"]["sizes"])), self.lr)
             self.fit.load(state["fit"])
 
 

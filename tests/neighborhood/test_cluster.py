@@ -28,6 +28,8 @@ KINDS = {
     "float64": {"obs_dtype": np.float64, "action_dtype": np.float64},
 }
 
+DISCRETE = {"action_shape": (), "action_dtype": np.int64}
+
 
 def flat(rows: Transitions) -> np.ndarray:
     """[s; a; r; s'] of each row, float64 ``(n, D)``."""
@@ -285,15 +287,16 @@ def test_the_number_of_clusters_is_at_most_half_the_rows():
     assert len(clustering.centers) > 30
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(("n_step", "kind"), [(1, {}), (3, {}), (1, DISCRETE), (3, DISCRETE)])
 @pytest.mark.parametrize("variant", ["center", "member"])
-def test_a_restored_state_resumes_bit_exactly(variant, n_step):
+def test_a_restored_state_resumes_bit_exactly(variant, n_step, kind):
     def new():
         return LCER(capacity=150, variant=variant, n_clusters=10, refresh_every=20, n_step=n_step, seed=0)
 
-    one, episodes = new(), Episodes(envs=2)
+    one, episodes = new(), Episodes(envs=2, **kind)
     for _ in range(41):
         one.add(episodes.transitions(5))
+        one.sample(32)
     other = new()
     other.load_state_dict(copy.deepcopy(one.state_dict()))
     for _ in range(30):

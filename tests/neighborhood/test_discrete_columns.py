@@ -194,7 +194,7 @@ def lcer(seed=0, **more):
     return replay_buffers.LCER(capacity=400, n_clusters=8, refresh_every=50, seed=seed, **more)
 
 
-@pytest.mark.parametrize(("actions", "n_step"), [("discrete", 1), ("box", 3)])
+@pytest.mark.parametrize(("actions", "n_step"), [("discrete", 1), ("box", 3), ("discrete", 3)])
 def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
     """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""
     buffer, given = lcer(n_step=n_step), rows(700, actions=actions, choices=2)
@@ -203,10 +203,10 @@ def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
     partner.use_view(buffer.view)
     for start in range(0, 700, 10):
         buffer.add(given[start : start + 10])
-        if start % 150:
-            continue
         slots = torch.arange(len(buffer))
         gathered = partner.gather(buffer.storage, slots, rng)
+        if start % 150:
+            continue
         stored = buffer.view.read(buffer.storage, slots)
         clusters, choices = partner.clustering.members.cluster[: len(buffer)], discrete_values(stored)
         known = buffer.view.mature(buffer.storage, slots).numpy()

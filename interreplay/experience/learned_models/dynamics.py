@@ -277,7 +277,7 @@ class Dynamics:
         self.calibration = {}
         if not state:
             return
-        sizes = tuple(int(width) for width in state["sizes"])
+        sizes = tuple(map(int, state["sizes"]))
         networks = self._new_networks(sizes, np.random.default_rng(0))
         tensors = state["networks"]
         members = np.shape(tensors["0"])[0]
@@ -288,7 +288,7 @@ class Dynamics:
             )
         networks.load_state_dict(tensors)
         self.networks = networks
-        self.elites = [int(member) for member in state["elites"]]
+        self.elites = list(map(int, state["elites"]))
         self._inputs = self._loaded_scale(state["scales"]["inputs"])
         self._targets = self._loaded_scale(state["scales"]["targets"])
         last = state["last"]

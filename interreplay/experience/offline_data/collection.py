@@ -18,7 +18,7 @@ from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.find import expanded, find_dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.transitions import Transitions, map_observation
+from interreplay.transitions import Transitions, map_observation, with_extras
 
 
 @dataclass
@@ -70,10 +70,13 @@ class Collection:
         self._where = where or Where()
         self._relabel = relabel
         self._datasets = self._chosen(_unique(data))
-        self._conversions = [self._converting(dataset, spaces) for dataset in self._datasets]
+        self._conversions: list[Conversion] = []
+        self.files: list[Path] = []
+        for dataset in self._datasets:
+            self._conversions.append(self._converting(dataset, spaces))
+            self.files += dataset.files
         self._spaces = spaces
         self._simple = len(self._datasets) == 1 and self._where == Where() and relabel is None
-        self.files = [path for dataset in self._datasets for path in dataset.files]
         self.rows: int | None = None
         if self._simple:
             self.rows = self._datasets[0].rows
@@ -120,18 +123,17 @@ class Collection:
         self._keep_newest(facts)
         if not any(found.keep.any() for found in facts):
             raise UsageError(f"offline data {self.name} has no rows with {self._where}")
-        shared = set.intersection(*(_extras(dataset) for dataset in self._datasets))
+        shared = set.intersection(*map(_extras, self._datasets))
         first_episode = 0
         for (dataset, conversion), found in zip(pairs, facts, strict=True):
             start = 0
             for rows in conversion.portions(dataset):
                 part = slice(start, start + len(rows))
                 start += len(rows)
-                changed = rows.replace(
+                changed = with_extras(rows, shared).replace(
                     rewards=torch.from_numpy(found.rewards[part]),
                     terminated=torch.from_numpy(found.terminated[part]),
                     episode=torch.from_numpy(first_episode + found.episodes[part]),
-                    extras={name: column for name, column in rows.extras.items() if name in shared},
                 )
                 yield changed[torch.from_numpy(found.keep[part])]
             first_episode += int(found.episodes.max(initial=-1)) + 1
@@ -195,10 +197,10 @@ class Collection:
     def _keep_newest(self, facts: list[Facts]) -> None:
         """Keep the newest rows of all datasets; of rows of the same time, the later ones."""
         newest = self._where.newest
-        total = sum(int(found.keep.sum()) for found in facts)
+        places = [np.flatnonzero(found.keep) for found in facts]
+        total = sum(map(len, places))
         if newest is None or total <= newest:
             return
-        places = [np.flatnonzero(found.keep) for found in facts]
         times = np.concatenate([found.times[place] for found, place in zip(facts, places, strict=True)])
         dropped = np.zeros(total, bool)
         dropped[np.argsort(times, kind="stable")[: total - newest]] = True

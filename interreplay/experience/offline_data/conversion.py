@@ -67,13 +67,19 @@ class Conversion:
         unknown = sorted(set(rows.extras) - set(EXTRAS))
         if unknown:
             raise UsageError(f"offline data {self._name} has the unknown column {unknown[0]}; expected {_expected()}")
+        actions = rows.actions
+        if not self._normalized and isinstance(self._actions, gym.spaces.Discrete):
+            actions = actions.long() - int(self._actions.start)
+        elif not self._normalized:
+            low, high = torch.as_tensor(np.array(_bounds(self._actions)), dtype=torch.float64)
+            actions = (2.0 * (actions.double() - low) / (high - low) - 1.0).clamp(-1.0, 1.0).float()
         narrowed = rows.replace(
             obs=_narrow(rows.obs),
             next_obs=_narrow(rows.next_obs),
             rewards=rows.rewards.float(),
-            actions=rows.actions if self._normalized else kept_actions(rows.actions, self._actions),
+            actions=_narrow_tensor(actions),
+            discounts=None,
         )
-        narrowed = narrowed.replace(actions=_narrow_tensor(narrowed.actions), discounts=None)
         extras = {name: spec for name, spec in columns_of(narrowed).items() if is_extra(name)}
         self._columns = self._columns or columns_of(narrowed)
         try:
@@ -89,14 +95,6 @@ class Conversion:
                 "of what was read; only finite values can be replayed"
             ) from None
         return made
-
-
-def kept_actions(actions: Tensor, space: Any) -> Tensor:
-    """Return an environment's actions ``(n, ...)`` as they are kept: within [−1, 1], or numbers from 0 on."""
-    if isinstance(space, gym.spaces.Discrete):
-        return actions.long() - int(space.start)
-    low, high = (torch.as_tensor(bound, dtype=torch.float64) for bound in _bounds(space))
-    return (2.0 * (actions.double() - low) / (high - low) - 1.0).clamp(-1.0, 1.0).float()
 
 
 def _bounds(space: Any) -> list[Any]:
@@ -115,7 +113,7 @@ def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym
     discrete = [isinstance(space, gym.spaces.Discrete) for space in (recorded, expected)]
     same = shapes[0] == shapes[1] and discrete[0] == discrete[1]
     if same and what == "actions":
-        same = all(np.allclose(*pair) for pair in zip(_bounds(recorded), _bounds(expected), strict=True))
+        same = np.allclose(_bounds(recorded), _bounds(expected))
     if not same:
         raise UsageError(
             f"offline data {name} has {what} of {recorded}; expected {expected}: it is of another environment"

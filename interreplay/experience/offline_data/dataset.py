@@ -92,7 +92,7 @@ def episode_rows(
         UsageError: The lengths differ, or the episode ends before its last step.
     """
     steps, parts = len(actions), observation_parts(obs)
-    lengths = {"observations": {len(part) for part in parts.values()}, "rewards": {len(rewards)}}
+    lengths = {"observations": set(map(len, parts.values())), "rewards": {len(rewards)}}
     for what, found in lengths.items():
         expected = steps + 1 if what == "observations" else steps
         if found != {expected}:

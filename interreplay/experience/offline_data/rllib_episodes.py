@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
         UsageError: They cannot be read.
     """
     with readable(name):
-        episodes = [_unpacked(name, packed) for file in files for packed in _items(name, file)]
+        episodes: list[dict[str, Any]] = []
+        for file in files:
+            episodes += map(partial(_unpacked, name), _items(name, file))
     if not episodes:
         raise UsageError(f"offline data {name} holds no episodes")
 
@@ -69,10 +72,13 @@ def _unpacked(name: str, packed: Any) -> dict[str, Any]:
 
 def _array(value: dict[Any, Any]) -> Any:
     """Return an array where a mapping stands for one, as msgpack-numpy has it; None for objects, which are pickles."""
-    kinds = {(key if isinstance(key, str) else key.decode()): key for key in value if isinstance(key, str | bytes)}
-    if "nd" not in kinds:
+    get = {}
+    for key, content in value.items():
+        if isinstance(key, bytes):
+            key = key.decode()
+        get[key] = content
+    if "nd" not in get:
         return value
-    get = {name: value[key] for name, key in kinds.items()}
     if get.get("kind") in (b"O", "O"):
         return None  # infos, which nothing here needs
     dtype = np.dtype(get["type"] if isinstance(get["type"], str) else _named(get["type"]))
@@ -81,7 +87,7 @@ def _array(value: dict[Any, Any]) -> Any:
 
 
 def _named(kind: Any) -> Any:
-    return kind.decode() if isinstance(kind, bytes) else [tuple(field) for field in kind]
+    return kind.decode() if isinstance(kind, bytes) else list(map(tuple, kind))
 
 
 def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
@@ -91,8 +97,9 @@ def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
         raise UsageError(f"offline data {name}: actions have several parts; expected one array")
     actions = np.clip(actions, -1.0, 1.0) if actions.dtype.kind == "f" else actions.astype(np.int64)
     over = np.arange(1, len(actions) + 1) == len(actions)
-    ends = (over & bool(episode[f"is_{end}"]) for end in ("terminated", "truncated"))
-    return episode_rows(name, number, obs, actions, rewards, *ends)
+    terminated = over & bool(episode["is_terminated"])
+    truncated = over & bool(episode["is_truncated"])
+    return episode_rows(name, number, obs, actions, rewards, terminated, truncated)
 
 
 def _steps(buffer: Mapping[str, Any]) -> Any:

@@ -60,7 +60,11 @@ def open_rows(
     shown = name_of(name)
     try:
         rows = Collection(name, spaces, Where.of(where), None if relabel is None else Relabel(relabel))
-        home = cache_folder() / fingerprint(rows)
+        files = []  # as they are now
+        for path in rows.files:
+            status = path.stat()
+            files.append((str(path.resolve()), status.st_size, status.st_mtime_ns))
+        home = cache_folder() / _digest([repr([FORMAT, files, rows.described]).encode()])
         if not (found := _opened(home / COPY)):
             ensure_writable(home, f"the cache of offline data ({CACHE})")
             with held(home, "copying offline data", PATIENCE):
@@ -72,12 +76,6 @@ def open_rows(
     if found is None:
         raise UsageError(f"the copy of offline data {shown} in {home} cannot be read; remove that folder")
     return FixedStorage(found[1], found[0], shown, gamma)
-
-
-def fingerprint(rows: Collection) -> str:
-    """Return a name for rows as they are now and for how they are read: files with their sizes and times of change."""
-    files = [(str(path.resolve()), (found := path.stat()).st_size, found.st_mtime_ns) for path in rows.files]
-    return _digest([repr([FORMAT, files, rows.described]).encode()])
 
 
 def _opened(copy: Path) -> tuple[str, dict[str, Any]] | None:

@@ -113,7 +113,7 @@ class Segment:
 
     def sound_rows(self) -> int:
         """Return the number of rows before the first damaged commit, all rows if none is damaged."""
-        arrays = [self.column(name) for name in self.columns]
+        arrays = list(map(self.column, self.columns))
         start = 0
         for rows, checksum in self.commits:
             if rows < start or checksum_of(array[start:rows] for array in arrays) != checksum:

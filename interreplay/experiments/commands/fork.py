@@ -111,7 +111,7 @@ def checkpoint_at(run: Path, at: int | None) -> Path:
         raise UsageError(f"{run} has no checkpoint to fork from")
     before = [path for path in found if at is None or steps_of(path) <= at]
     if not before:
-        steps = ", ".join(f"{step:,}" for step in sorted({steps_of(path) for path in found}))
+        steps = ", ".join(f"{step:,}" for step in sorted(set(map(steps_of, found))))
         raise UsageError(
             f"--at {at}: {run} has no checkpoint at or before this step, only at {steps}; --keep_checkpoints_at of a "
             "run keeps checkpoints to fork from"

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def translated(words: Sequence[str]) -> list[str]:
         raise UsageError(
             f"--target-update-interval {given.target_update_interval}: targets follow every update at --tau; expected 1"
         )
-    flags: dict[str, Any] = {flag: getattr(given, name) for name, flag in SAME.items()}
+    flags: dict[str, Any] = dict(zip(SAME.values(), attrgetter(*SAME)(given), strict=True))
     flags |= {"trainer": "SAC", "preset": "none", "actor_lr": given.lr, "critic_lr": given.lr}
     flags["alpha_lr"] = given.lr if given.no_automatic_entropy_tuning else 0.0  # LCER's flag enables the tuning
     flags["hiddens"] = ",".join([str(given.hidden_size)] * (3 if given.algo == "her" else 2))
@@ -149,8 +150,7 @@ def translated(words: Sequence[str]) -> list[str]:
         flags["keep_checkpoints"] = given.keep_best_agents
     if given.her_normalize:
         flags["normalize_observations"] = True
-    found = [f"--{name}={value}" for name, value in flags.items()]
-    return [*found, *_method(given), *others]
+    return [*map("--{}={}".format, flags, flags.values()), *_method(given), *others]
 
 
 def _method(given: argparse.Namespace) -> list[str]:

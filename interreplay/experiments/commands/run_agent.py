@@ -203,9 +203,14 @@ def _setting(word: str, of_values: bool) -> list[str]:
     if key not in SETTINGS or not equals:
         raise UsageError(_unknown(key) if equals else f"{word}: expected a value, as in {word}=1")
     try:
-        return [f"{SETTINGS[key]}={_converted(key, text)}", *_implied(key, text, of_values)]
+        found = [f"{SETTINGS[key]}={_converted(key, text)}"]
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"{key} {error}") from None
+    if key == f"{HYPER}train_freq":
+        found.append(f"rollout_fragment_length={text}")
+    elif key == f"{HYPER}tau" and of_values:
+        found.append("target_update_period=1")  # RLcycle updates targets at every update
+    return found
 
 
 def _converted(key: str, text: str) -> str:
@@ -216,13 +221,6 @@ def _converted(key: str, text: str) -> str:
     if key == f"{HYPER}use_per":
         return "PER" if boolean(text) else "Uniform"
     return str(1 / whole(1)(text)) if key == f"{HYPER}train_freq" else text
-
-
-def _implied(key: str, text: str, of_values: bool) -> list[str]:
-    """Return further settings that a setting implies: RLcycle updates targets at every update."""
-    if key == f"{HYPER}train_freq":
-        return [f"rollout_fragment_length={text}"]
-    return ["target_update_period=1"] if key == f"{HYPER}tau" and of_values else []
 
 
 def _unknown(key: str) -> str:

@@ -152,7 +152,7 @@ class OneLineParser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 for parser in action.choices.values():
                     options += parser._option_string_actions
-        hint = hint or did_you_mean(word, filter(_is_long, options))
+        hint = hint or did_you_mean(word, filter(re.compile("--").match, options))
         if hint:
             hint = f"{hint}; ".replace("?;", "?")
         kind = "flag" if word.startswith("-") else "argument"
@@ -305,10 +305,6 @@ class RaisingFlagParser(FlagParser):
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""
         raise UsageError(message)
-
-
-def _is_long(option: str) -> bool:
-    return option.startswith("--")
 
 
 _ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)

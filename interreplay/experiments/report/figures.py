@@ -66,7 +66,8 @@ def figures(section: Section, tables: dict[str, pd.DataFrame]) -> list[Figure]:
 
     def add(name: str, title: str, caption: str, charts: list[Chart], table: str, folded: bool = False) -> None:
         if charts:
-            stem = file_name(f"{section.algorithm.lower()}-{name}")
+            stem = f"{section.algorithm.lower()}-{name}"  # ids of environments can contain slashes and colons
+            stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:LONGEST_FILE_NAME]
             found.append(Figure(stem, f"{section.algorithm}: {title}", caption, charts, folded, table))
 
     add("learning", "learning curves", LEARNING, _learning(section, own["curves"]), "curves")
@@ -78,11 +79,6 @@ def figures(section: Section, tables: dict[str, pd.DataFrame]) -> list[Figure]:
     for env, rows in groups(diagnostics, "env"):
         add(f"diagnostics-{env}", f"replay in {env}", MEANS, _diagnostics(rows), "diagnostics", folded=True)
     return found
-
-
-def file_name(text: str) -> str:
-    """Return an id as a file name; ids of environments can contain slashes and colons."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:LONGEST_FILE_NAME]
 
 
 def _learning(section: Section, table: pd.DataFrame) -> list[Chart]:

@@ -130,10 +130,12 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     """Return `config` with `settings`."""
     settings = dict(settings)
     ours = isinstance(config, LoopConfig)
-    if not ours:
-        _check_names(config, settings)
     replay = settings.get(REPLAY)
     if not ours:
+        known = {*vars(config), *settings_as_properties(type(config)), "lambda"}
+        unknown = [name for name in settings if name not in known or name.startswith("_")]
+        if unknown:
+            raise UsageError(explained(config.algo_class.__name__, unknown, [], sorted(known)))
         settings.pop(REPLAY, None)
     if _is_ours(replay):
         config = with_our_buffers(config)
@@ -150,14 +152,6 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     except ValueError as error:
         raise UsageError(f"{config.algo_class.__name__}: {error}") from error
     return config
-
-
-def _check_names(config: AlgorithmConfig, settings: Mapping[str, Any]) -> None:
-    """Raise UsageError for settings that one of RLlib's own algorithms does not have, all in one message."""
-    known = {*vars(config), *settings_as_properties(type(config)), "lambda"}
-    unknown = [name for name in settings if name not in known or name.startswith("_")]
-    if unknown:
-        raise UsageError(explained(config.algo_class.__name__, unknown, [], sorted(known)))
 
 
 def _is_ours(replay: Any) -> bool:

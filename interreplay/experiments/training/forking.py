@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from operator import methodcaller
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,13 +82,9 @@ def _check(algo: Any, folder: Path) -> None:
 def reseed(algo: OffPolicyAlgorithm, seed: int) -> None:
     """Replace all random generators of a run; equal seeds and env steps give equal generators."""
     sequence = np.random.SeedSequence([seed, algo.env_steps, STREAM])
-    learner, runners, everywhere, *_ = (int(number) for number in sequence.generate_state(3))
+    learner, runners, everywhere, *_ = sequence.generate_state(3).tolist()
     algo.learner.reseed(learner)
-
-    def reseed_runner(runner: Any) -> None:
-        runner.reseed(runners)
-
-    algo.env_runner_group.foreach_env_runner(reseed_runner)
+    algo.env_runner_group.foreach_env_runner(methodcaller("reseed", runners))
     random.seed(everywhere)
     np.random.seed(everywhere)  # noqa: NPY002
     torch.manual_seed(everywhere)

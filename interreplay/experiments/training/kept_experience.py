@@ -46,20 +46,17 @@ def begin_recording(
 
 def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
     """Return the maximum number of rows that a run keeps, 0 for none."""
+    import torch
+
     if ALGORITHMS[settings.trainer].unrolls or settings.updates is not None:
         return 0
     if settings.keep_experience != AUTO:
         return settings.keep_experience
     size = 0
     for name, (shape, dtype) in columns_of_spaces(*algo.single_spaces).items():
-        size += width(shape, _numpy(dtype)) * (2 if is_observation(name) else 1)
+        numbers = torch.empty(0, dtype=dtype).numpy()
+        size += width(shape, numbers.dtype) * (1 + is_observation(name))
     return max(1, min(MOST_ROWS, MOST_BYTES // size))
-
-
-def _numpy(dtype: Any) -> Any:
-    import torch
-
-    return torch.empty(0, dtype=dtype).numpy().dtype
 
 
 def recover(algo: Any, folder: Path, notify: Callable[[str], object]) -> int:

@@ -278,8 +278,7 @@ class ActorCriticUpdate(Update, ABC):
         return {"updates": self.updates, "resets_at_steps": self.resets_at_steps, "policy_metrics": metrics}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.updates = int(state.get("updates", 0))  # early checkpoints of SAC have no count
-        self.resets_at_steps = int(state.get("resets_at_steps", 0))
-        if "policy_metrics" in state:
-            kept = torch.as_tensor(state["policy_metrics"], device=self.actor[0].device).clone()
-            self.policy_metrics = kept.unbind()
+        self.updates = int(state["updates"])
+        self.resets_at_steps = int(state["resets_at_steps"])
+        kept = torch.as_tensor(state["policy_metrics"], device=self.actor[0].device).clone()
+        self.policy_metrics = kept.unbind()

@@ -41,7 +41,7 @@ def critic_widths(hiddens: Sequence[int], critic_hiddens: Sequence[int] | str) -
     """Return the widths of the critics' hidden layers; "auto" means `WIDER` times the policy's widths."""
     if critic_hiddens == "auto":
         return tuple(WIDER * width for width in hiddens)
-    return tuple(int(width) for width in critic_hiddens)
+    return tuple(map(int, critic_hiddens))
 
 
 class CrossQActor(GaussianActor):

@@ -149,7 +149,7 @@ class SACNetworks(nn.Module):
         """Draw everything but the encoder again."""
         self.actor.body.reset(rng)
         self.critics.reset(rng)
-        if any(True for _ in self.targets.parameters()):
+        if next(self.targets.parameters(), None) is not None:
             self.targets.load_state_dict(self.critics.state_dict())
         with torch.no_grad():
             self.log_alpha.fill_(math.log(self.initial_alpha))

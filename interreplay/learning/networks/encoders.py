@@ -126,7 +126,14 @@ class Encoder(nn.Module):
         self._keys: dict[str, str] = {}
         for i, (name, part) in enumerate(sorted(leaves(space).items())):
             self._keys[name] = str(i)  # names of modules may hold no dots
-            self.parts[str(i)] = encoder = _encoder_of(part, body)
+            encoder: nn.Module = Flat()
+            if isinstance(part, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+                encoder = OneHot(part)
+            elif body is not None:
+                encoder = body_of(part, body) or encoder
+            elif is_image(part):
+                encoder = Convolutions(part.shape)  # type: ignore[arg-type]
+            self.parts[str(i)] = encoder
             self._widths.append(getattr(encoder, "width", None) or gym.spaces.flatdim(part))
         self.width = sum(self._widths)
 
@@ -203,11 +210,3 @@ def make_encoder(
     if normalize:
         made = Normalized(made, encoder.continuous(), encoder.normalize_pixels())
     return made, encoder.width
-
-
-def _encoder_of(space: gym.Space, body: str | None) -> nn.Module:
-    if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
-        return OneHot(space)
-    if body is not None:
-        return body_of(space, body) or Flat()
-    return Convolutions(space.shape) if is_image(space) else Flat()  # type: ignore[arg-type]

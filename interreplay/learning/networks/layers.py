@@ -74,7 +74,7 @@ class BatchedMLP(nn.Module):
         self.count = count
         self.dropout = dropout
         self._draws = Dropout(dropout, [fan_out for _, fan_out in layers[:-1]])
-        self.parts = tuple(tuple(part) for part in (self.weights, self.biases, self.scales, self.shifts))
+        self.parts = tuple(map(tuple, (self.weights, self.biases, self.scales, self.shifts)))
         self._views: LayerViews | None = None
         self.reset()
 
@@ -125,7 +125,11 @@ class BatchedMLP(nn.Module):
         """
         blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
         exported = torch.compiler.is_compiling()  # programs contain neither our function of autograd nor cached views
-        views = LayerViews(*self.parts) if exported else self._current_views()
+        views = self._views
+        if exported:
+            views = LayerViews(*self.parts)
+        elif views is None or not views.are_of(self.parts[0]):  # the parameters were moved
+            self._views = views = LayerViews(*self.parts)
         settings = PassSettings(
             dtype=self.matrix_dtype,
             activation=self.activation,
@@ -142,12 +146,6 @@ class BatchedMLP(nn.Module):
             return BatchedLayers.apply(views, settings, len(blocks), *blocks)
         weights, biases, scales, shifts = self.parts
         return BatchedLayers.apply(views, settings, len(blocks), *blocks, *weights, *biases, *scales, *shifts)
-
-    def _current_views(self) -> LayerViews:
-        """Return views of the parameters, which are made again after the parameters were moved."""
-        if self._views is None or not self._views.are_of(self.parts[0]):
-            self._views = LayerViews(*self.parts)
-        return self._views
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_views": None}  # views of a copy would not share its memory

@@ -68,9 +68,6 @@ class NormalizedPixels(nn.Module):
     Args:
         shape: Shape of one image or stack of frames.
         most: Pixel value that is scaled to 1, for example 255.
-
-    Attributes:
-        only_scaled: Whether images are only scaled, never normalized.
     """
 
     LIMIT = 3.0
@@ -87,7 +84,6 @@ class NormalizedPixels(nn.Module):
         self.register_buffer("factor", torch.full(shape, 1.0 / most))
         self.most = most
         self.moments = Moments(shape)
-        self.only_scaled = False
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``(n, *shape)`` float32."""
@@ -96,23 +92,14 @@ class NormalizedPixels(nn.Module):
     @torch.no_grad()
     def observe(self, images: Tensor) -> None:
         """Add up to `ROWS` evenly spaced images of ``(n, *shape)`` to the statistics."""
-        if self.only_scaled:
-            return
         chosen = np.linspace(0, len(images) - 1, min(len(images), self.ROWS)).astype(int)
         self.moments.observe(images[torch.from_numpy(chosen)].numpy(force=True) / self.most)
         self._publish()
 
-    def load(self, state: Mapping[str, Any] | None) -> None:
-        """Continue from the state of `moments`; None means that images are only scaled."""
-        self.only_scaled = state is None
-        if state is not None:
-            self.moments.load(state)
-            self._publish()
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load the buffers, which early checkpoints lack."""
-        if f"{prefix}factor" in state_dict:
-            super()._load_from_state_dict(state_dict, prefix, *args)
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from the state of `moments`."""
+        self.moments.load(state)
+        self._publish()
 
     def _publish(self) -> None:
         """Compute `offset` and `factor` from the statistics."""
@@ -183,14 +170,14 @@ class Normalized(nn.Module):
 
     def statistics(self) -> dict[str, Any]:
         """Return the statistics."""
-        seen = {name: pixels.moments.state() for name, pixels in self._pixels.items() if not pixels.only_scaled}
+        seen = {name: pixels.moments.state() for name, pixels in self._pixels.items()}
         return self.moments.state() | {"images": seen}
 
     def load_statistics(self, state: Mapping[str, Any]) -> None:
-        """Continue from `statistics`; images of early checkpoints are only scaled."""
+        """Continue from `statistics`."""
         self.moments.load(state)
         for name, pixels in self._pixels.items():
-            pixels.load(state.get("images", {}).get(name))
+            pixels.load(state["images"][name])
         self._publish()
 
 

@@ -24,6 +24,7 @@ from interreplay.learning.policy_gradient.unroll_losses import (
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.policy_gradient.vtrace import vtrace
 from interreplay.learning.update import Update, clip_gradients
+from interreplay.transitions import map_observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class IMPALAUpdate(Update):
 
     def _rows(self, unrolls: UnrollsLike) -> Tensor:
         """Return the inputs of the layers ``((T + 1)·B, d)`` for the observations of unrolls."""
-        rows = self.networks.encoder(_flattened(unrolls.obs))
+        rows = self.networks.encoder(map_observation(lambda part: part.flatten(0, 1), unrolls.obs))
         if self.memory is None:
             return rows
         moments = rows.unflatten(0, (unrolls.steps + 1, unrolls.size))
@@ -212,10 +213,3 @@ class IMPALAUpdate(Update):
         replayed = (~unrolls.fresh).to(pi.dtype).mean()
         means = [(entropies * live).sum() / steps, error, ratios.sum() / steps, clipped / steps, divergence]
         return [*means, counted.sum() / steps, size, replayed]
-
-
-def _flattened(obs: Any) -> Any:
-    """Return observations ``(T + 1, B, ...)``, or named parts of such, as rows ``((T + 1)·B, ...)``."""
-    if isinstance(obs, dict):
-        return {name: part.flatten(0, 1) for name, part in obs.items()}
-    return obs.flatten(0, 1)

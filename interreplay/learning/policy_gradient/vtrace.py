@@ -53,7 +53,14 @@ def vtrace(
     """
     _check(values, log_ratios=log_ratios, rewards=rewards, discounts=discounts, live=live, keep=keep)
     ratios = torch.exp(log_ratios if live is None else log_ratios.masked_fill(~live.bool(), float("-inf")))
-    clipped = {bound: _weighted(ratios.clamp(max=bound), keep) for bound in {rho, c, pg_rho}}
+    if keep is not None and keep.dtype == torch.bool:
+        ratios = ratios.masked_fill(~keep, 0.0)
+        keep = None
+    clipped = {}
+    for bound in {rho, c, pg_rho}:
+        clipped[bound] = ratios.clamp(max=bound)
+        if keep is not None:
+            clipped[bound] *= keep
     # First the errors δ, then their sums a, finally the targets.
     targets = torch.zeros_like(values)
     torch.mul(clipped[rho], torch.addcmul(rewards, discounts, values[1:]).sub_(values[:-1]), out=targets[:-1])
@@ -61,12 +68,6 @@ def vtrace(
     targets += values
     advantages = torch.addcmul(rewards, discounts, targets[1:]).sub_(values[:-1])
     return targets, advantages.mul_(clipped[pg_rho])
-
-
-def _weighted(ratios: Tensor, keep: Tensor | None) -> Tensor:
-    if keep is None:
-        return ratios
-    return ratios.masked_fill(~keep, 0.0) if keep.dtype == torch.bool else ratios * keep
 
 
 def _accumulate(errors: Tensor, factors: Tensor) -> None:

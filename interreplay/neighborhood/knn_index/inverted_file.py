@@ -208,4 +208,4 @@ class InvertedFile:
             setattr(self, name, np.array(state[name]))
         self.probes = int(state["probes"])
         self.pages_used = int(state["pages_used"])
-        self.spare = [int(page) for page in state["spare"]]
+        self.spare = list(map(int, state["spare"]))

@@ -365,7 +365,7 @@ class NeighborGraph:
         for name in COUNTERS:
             setattr(self, name, int(state[name]))
         self.stds = np.array(state["stds"], np.float64)
-        self.pending = [int(slot) for slot in state["pending"]]
+        self.pending = list(map(int, state["pending"]))
         self.moved = np.array(state["moved"], np.float64)
         self._set_tolerance()
         self._validate()

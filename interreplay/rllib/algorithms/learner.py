@@ -24,6 +24,8 @@ from interreplay.rllib.host import ExactOptimizerStates
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"
+CONFIGURED = ("lr", "weight_decay", "eps", "decoupled_weight_decay")
+"""Settings of optimizers that a configuration determines; older versions of PyTorch do not have the last one."""
 UPDATES_BETWEEN_CHECKS = 100
 """Updates between checks of the losses within an iteration; a check on a GPU waits for the GPU."""
 
@@ -153,7 +155,10 @@ class BatchLearner(ExactOptimizerStates):
 
     @override(Learner)
     def set_state(self, state: dict[str, Any]) -> None:
-        configured = {name: _settings_of(optimizer) for name, optimizer in self._update_rule.optimizers.items()}
+        configured = {}
+        for name, optimizer in self._update_rule.optimizers.items():
+            group = optimizer.param_groups[0]
+            configured[name] = {key: group[key] for key in CONFIGURED if key in group}
         super().set_state(state)
         for name, settings in configured.items():
             # A checkpoint contains its learning rates; the configuration's rates take precedence, as searches expect.
@@ -228,9 +233,3 @@ class OffPolicyLearner(BatchLearner):
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def _settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the settings of an optimizer that a configuration determines."""
-    names = ("lr", "weight_decay", "eps", "decoupled_weight_decay")  # the last one only in newer versions of PyTorch
-    return {name: optimizer.param_groups[0][name] for name in names if name in optimizer.param_groups[0]}

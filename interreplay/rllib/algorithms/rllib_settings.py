@@ -212,7 +212,7 @@ def rllib_training_names() -> list[str]:
 
 def settings_as_properties(cls: type) -> list[str]:
     """Return the names of a configuration's settings that are properties."""
-    return [name for name, _ in inspect.getmembers(cls, inspect.isdatadescriptor)]
+    return list(dict(inspect.getmembers(cls, inspect.isdatadescriptor)))
 
 
 # -- checks -----------------------------------------------------------------------------------------

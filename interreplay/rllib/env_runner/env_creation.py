@@ -59,7 +59,7 @@ def instance_of(kind: type, context: Mapping[str, Any]) -> Any:
     """
     parameters = list(inspect.signature(kind).parameters.values())
     by_name = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    if context and all(name in by_name for name in context):
+    if context and set(context) <= set(by_name):
         return kind(**context)
     if _takes_mapping(parameters):
         return kind(context)

@@ -385,7 +385,7 @@ class BatchEnvRunner(SteppingRunner):
     def reseed(self, seed: int) -> None:
         """Replace the random numbers of exploration and of environments, which continue their episodes."""
         sequence = np.random.SeedSequence([seed, self._state.index])
-        torch_seed, env_seed = (int(number) for number in sequence.generate_state(2))
+        torch_seed, env_seed = sequence.generate_state(2).tolist()
         self._state.torch_rng.manual_seed(torch_seed)
         self._state.numpy_rng = np.random.default_rng(sequence)
         self._state.seed_next_reset(env_seed)

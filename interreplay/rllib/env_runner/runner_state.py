@@ -23,7 +23,6 @@ from interreplay.learning.exploration import Exploration
 from interreplay.learning.update import SUCCESS_COLUMN
 
 IDS_PER_RUNNER = 1 << 40
-IDS_PER_RESTART = 1 << 28
 REPORTED_SUCCESS = "reported_success"
 """Requests successes of steps for which an environment reports them; other steps have no such column."""
 

@@ -80,7 +80,11 @@ class SerialEnvs(VectorWrapper):
             ended = np.array(terminated, dtype=bool)
             cut = np.array(truncated, dtype=bool)
             column = np.array(rewards, dtype=np.float64)
-            batch = self._batch(observations)
+            batch: Any
+            if isinstance(self._space, Box):
+                batch = np.array(observations, dtype=self._space.dtype)
+            else:
+                batch = concatenate(self._space, observations, create_empty_array(self._space, len(observations)))
         except (TypeError, ValueError):
             self._reject_malformed(results)
             raise
@@ -89,11 +93,6 @@ class SerialEnvs(VectorWrapper):
             self._reject_malformed(results)
         self._vector._autoreset_envs = ended | cut
         return batch, column, ended, cut, list(infos)
-
-    def _batch(self, observations: Sequence[Any]) -> Any:
-        if isinstance(self._space, Box):
-            return np.array(observations, dtype=self._space.dtype)
-        return concatenate(self._space, observations, create_empty_array(self._space, len(observations)))
 
     def _reject_malformed(self, results: Sequence[Any]) -> None:
         """Raise EnvironmentFailure for the first environment that returned values that cannot be stored."""

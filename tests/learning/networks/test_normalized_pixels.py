@@ -9,7 +9,7 @@ import torch
 
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.encoders import Convolutions, make_encoder
-from interreplay.learning.networks.normalization import Normalized, NormalizedPixels
+from interreplay.learning.networks.normalization import NormalizedPixels
 
 SPACES = {
     "bytes": gym.spaces.Box(0, 255, (4, 36, 36), np.uint8),
@@ -96,21 +96,3 @@ def test_statistics_resume():
     assert all(
         torch.equal(a, b) for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True)
     )
-
-
-def test_checkpoints_from_before_images_were_normalized_act_as_they_did():
-    torch.manual_seed(0)
-    before, _ = make_encoder(SPACES["bytes"], False, "shallow")
-    encoder, _ = make_encoder(SPACES["bytes"], True, "shallow")
-    assert isinstance(encoder, Normalized)
-    width = len(encoder.shift)
-    state = {f"encoder.{name}": value for name, value in before.state_dict().items()}
-    encoder.load_state_dict(state | {"shift": torch.zeros(width), "factor": torch.ones(width)})
-    encoder.load_statistics({"count": 5, "mean": np.zeros(width), "squares": np.ones(width)})
-    encoder.observe(images("bytes", 10))
-    again, _ = make_encoder(SPACES["bytes"], True, "shallow")  # saved and loaded once more
-    again.load_state_dict(encoder.state_dict())
-    again.load_statistics(encoder.statistics())
-    again.observe(images("bytes", 10))
-    for one in (encoder, again):
-        torch.testing.assert_close(one(images("bytes", 4)), before(images("bytes", 4)))

@@ -48,8 +48,5 @@ def read_results(folder: Path) -> Results:
                 row[REPLAY + name.removeprefix(LEARNED)] = number(value)
         rows.append(row)
     table = pd.DataFrame(rows, dtype=float)
-    if len(table):  # runs of earlier versions restarted their clock when they were resumed
-        seconds = table["seconds"]
-        table["seconds"] += seconds.shift().where(seconds.diff() < 0, 0.0).cumsum()
     done = bool(found.rows) and bool(found.rows[-1].get("done"))
     return Results(table, done, found.note)
