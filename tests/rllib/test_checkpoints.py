@@ -50,7 +50,7 @@ def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
     configured = of_trainer if trainer in CONFIGS else lambda: of_preset(trainer, env, buffer)
     made = lambda: configured().build_algo()
     straight = made()
-    for _ in range(4):
+    for _ in range(3):
         straight.train()
     stopped = made()
     stopped.train()
@@ -58,7 +58,6 @@ def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
     stopped.save_to_path(tmp_path / "c")
     resumed = made()
     resumed.restore_from_path(tmp_path / "c")
-    resumed.train()
     resumed.train()
     assert_same_run(straight, resumed)
 
