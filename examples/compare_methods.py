@@ -39,19 +39,19 @@ buffers: [Uniform, NMER]
 envs: [Pendulum-v1]
 seeds: 3
 settings:
-  total_env_steps: 2000
-  steps_per_iteration: 250
-  learning_starts: 250
+  total_env_steps: 1000
+  steps_per_iteration: 200
+  learning_starts: 200
   updates_per_step: 2
   critic_layer_norm: true
   hiddens: [64, 64]
   train_batch_size: 64
-  actor_lr: 0.001
-  critic_lr: 0.001
-  alpha_lr: 0.001
-  tau: 0.01
+  actor_lr: 0.003
+  critic_lr: 0.003
+  alpha_lr: 0.003
+  tau: 0.02
   evaluation_interval: 1
-  evaluation_num_episodes: 5
+  evaluation_num_episodes: 3
 """
 (folder / "comparison.yaml").write_text(STUDY)
 
@@ -68,7 +68,7 @@ def interreplay(*words):
 # %% [markdown]
 # ## Run it
 #
-# `interreplay study` trains all six runs, two at a time. It takes two to three minutes on two processors.
+# `interreplay study` trains all six runs, two at a time. It takes about a minute on two processors.
 
 # %%
 output = interreplay("study", "comparison.yaml", "--output_dir", "results", "--max_concurrent", "2")

@@ -30,7 +30,7 @@ logging.getLogger("ray").setLevel(logging.ERROR)
 torch.set_num_threads(1)
 results = Path(tempfile.mkdtemp())
 os.environ["INTERREPLAY_CACHE"] = str(results / "cache")
-STEPS = 2_000
+STEPS = 1_500
 
 # %% [markdown]
 # ## Keep the transitions of a run
@@ -45,23 +45,22 @@ def configured(environment, seed):
         .environment(environment)
         .replay("Uniform", capacity=10_000)
         .training(
-            actor_lr=1e-3,
-            critic_lr=1e-3,
-            alpha_lr=1e-3,
+            actor_lr=3e-3,
+            critic_lr=3e-3,
+            alpha_lr=3e-3,
             tau=0.02,
             hiddens=(64, 64),
             train_batch_size_per_learner=64,
             num_steps_sampled_before_learning_starts=400,
             steps_per_iteration=200,
         )
-        .evaluation(evaluation_interval=1, evaluation_duration=3)
         .debugging(seed=seed)
     )
 
 
 def train(config, steps):
     """Train, and return the env steps and the returns of evaluations."""
-    algorithm = config.build_algo()
+    algorithm = config.evaluation(evaluation_interval=1, evaluation_duration=3).build_algo()
     curve = []
     while algorithm.env_steps < steps:
         result = algorithm.train()
@@ -120,11 +119,11 @@ class Turning(Relabeled):
 old = {"type": "Offline", "data": str(results / "first"), "relabel": reward}
 curves = {}
 for seed in range(2):
-    curves["from nothing", seed] = train(configured(Turning, seed=10 + seed), 1_000)
+    curves["from nothing", seed] = train(configured(Turning, seed=10 + seed), 800)
     mix = Mix({"online": "Uniform", "offline": old}, {"offline": 0.5})
     config = configured(Turning, seed=10 + seed).replay(mix, capacity=10_000)
     config.training(num_steps_sampled_before_learning_starts=0)
-    curves["old data, new reward", seed] = train(config, 1_000)
+    curves["old data, new reward", seed] = train(config, 800)
 
 # %%
 figure, panel = plt.subplots(figsize=(6, 3.4))

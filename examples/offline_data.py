@@ -94,18 +94,18 @@ print(f"{len(recorded):,} transitions; returns of the episodes: mean {np.mean(re
 
 # %%
 COMMON = {
-    "actor_lr": 1e-3,
-    "critic_lr": 1e-3,
+    "actor_lr": 3e-3,
+    "critic_lr": 3e-3,
     "tau": 0.02,
     "hiddens": (64, 64),
     "train_batch_size_per_learner": 64,
-    "steps_per_iteration": 500,
+    "steps_per_iteration": 250,
 }
 
 
 def learning_curve(config, until):
     """Return the steps and evaluation returns of one training run."""
-    algorithm = config.evaluation(evaluation_interval=1, evaluation_duration=10).debugging(seed=0).build_algo()
+    algorithm = config.evaluation(evaluation_interval=1, evaluation_duration=5).debugging(seed=0).build_algo()
     steps, returns = [], []
     while algorithm.env_steps < until:
         result = algorithm.train()
@@ -121,7 +121,7 @@ alone = (
     .replay("Offline", data=str(data), method="NMER", arguments={"k": 10})
     .training(collect=False, bc_alpha=2.5, normalize_observations=True, **COMMON)
 )
-curves = {"recording alone": learning_curve(alone, until=4_000)}
+curves = {"recording alone": learning_curve(alone, until=2_500)}
 
 # %% [markdown]
 # ## Mix recorded and new transitions
@@ -134,8 +134,8 @@ online = SACConfig().environment("Pendulum-v1").replay("NMER", capacity=10_000, 
 mix = Mix({"online": "NMER", "offline": {"type": "Offline", "data": str(data), "method": "NMER"}})
 mixed = SACConfig().environment("Pendulum-v1").replay(mix, capacity=10_000)
 for name, config in (("new steps only", online), ("recording and new steps", mixed)):
-    config.training(alpha_lr=1e-3, num_steps_sampled_before_learning_starts=200, **COMMON)
-    curves[name] = learning_curve(config, until=3_000)
+    config.training(alpha_lr=3e-3, num_steps_sampled_before_learning_starts=200, **COMMON)
+    curves[name] = learning_curve(config, until=1_500)
 
 # %%
 figure, panel = plt.subplots(figsize=(7.5, 4))
@@ -152,13 +152,13 @@ panel.legend(frameon=False)
 show(figure, "offline_curves")
 
 # %% [markdown]
-# *Each point is the mean return of ten evaluation episodes. Dashed line: mean return of the recorded episodes.*
+# *Each point is the mean return of five evaluation episodes. Dashed line: mean return of the recorded episodes.*
 #
 # From the command line, the same two runs are
 #
 # ```
 # interreplay train --trainer TD3 --env Pendulum-v1 --buffer NMER --offline_data recording --bc_alpha 2.5 \
-#     --normalize_observations --total_env_steps 0 --updates 4000
+#     --normalize_observations --total_env_steps 0 --updates 2500
 # interreplay train --trainer SAC --env Pendulum-v1 --buffer NMER --offline_data recording --offline_share .5
 # ```
 #

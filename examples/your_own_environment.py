@@ -131,21 +131,21 @@ config = (
     .environment("River-v0", env_config={"current": 0.08})
     .replay("NMER", capacity=10_000, k=10)
     .training(
-        actor_lr=1e-3,
-        critic_lr=1e-3,
-        alpha_lr=1e-3,
+        actor_lr=3e-3,
+        critic_lr=3e-3,
+        alpha_lr=3e-3,
         tau=0.02,
         hiddens=(64, 64),
         train_batch_size_per_learner=64,
-        num_steps_sampled_before_learning_starts=500,
-        steps_per_iteration=500,
+        num_steps_sampled_before_learning_starts=250,
+        steps_per_iteration=250,
     )
-    .evaluation(evaluation_interval=1, evaluation_duration=10)
+    .evaluation(evaluation_interval=1, evaluation_duration=5)
     .debugging(seed=0)
 )
 algorithm = config.build_algo()
 steps, returns = [], []
-while algorithm.env_steps < 4_000:
+while algorithm.env_steps < 2_000:
     result = algorithm.train()
     steps.append(algorithm.env_steps)
     returns.append(result["evaluation"]["env_runners"]["episode_return_mean"])
@@ -161,7 +161,7 @@ algorithm.stop()
 figure, panels = plt.subplots(1, 3, figsize=(11, 3.6))
 panels[0].plot(steps, returns, "o-", color=BLUE, linewidth=2)
 panels[0].axhline(random_return, color=GREY, linestyle="--")
-panels[0].annotate("random policy", (4_000, random_return), color=GREY, ha="right", va="bottom")
+panels[0].annotate("random policy", (2_000, random_return), color=GREY, ha="right", va="bottom")
 panels[0].set(title="learning curve", xlabel="environment steps", ylabel="evaluation return")
 for panel, paths, color, title in (
     (panels[1], before, GREY, "before training"),

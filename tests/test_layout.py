@@ -253,9 +253,9 @@ def test_texts_are_in_plain_english():
 def test_names_of_tests_are_in_plain_english():
     found = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and RETIRED.search(node.name.replace("_", " ")):
-                found.append((name_of(path), node.name))
+        for name in re.findall(r"^ *(?:def|class) (\w+)", path.read_text(), re.MULTILINE):
+            if RETIRED.search(name.replace("_", " ")):
+                found.append((name_of(path), name))
     assert found == []
 
 

@@ -59,8 +59,9 @@ class Subject:
         """Return a buffer with `rows` random rows."""
         buffer = self.empty(capacity, seed)
         episodes = Episodes(envs=2, **self.rows)
-        for _ in range(rows // 10):
-            buffer.add(episodes.transitions(10))
+        chunk = max(10, rows // 5)
+        for _ in range(rows // chunk):
+            buffer.add(episodes.transitions(chunk))
         return buffer
 
     def random_rows(self, count: int, **arguments: Any) -> Transitions:

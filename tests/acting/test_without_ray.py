@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.rllib.small_runs import config
 
 PROGRAM = """
@@ -60,6 +62,7 @@ else:
 """
 
 
+@pytest.mark.slow  # tests/test_layout.py shows which files import Ray
 def test_rows_batches_updates_and_policies_in_a_process_without_ray(cluster, tmp_path):
     algorithm = config("InvertedPendulum-v5").build_algo()
     algorithm.save_to_path(tmp_path / "checkpoint")

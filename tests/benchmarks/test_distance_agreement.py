@@ -41,6 +41,7 @@ def test_agreement_of_exact_and_reversed_distances():
         assert found.by_chance == pytest.approx(8 / candidates)
 
 
+@pytest.mark.slow
 def test_stored_distances_pick_nearly_the_same_unrolls_because_their_growth_is_extrapolated():
     for strategy in (1, 3):
         found = unroll_distances.run(400, growth=True, updates=200, strategy=strategy, refresh=4)

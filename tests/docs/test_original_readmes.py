@@ -96,7 +96,7 @@ def test_the_platform(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_the_platform_with_elite_sampling(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    short = "--environment_max_steps=2000 --batch_size=4 --r_f_steps=10 --worker_count=1 --envs_per_worker=2"
+    short = "--environment_max_steps=600 --batch_size=4 --r_f_steps=10 --worker_count=1 --envs_per_worker=2"
     assert platform.main([*PONG.split(), f"--replay_parameters={ELITE}", *short.split()]) == 0
 
 

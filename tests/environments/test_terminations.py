@@ -120,7 +120,7 @@ def test_mujoco(name, spread, speed, options):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "spread", "speed", "options"), CASES)
 def test_mujoco_on_many_states(name, spread, speed, options):
-    mujoco(name, spread, speed, options, 2_000 if options else 10_000)
+    mujoco(name, spread, speed, options, 1_000 if options else 4_000)
 
 
 @pytest.mark.parametrize("name", CLASSIC)

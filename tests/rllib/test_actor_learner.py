@@ -114,7 +114,7 @@ def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
     found = {}
     for env in (OneState, Ends):
         made = config(env, trainer, optimizer="Adam", optimizer_eps=1e-8, lr=0.03, lr_end=None, gamma=0.8)
-        algorithm = made.training(steps_per_iteration=6_000).build_algo()
+        algorithm = made.training(steps_per_iteration=4_000).build_algo()
         algorithm.train()
         module = algorithm.learner.single_module
         with torch.no_grad():
@@ -198,8 +198,14 @@ def assert_same_state(one, other):
         ("CartPole-v1", "IMPALA", None, {"train_batch_size": 6, "anneal_steps": 400}),  # unrolls wait in the queue
         ("CartPole-v1", "LASER", ELITE, {"optimizer": "Adam", "anneal_steps": 400, "normalize_observations": True}),
         ("Pendulum-v1", "CLEAR", None, {}),
-        ("CartPole-v1", "CLEAR", ELITE, {"caching": True, "anneal_steps": 400}),
-        ("interreplay/Catch-v0", "A2C", None, {"lr": [[0, 1e-3], [400, 1e-4]], "normalize_observations": True}),
+        pytest.param("CartPole-v1", "CLEAR", ELITE, {"caching": True, "anneal_steps": 400}, marks=pytest.mark.slow),
+        pytest.param(
+            "interreplay/Catch-v0",
+            "A2C",
+            None,
+            {"lr": [[0, 1e-3], [400, 1e-4]], "normalize_observations": True},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_resuming_equals_not_stopping(env, trainer, replay, settings, tmp_path):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import interreplay
-from interreplay.analysis import make_report
+from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
 from interreplay.experiments.report.reading.settings import describe
 from interreplay.rllib import IMPALAConfig, SACConfig
@@ -39,9 +39,9 @@ def test_results_can_be_read_by_a_report(tmp_path):
     params = json.loads((tmp_path / "results" / "run" / "params.json").read_text())
     expected = {"buffer_size": 500, "learning_starts": 20, "train_batch_size": 16, "hiddens": [16], "gamma": 0.99}
     assert expected.items() <= params.items()
-    report = make_report([tmp_path / "results"], tmp_path / "report")
-    ((_, curves),) = report.sections[0].tasks[0].own.items()
-    assert list(curves.steps) == [200, 400]
+    (run,) = read_runs([tmp_path / "results"])
+    curve = run.results.dropna(subset=["evaluation"])
+    assert (run.method, run.state, list(curve["env_steps"])) == ("NMER", "finished", [200, 400])
 
 
 def test_classes_are_named(tmp_path):

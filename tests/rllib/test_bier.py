@@ -8,10 +8,10 @@ from interreplay.rllib import SACConfig
 
 
 @pytest.mark.slow
-def test_two_thousand_updates_without_a_nan():
+def test_a_thousand_updates_without_a_nan():
     config = SACConfig().environment("Pendulum-v1").debugging(seed=0)
-    config.replay("BIER", capacity=2_500, weighted_updates=True, retrain_interval=500, holdout_split=0.2)
-    config.training(num_steps_sampled_before_learning_starts=300, steps_per_iteration=1_150)
+    config.replay("BIER", capacity=1_400, weighted_updates=True, retrain_interval=250, holdout_split=0.2)
+    config.training(num_steps_sampled_before_learning_starts=300, steps_per_iteration=650)
     config.training(hiddens=(32, 32), train_batch_size_per_learner=64)
     algorithm = config.build_algo()
     for _ in range(2):

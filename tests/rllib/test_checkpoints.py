@@ -50,7 +50,7 @@ def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
     configured = of_trainer if trainer in CONFIGS else lambda: of_preset(trainer, env, buffer)
     made = lambda: configured().build_algo()
     straight = made()
-    for _ in range(4):
+    for _ in range(3):
         straight.train()
     stopped = made()
     stopped.train()
@@ -58,7 +58,6 @@ def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
     stopped.save_to_path(tmp_path / "c")
     resumed = made()
     resumed.restore_from_path(tmp_path / "c")
-    resumed.train()
     resumed.train()
     assert_same_run(straight, resumed)
 
@@ -134,18 +133,21 @@ def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
 
 
 @pytest.mark.slow
-def test_remote_runners_resume(tmp_path):
-    made = lambda: config("HalfCheetah-v5").env_runners(num_env_runners=2).build_algo()
+def test_remote_runners_fill_one_buffer_and_resume(tmp_path):
+    made = lambda: config("HalfCheetah-v5").env_runners(num_env_runners=2, num_envs_per_env_runner=2).build_algo()
     stopped = made()
     stopped.train()
     stopped.save_to_path(tmp_path / "c")
     resumed = made()
     resumed.restore_from_path(tmp_path / "c")
     for algorithm in (stopped, resumed):
-        algorithm.train()
+        result = algorithm.train()
+        assert result["env_runners"]["num_env_steps_sampled_lifetime"] == algorithm.env_steps >= 150
     assert_same_run(stopped, resumed)
     rows = resumed.replay_buffer.storage[torch.arange(resumed.env_steps)]
-    assert len(rows.episode.unique()) == 2, "each runner continues its episode"
+    episodes = rows.episode.unique().tolist()
+    assert len(episodes) == 4, "each environment continues its episode"
+    assert len({episode >> 40 for episode in episodes}) == 2, "rows are from both runners"
     stopped.stop()
     resumed.stop()
 

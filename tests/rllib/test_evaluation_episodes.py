@@ -86,8 +86,9 @@ def test_unroll_runners_evaluate_the_same_way():
 
 
 def evaluated(envs, video=False):
-    """Returns of two evaluations of five episodes, and the weights after an iteration before each."""
-    made = config("Pendulum-v1").training(steps_per_iteration=20, num_steps_sampled_before_learning_starts=10)
+    """Returns of two evaluations of five short episodes, and the weights after an iteration before each."""
+    made = config("Pendulum-v1").environment(env_config={"max_episode_steps": 30})
+    made.training(steps_per_iteration=20, num_steps_sampled_before_learning_starts=10)
     made.evaluation(
         evaluation_interval=1,
         evaluation_duration=5,

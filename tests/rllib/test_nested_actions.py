@@ -70,7 +70,8 @@ def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
             flat = gym.spaces.flatten(ACTIONS[name], one)
             np.testing.assert_allclose(flat, gym.spaces.flatten(ACTIONS[name], action), atol=1e-5)
     assert watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=3)).episodes[0].length == 25
-    assert export(policy, tmp_path / "policy.pt2", observations=20).difference < 1e-5
+    if name == "Nested":  # with parts of every kind
+        assert export(policy, tmp_path / "policy.pt2", observations=20).difference < 1e-5
 
 
 @pytest.mark.parametrize("trainer", FAMILIES)

@@ -52,7 +52,6 @@ def build():
     ("env", "trainer", "how"),
     [
         ("CartPole-v1", "IMPALA", IN_STEP | {"normalize_observations": True, "lstm_cells": 8}),
-        ("CartPole-v1", "CLEAR", ONE_AT_A_TIME),
         ("Pendulum-v1", "A2C", {}),
         ("CartPole-v1", "A3C", ONE_AT_A_TIME),
     ],

@@ -35,9 +35,9 @@ def made(trainer, env=None, buffer=None, **arguments):
     return config(env or "Pendulum-v1", buffer or "Uniform", trainer=trainer, **arguments).training(**settings)
 
 
-@pytest.mark.parametrize("trainer", RUNS)
+@pytest.mark.parametrize("trainer", ["SAC", *(pytest.param(name, marks=pytest.mark.slow) for name in list(RUNS)[1:])])
 def test_a_resumed_run_is_bit_exact(trainer, tmp_path):
-    straight, results = run(made(trainer), 3)
+    straight, results = run(made(trainer), 2)
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
     nets = straight.learner.single_module.nets
     assert all(isinstance(each, ResidualMLP) for each in (nets.critics, nets.targets, nets.actor.body))
@@ -46,8 +46,7 @@ def test_a_resumed_run_is_bit_exact(trainer, tmp_path):
     stopped.save_to_path(tmp_path / "c")
     resumed = made(trainer).build_algo()
     resumed.restore_from_path(tmp_path / "c")
-    for _ in range(2):
-        resumed.train()
+    resumed.train()
     assert same(weights(straight), weights(resumed))
     for each in (straight, stopped, resumed):
         each.stop()
@@ -72,9 +71,8 @@ def test_discrete_actions_have_residual_networks():
     algorithm.stop()
 
 
-@pytest.mark.parametrize("trainer", ["SAC", "TD3"])
-def test_stored_policies_act_alike_and_can_be_exported(trainer, tmp_path):
-    algorithm, _ = run(made(trainer), 1)
+def test_a_stored_policy_acts_alike_and_can_be_exported(tmp_path):
+    algorithm, _ = run(made("SAC"), 1)
     checkpoint = tmp_path / "c"
     algorithm.save_to_path(checkpoint)
     policy = interreplay.load_policy(checkpoint)

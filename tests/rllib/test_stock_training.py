@@ -116,12 +116,11 @@ def test_sac_and_tqc_train(cluster, config, kind, core):
         algorithm.stop()
 
 
-@pytest.mark.parametrize("as_dict", [False, True], ids=["config", "dict, as Tune hands it over"])
-def test_rllibs_own_sac_trains_with_our_buffer_by_its_class(cluster, as_dict):
+def test_rllibs_own_sac_trains_with_our_buffer_by_its_class(cluster):
     buffer = {"type": ReplayBuffer, "buffer": "NMER", "capacity": 1000, "k": 3}
     config = short(SACConfig(), "Pendulum-v1").training(replay_buffer_config=buffer)
     assert config.replay_buffer_config == buffer, "no argument of RLlib's own buffer is merged"
-    algorithm = SAC(config=config.to_dict()) if as_dict else config.build_algo()
+    algorithm = config.build_algo()
     try:
         assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
         inside = algorithm.local_replay_buffer.buffer

@@ -102,9 +102,9 @@ def test_fading_multiplies_the_probabilities_of_the_inner_selector(kind, rows, c
     unnormalized = inner.probabilities(slots).double().numpy() * selector.weight.at(ages)
     rng = np.random.default_rng(0)
     counts = np.zeros(len(storage))
-    for _ in range(400):
-        drawn, probabilities = selector.select(storage, 256, rng)
-        assert len(drawn) == 256
+    for _ in range(100):
+        drawn, probabilities = selector.select(storage, 512, rng)
+        assert len(drawn) == 512
         counts += np.bincount(drawn.numpy(), minlength=len(storage))
         assert probabilities.numpy() == pytest.approx(unnormalized[drawn.numpy()], rel=1e-5)
     expected = unnormalized / unnormalized.sum() * counts.sum()

@@ -37,7 +37,7 @@ def filled(recipe, scores=None, capacity: int = 60, **arguments) -> ReplayBuffer
 
 def count_draws(buffer: ReplayBuffer, part: slice, size: int = 96) -> np.ndarray:
     counts = np.zeros(ROWS)
-    for _ in range(400):
+    for _ in range(200):
         counts += np.bincount(buffer.sample(size).slots[part].numpy(), minlength=ROWS)
     return counts
 

@@ -29,8 +29,8 @@ def test_frequencies_and_probabilities(alpha):
     expected = (errors(50).abs().numpy() + 0.01) ** alpha
     expected /= expected.sum()
     rng, counts = np.random.default_rng(0), np.zeros(80)
-    for _ in range(300):
-        slots, probabilities = selector.select(storage, 256, rng)
+    for _ in range(75):
+        slots, probabilities = selector.select(storage, 512, rng)
         counts += np.bincount(slots.numpy(), minlength=80)
         assert probabilities.numpy() == pytest.approx(expected[slots.numpy()], rel=1e-5)
     assert counts[50:].sum() == 0

@@ -211,12 +211,12 @@ def added_until_over(process):
     return added
 
 
-def test_a_process_killed_at_20_random_moments_loses_at_most_the_running_episode(tmp_path):
+def test_a_process_killed_at_random_moments_loses_at_most_the_running_episode(tmp_path):
     rng = random.Random(0)
     rows = episodes_of([20] * 1000)
     lost = []
     process = writers()
-    for number in range(20):
+    for number in range(8):
         folder = tmp_path / f"k{number}"
         child = begin_writing(process, folder, 20_000)
         target = rng.randrange(1, 3_000)
@@ -236,6 +236,7 @@ def test_a_process_killed_at_20_random_moments_loses_at_most_the_running_episode
     assert max(lost) <= 20 and max(lost) > 0, lost
 
 
+@pytest.mark.slow
 def test_two_runs_write_stores_in_one_folder(tmp_path):
     both = [writers(), writers()]
     for i, process in enumerate(both):
@@ -365,10 +366,10 @@ def big_store(folder, rows):
     (segment / JOURNAL).write_bytes(commit_record(rows, 0, 0.0))
 
 
-def test_ten_million_rows_are_listed(tmp_path, capsys):
-    big_store(tmp_path / "run" / "experience", 10**7)
+def test_a_million_rows_are_listed(tmp_path, capsys):
+    big_store(tmp_path / "run" / "experience", 10**6)
     assert main([str(tmp_path)]) == 0
-    assert "10,000,000" in capsys.readouterr().out
+    assert "1,000,000" in capsys.readouterr().out
 
 
 def test_observations_with_parts_come_back_and_serve_hindsight(tmp_path):

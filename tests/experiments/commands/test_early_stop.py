@@ -152,6 +152,7 @@ def test_a_run_of_a_study_records_why_it_ended(tmp_path):
     assert found["reason"] == "evaluation return 0.0 reached --stop_at_return -5"
 
 
+@pytest.mark.slow
 def test_a_run_of_a_study_that_ran_out_of_time_can_be_resumed(clock, tmp_path, capsys):
     assert one_of_a_study(tmp_path, "max_time: 3m") == 75
     assert "interrupted (--max_time 3m is over) at " in capsys.readouterr().out

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
 from PIL import Image
 from run_folders import ours, row, settings, study, write
 
+from interreplay.experiments.report import draw
 from interreplay.experiments.report.__main__ import main
 from interreplay.experiments.report.charts import BASELINE_COLOR, styles
 from interreplay.experiments.report.tables import number
@@ -22,8 +24,9 @@ def report(tmp_path_factory):
 
 
 def page_of(tmp_path):
-    """Report the runs in a folder; return the page."""
-    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
+    """Report the runs in a folder, with figures in one format; return the page."""
+    with patch.object(draw, "SUFFIXES", ("svg",)):
+        assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 0
     return (tmp_path / "out" / "index.html").read_text()
 
 

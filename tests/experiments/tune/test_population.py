@@ -63,7 +63,7 @@ def test_changed_settings_are_used(tmp_path):
         param_space=config.to_dict(),
         tune_config=tune.TuneConfig(num_samples=2, scheduler=scheduler),
         run_config=tune.RunConfig(
-            storage_path=str(tmp_path), stop={"training_iteration": 3}, callbacks=[noted], verbose=0
+            storage_path=str(tmp_path), stop={"training_iteration": 2}, callbacks=[noted], verbose=0
         ),
     ).fit()
     assert not found.errors and len({trial for trial, *_ in noted.seen}) == 2

@@ -86,7 +86,7 @@ def test_activations_are_freed_without_the_garbage_collector():
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_gradcheck(options, grouping):
-    layers, x = stacked(**options), float64(ROWS, SIZES[0]).requires_grad_()
+    layers, x = stacked(**options), float64(2, SIZES[0]).requires_grad_()
     dropped = layers.draw_dropped(x, torch.Generator().manual_seed(1))
     assert gradcheck(lambda x, *_: layers.outputs(x, dropped), (x, *layers.parameters()))
 

@@ -58,7 +58,7 @@ def test_outputs_and_gradients_are_those_of_plain_networks(chosen, blocks, activ
 
 
 def test_gradcheck(grouping):
-    layers, x = networks(outputs=2), float64(ROWS, INPUTS).requires_grad_()
+    layers, x = networks(outputs=2), float64(2, INPUTS).requires_grad_()
     assert gradcheck(lambda x, *_: layers.outputs(x), (x, *layers.parameters()))
 
 
