@@ -74,7 +74,7 @@ INGREDIENTS = Setup("parity_ingredients", ("SAC",), 12_000, 1_000, 1_000, 256, 2
 SETUPS = {"parity": PARITY, "study_a": STUDY_A, "ingredients": INGREDIENTS}
 
 
-def ours(setup: Setup, trainer: str, seed: int, **changed: Any) -> list[tuple[float, float]]:
+def ours(setup: Setup, trainer: str, seed: int, /, **changed: Any) -> list[tuple[float, float]]:
     """Train as a user would, with changed flags; return env steps and evaluation returns."""
     flags = {"trainer": trainer, "env": ENV, "seed": seed, "total_env_steps": setup.steps, "preset": "none"}
     flags |= {"learning_starts": setup.starts, "steps_per_iteration": setup.every, "evaluation_interval": 1}
