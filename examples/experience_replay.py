@@ -51,7 +51,8 @@ torch.set_num_threads(1)
 # If a buffer holds one episode, its rows are similar with any sampling method.
 
 # %%
-STEPS, EVERY = 2_500, 500
+STEPS = 2_500
+EVERY = 500
 ARMS = {"Last-64": ("Online", "#3E4C59"), "Uniform": ("Uniform", BLUE), "PER": ("PER", ORANGE), "CER": ("CER", GREEN)}
 
 
