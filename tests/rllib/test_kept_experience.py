@@ -147,10 +147,15 @@ def test_recovering_nothing_and_without_experience(tmp_path, capsys):
     assert "--recover requires --resume RUN" in capsys.readouterr().err
 
 
+def newest_checkpoint(run):
+    """Return the step of the newest checkpoint."""
+    return max(int(path.name[-8:]) for path in run.glob("checkpoint_*"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, capsys):
-    words = flags(tmp_path, "--total_env_steps", "1e6", "--steps_per_iteration", "500", "--horizon", "200")
+    words = flags(tmp_path, "--total_env_steps", "1e6", "--steps_per_iteration", "1000", "--horizon", "200")
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([sys.executable, "custom_training.py", *words], cwd=ROOT, env=env)
     deadline = time.monotonic() + 300
@@ -158,13 +163,16 @@ def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, ca
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     time.sleep(3.0)
+    run = only_run(tmp_path)
+    while ExperienceStore(run / "experience").rows <= newest_checkpoint(run):  # until there is something to recover
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
     killed_at = time.time()
     process.send_signal(signal.SIGKILL)
     process.wait()
-    run = only_run(tmp_path)
     store = ExperienceStore(run / "experience")
     store.check()
-    newest = max(int(path.name[-8:]) for path in run.glob("checkpoint_*"))
+    newest = newest_checkpoint(run)
     assert store.rows > newest and killed_at - store.column("time")[-1] < 1.5
     assert store.column("step").tolist() == list(range(1, store.rows + 1))
     total = str(store.rows + 20)
