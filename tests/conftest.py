@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the commands that tests start
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
@@ -25,6 +26,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     gc.disable()  # until all tests are imported, see below
+    torch.manual_seed(0)  # networks that test files create when they are imported
     if config.getoption("--device") == stand_in.NAME and stand_in.AVAILABLE:
         stand_in.begin()  # before the first backward pass, at which autograd counts the devices
 
@@ -33,6 +35,13 @@ def pytest_collection_finish():
     """Exclude imported modules from garbage collection, which takes 0.2 s for each look at all of them."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _seeds():
+    """Let no test pass or fail by chance."""
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002 - what environments and RLlib use
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,7 +11,6 @@ from interreplay.learning.networks.encoders import Flat
 @pytest.fixture
 def float64():
     torch.set_default_dtype(torch.float64)
-    torch.manual_seed(0)
     yield
     torch.set_default_dtype(torch.float32)
 
