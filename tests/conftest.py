@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 import sys
 import warnings
-from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the commands that tests start
 
@@ -58,22 +56,13 @@ def _no_watch_on_the_machine():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _frames_without_their_sources():
-    """Replace ``inspect.stack`` in connectors, which reads the source of every frame, including those of pytest.
-
-    RLlib creates a dozen connectors per algorithm, which takes more than half of the time of a short run in a test.
-    """
-    if connector := sys.modules.get("ray.rllib.connectors.connector_v2"):
-        connector.inspect = SimpleNamespace(stack=calling_frames, getargvalues=inspect.getargvalues)
-
-
-def calling_frames() -> list[SimpleNamespace]:
-    """Return the frames of ``inspect.stack()`` with the attribute ``frame`` only."""
-    frame, found = sys._getframe(1), []
-    while frame is not None:
-        found.append(SimpleNamespace(frame=frame))
-        frame = frame.f_back
-    return found
+def _quick_start():
+    """Start RLlib's own algorithms as quickly as ours."""
+    if host := sys.modules.get("interreplay.rllib.host"):
+        with host.quick_start():
+            yield
+    else:
+        yield
 
 
 @pytest.fixture

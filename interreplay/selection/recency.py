@@ -8,7 +8,6 @@ from abc import abstractmethod
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from interreplay.errors import check_number
@@ -128,6 +127,7 @@ def decay_rate(count: int, mean_age: float) -> float:
     mean = mean_age * (count - 1)
     if mean_age == 0.5 or count == 1:
         return 0.0
+    from scipy.optimize import brentq  # takes half a second to import
 
     def excess(scaled: float) -> float:
         if not scaled:

@@ -5,7 +5,11 @@ Each test states one fact about the installed RLlib, by asking it rather than by
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +24,9 @@ from ray.rllib.utils.metrics import TD_ERROR_KEY
 from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
 from ray.rllib.utils.replay_buffers.utils import update_priorities_in_episode_replay_buffer
 
+from interreplay.rllib.host import quick_start
+
+ROOT = Path(__file__).resolve().parents[2]
 DOTTED = "ray.rllib.utils.replay_buffers.prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer"
 
 
@@ -97,15 +104,16 @@ def test_no_method_of_the_new_stack_reads_store_buffer_in_checkpoints():
     assert "replay_buffer" not in inspect.getsource(Algorithm.get_checkpointable_components)
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["as the tests have it", "as RLlib has it"])
-def test_connectors_take_their_arguments_from_the_frame_that_made_them(kept, monkeypatch):
-    """And nothing else of what ``inspect.stack`` finds: tests/conftest.py leaves the rest out."""
-    if not kept:
-        monkeypatch.setattr(connector_v2, "inspect", inspect)
-    made = NormalizeAndClipActions(normalize_actions=False, clip_actions=True)
+@pytest.mark.parametrize("quick", [True, False])
+def test_connectors_take_their_arguments_from_the_frame_that_made_them(quick, monkeypatch):
+    """And nothing else of what ``inspect.stack`` finds: `quick_start` leaves the rest out."""
+    monkeypatch.setattr(connector_v2, "inspect", inspect)
+    with quick_start() if quick else contextlib.nullcontext():
+        made = NormalizeAndClipActions(normalize_actions=False, clip_actions=True)
+        assert isinstance(connector_v2.inspect, SimpleNamespace) == quick
     assert made.get_ctor_args_and_kwargs()[1] | made._ctor_kwargs == made._ctor_kwargs
     assert (made._ctor_kwargs["normalize_actions"], made._ctor_kwargs["clip_actions"]) == (False, True)
-    assert isinstance(connector_v2.inspect, SimpleNamespace) == kept
+    assert connector_v2.inspect is inspect
 
 
 @pytest.mark.parametrize("kind, receives", [(EpisodeReplayBuffer, False), (Foreign, True)])
@@ -115,3 +123,29 @@ def test_td_errors_return_only_to_prioritized_episode_buffers(kind, receives):
     errors = {"default_policy": {TD_ERROR_KEY: np.ones(3)}}
     update_priorities_in_episode_replay_buffer(replay_buffer=buffer, td_errors=errors)
     assert bool(calls) is receives
+
+
+# --- the quick start -------------------------------------------------------------------------------------------
+
+TRAINING = """
+import sys
+import tempfile
+import torch
+from ray.rllib.connectors import connector_v2
+from interreplay.rllib import SACConfig
+
+config = SACConfig().environment("Pendulum-v1").training(learning_starts=10, steps_per_iteration=20).debugging(seed=0)
+algo = config.build_algo()
+assert algo.train()["learners"]["default_policy"]["num_updates_lifetime"] > 0
+algo.save_to_path(tempfile.mkdtemp())
+assert torch.are_deterministic_algorithms_enabled()
+assert torch.use_deterministic_algorithms.__module__ == "torch"
+assert connector_v2.inspect.__name__ == "inspect"
+print([name for name in ("torch._dynamo", "torch._inductor", "scipy.optimize") if name in sys.modules])
+"""
+
+
+@pytest.mark.slow
+def test_training_imports_no_compiler_and_restores_what_it_replaced():
+    done = subprocess.run([sys.executable, "-c", TRAINING], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,19 @@ import torch
 from torch import Tensor, nn
 
 
-class FastAdam(torch.optim.Adam):
+class Uncompiled(torch.optim.Optimizer):
+    """PyTorch's optimizer without the import of its compiler at the first call of these methods.
+
+    The import takes more than a second of every start. PyTorch needs it to keep the compiler out of these methods, and
+    nothing here is compiled.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class FastAdam(Uncompiled, torch.optim.Adam):
     """Adam (Kingma & Ba 2015, arXiv:1412.6980) of one group of parameters in one fused kernel.
 
     Arithmetic and state are PyTorch's. PyTorch's `step` collects the tensors of every parameter in each call and runs
@@ -166,7 +179,7 @@ class FastAdamW(FastAdam):
     kernel = staticmethod(torch._fused_adamw_)
 
 
-class RootMeanSquare(torch.optim.Optimizer):
+class RootMeanSquare(Uncompiled):
     """Base class of steps g / √(v + ε) with ε under the root and without momentum; subclasses define v.
 
     Args:

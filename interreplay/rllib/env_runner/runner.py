@@ -31,6 +31,7 @@ from interreplay.rllib.env_runner.runner_state import (
     environments,
 )
 from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner
+from interreplay.rllib.host import quick_start
 from interreplay.transitions import Transitions, cat, unchecked
 
 RUNNER_STATE = "interreplay_runner"
@@ -78,7 +79,8 @@ class BatchEnvRunner(SteppingRunner):
     _ongoing_episodes: list[Any]
 
     def __init__(self, *, config: Any, **kwargs: Any):
-        super().__init__(config=config, **kwargs)
+        with quick_start():  # also in other processes
+            super().__init__(config=config, **kwargs)
         self.interrupted = False
         self._recorded = frozenset[str]()
         self._episode_goal: int | None = None
