@@ -60,8 +60,8 @@ class Subject:
         buffer = self.empty(capacity, seed)
         episodes = Episodes(envs=2, **self.rows)
         chunk = max(10, rows // 5)
-        for _ in range(rows // chunk):
-            buffer.add(episodes.transitions(chunk))
+        for start in range(0, rows, chunk):
+            buffer.add(episodes.transitions(min(chunk, rows - start)))
         return buffer
 
     def random_rows(self, count: int, **arguments: Any) -> Transitions:

@@ -18,10 +18,9 @@ from typing import Any
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.checkpoints.best import Best
-from interreplay.runs.results.reader import NAMES, values
+from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
 
-EVALUATION_RETURN = NAMES["evaluation"][0]
 SETTINGS = "settings.json"
 STEPS = "num_env_steps_sampled_lifetime"
 """Env steps in results."""

@@ -18,13 +18,15 @@ from pathlib import Path
 import pytest
 
 import custom_training
-from interreplay.runs.run_folder import EVALUATION_RETURN, STEPS
+from interreplay.runs.results.reader import NAMES
+from interreplay.runs.run_folder import STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = (
     "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1".split()
 )
 SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
+EVALUATION_RETURN = NAMES["evaluation"][0]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 PATIENCE = 500
 """Seconds for a command on a machine that does ten other things."""
