@@ -17,6 +17,7 @@ import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.connectors import connector_v2
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.env import env_runner_group
 from ray.rllib.utils.torch_utils import convert_to_torch_tensor
 from ray.tune.search.sample import Categorical, Domain
 
@@ -59,6 +60,27 @@ def quick_start() -> Iterator[None]:
         torch.use_deterministic_algorithms, connector_v2.inspect = before
 
 
+@contextlib.contextmanager
+def without_ray(config: Any) -> Iterator[None]:
+    """Do not start Ray, seven processes and 4 s of processor time, for an algorithm that does not need it.
+
+    RLlib would only store its configuration and its weights in Ray, for runners in other processes.
+    """
+    module = env_runner_group.ray
+    if not (needs_ray(config) or ray.is_initialized()):
+        env_runner_group.ray = SimpleNamespace(**{**vars(module), "put": lambda value: None})
+    try:
+        yield
+    finally:
+        env_runner_group.ray = module
+
+
+def needs_ray(config: Any) -> bool:
+    """Return whether an algorithm has processes or a GPU that Ray manages, or is RLlib's own."""
+    processes = config.num_env_runners + config.evaluation_num_env_runners + config.num_learners
+    return bool(processes or config.num_gpus_per_learner) or not issubclass(config.algo_class, WithoutResultFolder)
+
+
 def _frames() -> list[SimpleNamespace]:
     """Return the frames of ``inspect.stack()`` with the attribute ``frame`` only."""
     frame: FrameType | None = sys._getframe(1)
@@ -82,8 +104,18 @@ class WithoutResultFolder(Algorithm):
 
     def setup(self, config: Any) -> None:
         """Create the runners and the learner."""
-        with quick_start():
+        with quick_start(), without_ray(config):
             super().setup(config)
+
+    def set_state(self, state: Any) -> None:
+        """Continue from a state."""
+        with without_ray(self.config):
+            super().set_state(state)
+
+    def evaluate(self, *args: Any, **options: Any) -> Any:
+        """Play the episodes of an evaluation."""
+        with without_ray(self.config):
+            return super().evaluate(*args, **options)
 
     def _setup_logdir(self) -> None:
         """Make no folder: outside of Tune, nothing is written there. Ray 2.55 and newer call this."""

@@ -73,16 +73,19 @@ def _show_checker_warnings() -> None:
     warnings.showwarning = show
 
 
-def prepare_host(threads: int, workers: int) -> None:
-    """Limit the CPU threads and start Ray quietly; RLlib requires Ray even without other processes.
+def prepare_host(threads: int, workers: int, device: str = "cpu") -> None:
+    """Limit the CPU threads, hide messages, and start Ray if it has processes or a GPU to manage.
 
     Args:
         threads: CPU threads of the learner.
         workers: Number of sampling processes.
+        device: The learner's device.
     """
     os.environ.update(thread_limits(threads))
     torch.set_num_threads(threads)
-    start_ray(workers + 1)
+    quiet()
+    if workers or device != "cpu":
+        start_local(workers + 1)
 
 
 def thread_limits(threads: int) -> dict[str, str]:

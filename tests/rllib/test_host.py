@@ -130,14 +130,22 @@ def test_td_errors_return_only_to_prioritized_episode_buffers(kind, receives):
 TRAINING = """
 import sys
 import tempfile
+import ray
 import torch
 from ray.rllib.connectors import connector_v2
 from interreplay.rllib import SACConfig
 
 config = SACConfig().environment("Pendulum-v1").training(learning_starts=10, steps_per_iteration=20).debugging(seed=0)
+config.evaluation(evaluation_interval=1, evaluation_duration=1)
 algo = config.build_algo()
-assert algo.train()["learners"]["default_policy"]["num_updates_lifetime"] > 0
-algo.save_to_path(tempfile.mkdtemp())
+result = algo.train()
+assert result["learners"]["default_policy"]["num_updates_lifetime"] > 0 and "evaluation" in result
+with tempfile.TemporaryDirectory() as folder:
+    algo.save_to_path(folder)
+    algo.restore_from_path(folder)
+algo.train()
+algo.stop()
+assert not ray.is_initialized()
 assert torch.are_deterministic_algorithms_enabled()
 assert torch.use_deterministic_algorithms.__module__ == "torch"
 assert connector_v2.inspect.__name__ == "inspect"
@@ -146,6 +154,6 @@ print([name for name in ("torch._dynamo", "torch._inductor", "scipy.optimize") i
 
 
 @pytest.mark.slow
-def test_training_imports_no_compiler_and_restores_what_it_replaced():
+def test_training_starts_no_ray_imports_no_compiler_and_restores_what_it_replaced():
     done = subprocess.run([sys.executable, "-c", TRAINING], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr

@@ -23,7 +23,7 @@ from interreplay.rllib import ray_session
 if "RAY_TMPDIR" in os.environ:  # an earlier session of Ray in the same process
     ray.init(num_cpus=1, include_dashboard=False)
     ray.shutdown()
-ray_session.prepare_host(1, 0)
+ray_session.start_ray(1)
 folder = Path(ray._private.worker._global_node.get_temp_dir_path())
 daemons = ray._private.worker._global_node.all_processes
 groups = {os.getpgid(info.process.pid) for infos in daemons.values() for info in infos}

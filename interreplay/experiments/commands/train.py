@@ -123,7 +123,7 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
     from interreplay.experiments.training.trackers import trackers
     from interreplay.rllib import ray_session
 
-    ray_session.prepare_host(settings.threads, settings.num_workers)
+    ray_session.prepare_host(settings.threads, settings.num_workers, settings.device)
     logs = trackers(settings.wandb, settings.mlflow, resume="allow")
     algo = build(ALGORITHMS[settings.trainer].config, settings, ready.source)
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])

@@ -11,7 +11,7 @@ from interreplay.experiments.evaluation.video import check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
-from interreplay.rllib.ray_session import start_ray
+from interreplay.rllib.ray_session import quiet
 from interreplay.runs.checkpoints.best import best_of, read
 from interreplay.runs.checkpoints.search import find
 
@@ -33,7 +33,7 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
         checkpoint = found[0]
         if found != [given.checkpoint.absolute()]:
             notify(f"{checkpoint}, the newest of {counted(len(found), 'checkpoint')}")
-    start_ray(1)
+    quiet()
     numbers = count(1)
 
     def report(episode: Episode) -> None:

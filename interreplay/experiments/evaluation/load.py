@@ -18,6 +18,8 @@ from interreplay.environments.own_modules import search_here
 from interreplay.environments.registration import own_name
 from interreplay.errors import CheckpointError, UsageError, exits_as_errors, in_words
 from interreplay.rllib.checkpoints import config_of
+from interreplay.rllib.host import needs_ray
+from interreplay.rllib.ray_session import start_ray
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, read_description
 
@@ -69,6 +71,8 @@ def built(config: AlgorithmConfig) -> Algorithm:
     Raises:
         UsageError: It cannot be built here, for example because its environment has changed.
     """
+    if needs_ray(config):
+        start_ray(1)
     try:
         return config.build_algo()
     except Exception as error:  # the environment and RLlib raise errors of any class

@@ -26,7 +26,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
     Returns:
         The exit code: 0 if finished, 1 if failed, 75 after SIGTERM or ``max_time``, 130 after Ctrl-C.
     """
-    ray_session.prepare_host(settings["threads"], settings["num_workers"])
+    ray_session.prepare_host(settings["threads"], settings["num_workers"], settings["device"])
     for attempt in range(how.max_failures + 1):
         try:
             return _attempt(StudyRun(folder.path, settings, how.hang_timeout), stream)

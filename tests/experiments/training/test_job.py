@@ -11,7 +11,7 @@ import pytest
 LISTENING = """
 import psutil, ray
 from interreplay.rllib import ray_session
-ray_session.prepare_host(1, 0)
+ray_session.start_ray(1)
 assert ray.get(ray.remote(lambda: 7).remote()) == 7
 me = psutil.Process()
 sockets = [c for p in [me, *me.children(recursive=True)] for c in p.net_connections("inet")]
