@@ -78,7 +78,7 @@ def without_ray(config: Any) -> Iterator[None]:
 def needs_ray(config: Any) -> bool:
     """Return whether an algorithm has processes or a GPU that Ray manages, or is RLlib's own."""
     processes = config.num_env_runners + config.evaluation_num_env_runners + config.num_learners
-    return bool(processes or config.num_gpus_per_learner) or not issubclass(config.algo_class, WithoutResultFolder)
+    return bool(processes or config.num_gpus_per_learner) or not issubclass(config.algo_class, HostedAlgorithm)
 
 
 def _frames() -> list[SimpleNamespace]:
@@ -91,8 +91,8 @@ def _frames() -> list[SimpleNamespace]:
     return found
 
 
-class WithoutResultFolder(Algorithm):
-    """RLlib's algorithm without a result folder outside of Tune."""
+class HostedAlgorithm(Algorithm):
+    """RLlib's algorithm with a quick start, and without Ray and a result folder where they serve nothing."""
 
     def __init__(self, *args: Any, **options: Any):
         # Up to Ray 2.54, RLlib makes a folder in ~/ray_results unless it receives a logger, as it does from Tune.

@@ -34,12 +34,12 @@ from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteColl
 from interreplay.rllib.env_runner.runner import LocalCollector
 from interreplay.rllib.env_runner.stepping import has_time_limit
 from interreplay.rllib.env_runner.wire_format import Packed
-from interreplay.rllib.host import WithoutResultFolder
+from interreplay.rllib.host import HostedAlgorithm
 
 LOOP_STATE = "interreplay_loop"
 
 
-class BaseAlgorithm(CheckpointedAlgorithm, WithoutResultFolder):
+class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
     """RLlib's algorithm with evaluations that can be interrupted and results of the current iteration only.
 
     Attributes:
