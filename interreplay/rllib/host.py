@@ -51,13 +51,18 @@ def quick_start() -> Iterator[None]:
     them.
     """
     before = torch.use_deterministic_algorithms, connector_v2.inspect
-    if "torch._inductor" not in sys.modules:
-        torch.use_deterministic_algorithms = torch._C._set_deterministic_algorithms
+    torch.use_deterministic_algorithms = _set_deterministic
     connector_v2.inspect = SimpleNamespace(stack=_frames, getargvalues=inspect.getargvalues)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms, connector_v2.inspect = before
+
+
+def _set_deterministic(mode: bool, *, warn_only: bool = False) -> None:
+    """Set the flag of ``torch.use_deterministic_algorithms`` without filling new tensors, 2 to 3 % of an update."""
+    torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

@@ -146,7 +146,7 @@ with tempfile.TemporaryDirectory() as folder:
 algo.train()
 algo.stop()
 assert not ray.is_initialized()
-assert torch.are_deterministic_algorithms_enabled()
+assert torch.are_deterministic_algorithms_enabled() and not torch.utils.deterministic.fill_uninitialized_memory
 assert torch.use_deterministic_algorithms.__module__ == "torch"
 assert connector_v2.inspect.__name__ == "inspect"
 print([name for name in ("torch._dynamo", "torch._inductor", "scipy.optimize") if name in sys.modules])
