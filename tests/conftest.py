@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -58,10 +59,8 @@ def _no_watch_on_the_machine():
 @pytest.fixture(scope="session", autouse=True)
 def _quick_start():
     """Start RLlib's own algorithms as quickly as ours."""
-    if host := sys.modules.get("interreplay.rllib.host"):
-        with host.quick_start():
-            yield
-    else:
+    host = sys.modules.get("interreplay.rllib.host")
+    with host.quick_start() if host else contextlib.nullcontext():
         yield
 
 

@@ -147,11 +147,6 @@ def test_recovering_nothing_and_without_experience(tmp_path, capsys):
     assert "--recover requires --resume RUN" in capsys.readouterr().err
 
 
-def newest_checkpoint(run):
-    """Return the step of the newest checkpoint."""
-    return max(int(path.name[-8:]) for path in run.glob("checkpoint_*"))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, capsys):
@@ -164,7 +159,7 @@ def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, ca
         time.sleep(0.1)
     time.sleep(3.0)
     run = only_run(tmp_path)
-    while ExperienceStore(run / "experience").rows <= newest_checkpoint(run):  # until there is something to recover
+    while ExperienceStore(run / "experience").rows <= steps_of(RunFolder(run).checkpoints()[0]):  # until there is something to recover
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     killed_at = time.time()
@@ -172,7 +167,7 @@ def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, ca
     process.wait()
     store = ExperienceStore(run / "experience")
     store.check()
-    newest = newest_checkpoint(run)
+    newest = steps_of(RunFolder(run).checkpoints()[0])
     assert store.rows > newest and killed_at - store.column("time")[-1] < 1.5
     assert store.column("step").tolist() == list(range(1, store.rows + 1))
     total = str(store.rows + 20)

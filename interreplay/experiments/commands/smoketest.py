@@ -133,6 +133,7 @@ def buffer_samples(name: str) -> str:
 
 def training() -> str:
     """Check that SAC trains for 600 steps and is restored from a checkpoint."""
+    # With a worker, Ray starts, which studies need.
     importlib.import_module("interreplay.rllib.ray_session").prepare_host(threads=1, workers=1)
     config = importlib.import_module("interreplay.rllib").SACConfig().environment(ENV).replay("NMER", capacity=10_000)
     config.training(num_steps_sampled_before_learning_starts=200, train_batch_size_per_learner=64, hiddens=(64, 64))

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 
-class Uncompiled(torch.optim.Optimizer):
-    """PyTorch's optimizer without the import of its compiler at the first call of these methods.
+class PlainOptimizer(torch.optim.Optimizer):
+    """Base class of optimizers that do not import PyTorch's compiler.
 
-    The import takes more than a second of every start. PyTorch needs it to keep the compiler out of these methods, and
-    nothing here is compiled.
+    PyTorch imports it, which takes 1.3 s, to exclude these methods from compilation. Nothing here is compiled.
     """
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
@@ -22,7 +21,7 @@ class Uncompiled(torch.optim.Optimizer):
     load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
 
 
-class FastAdam(Uncompiled, torch.optim.Adam):
+class FastAdam(PlainOptimizer, torch.optim.Adam):
     """Adam (Kingma & Ba 2015, arXiv:1412.6980) of one group of parameters in one fused kernel.
 
     Arithmetic and state are PyTorch's. PyTorch's `step` collects the tensors of every parameter in each call and runs
@@ -179,7 +178,7 @@ class FastAdamW(FastAdam):
     kernel = staticmethod(torch._fused_adamw_)
 
 
-class RootMeanSquare(Uncompiled):
+class RootMeanSquare(PlainOptimizer):
     """Base class of steps g / √(v + ε) with ε under the root and without momentum; subclasses define v.
 
     Args:
