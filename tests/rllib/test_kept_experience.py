@@ -26,6 +26,7 @@ from interreplay.experiments.commands.train import main
 from interreplay.experiments.training.forking import fork, reseed
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS, columns_of_infos
 from interreplay.runs.results.reader import curve, read_rows
+from interreplay.runs.run_folder import RunFolder, steps_of
 from interreplay.runs.state_files import manifest
 from interreplay.transitions import cat
 from tests.rllib.small_runs import config, same, weights
@@ -159,7 +160,8 @@ def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, ca
         time.sleep(0.1)
     time.sleep(3.0)
     run = only_run(tmp_path)
-    while ExperienceStore(run / "experience").rows <= steps_of(RunFolder(run).checkpoints()[0]):  # until there is something to recover
+    # Until there is something to recover.
+    while ExperienceStore(run / "experience").rows <= steps_of(RunFolder(run).checkpoints()[0]):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     killed_at = time.time()
