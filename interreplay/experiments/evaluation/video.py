@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import warnings
 from collections.abc import Callable
@@ -207,6 +208,9 @@ def check_video(path: Path) -> None:
 def check_rendering(config: AlgorithmConfig) -> float:
     """Check that the environment of a configuration can be rendered, before anything runs.
 
+    Closed environments are removed from memory: MuJoCo would delete their buffers later, and with them those of the
+    same numbers that are in use then, whose frames would be blank.
+
     Returns:
         Environment steps per second.
 
@@ -221,6 +225,7 @@ def check_rendering(config: AlgorithmConfig) -> float:
             env = make_one(config)
             env.reset(seed=0)
             frame = env.render()
+            fps = float(env.metadata.get("render_fps") or FPS)
     except Exception as error:  # graphics libraries raise errors of any class
         raise UsageError(
             f"{name} cannot be rendered here ({in_words(error)[:200]}); MuJoCo needs EGL or OSMesa (on Debian libegl1 "
@@ -229,6 +234,8 @@ def check_rendering(config: AlgorithmConfig) -> float:
     finally:
         if env is not None:
             env.close()
+        env = None
+        gc.collect()
     if not isinstance(frame, np.ndarray) or frame.ndim != 3:
         raise UsageError(f"{name} cannot be filmed: render() returned {type(frame).__name__}, expected an image array")
-    return float(env.metadata.get("render_fps") or FPS)
+    return fps

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -12,6 +15,8 @@ from interreplay.experiments.evaluation import video
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.rllib import SACConfig
+
+DOUBLE_PENDULUM = "InvertedDoublePendulum-v5"
 
 
 def pictures(count, height=40, width=60):
@@ -92,6 +97,21 @@ def test_frames_per_second_are_those_of_the_environment():
     for env, fps in [("Hopper-v5", 125), ("InvertedPendulum-v5", 25)]:
         config = SACConfig().environment(env, env_config={"render_mode": "rgb_array"})
         assert video.check_rendering(config) == fps == gym.make(env).metadata["render_fps"]
+
+
+def test_a_closed_environment_does_not_blank_the_frames():
+    closed = gym.make(DOUBLE_PENDULUM, render_mode="rgb_array")
+    closed.reset()
+    closed.render()
+    closed.close()
+    closed.unwrapped.itself = closed
+    del closed  # it is in memory until the garbage collector finds it
+    video.check_rendering(SACConfig().environment(DOUBLE_PENDULUM, env_config={"render_mode": "rgb_array"}))
+    with contextlib.closing(gym.make(DOUBLE_PENDULUM, render_mode="rgb_array")) as env:
+        env.reset(seed=0)
+        env.render()
+        gc.collect()
+        assert np.ptp(env.render()) > 100
 
 
 def test_video_episodes_require_a_video(tmp_path):
