@@ -168,6 +168,11 @@ class ActorCriticSettings:
         OrWord(Whole(1), "none", None),
         "updates between resets of networks and optimizers; the buffer is kept; none disables resets",
     )
+    torch_compile: bool = setting(
+        False,
+        YesNo(),
+        "compile the critics' update, which is faster for small networks; needs a C++ compiler and half a minute",
+    )
     reset_at: tuple[int, ...] | None = setting(
         None,
         OrWord(Increasing(), "none", None),
@@ -186,6 +191,12 @@ class ActorCriticSettings:
             raise ValueError(
                 f"critic_blocks is {self.critic_blocks} and critic_dropout {self.critic_dropout}; expected one of "
                 "them 0"
+            )
+        if self.torch_compile and (self.critic_dropout or self.target_subset not in (None, self.n_critics)):
+            drawn = "target_subset" if self.target_subset is not None else "critic_dropout"
+            raise ValueError(
+                f"torch_compile is true and {drawn} {getattr(self, drawn)}; expected false, or an update that "
+                "draws neither dropped units nor critics"
             )
         l2 = [name for name in ("actor_l2", "critic_l2") if getattr(self, name)]
         if self.weight_decay and l2:
@@ -226,6 +237,7 @@ class SACSettings(ActorCriticSettings):
     target_subset=None,
     critic_target="mean",
     actor_target="mean",
+    torch_compile=False,
 )
 class TQCSettings(SACSettings):
     """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.
@@ -260,6 +272,7 @@ class TQCSettings(SACSettings):
     critic_width=128,
     actor_blocks=0,
     actor_width=128,
+    torch_compile=False,
 )
 @with_defaults(actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3, policy_delay=3)
 class CrossQSettings(SACSettings):

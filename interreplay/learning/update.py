@@ -33,8 +33,14 @@ CRITIC_LOSS = "critic_loss"
 """The update accepts a loss of the critics that comes with the rows."""
 
 
-def normal(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw standard normal noise of the shape, dtype and device of `like`."""
+Randomness = torch.Generator | Tensor
+"""A source of randomness, or the standard normal noise that was drawn from it: compiled functions cannot draw."""
+
+
+def normal(like: Tensor, rng: Randomness) -> Tensor:
+    """Draw standard normal noise of the shape, dtype and device of `like`, unless it was drawn before."""
+    if isinstance(rng, Tensor):
+        return rng
     return torch.randn(like.shape, generator=rng, device=like.device, dtype=like.dtype)
 
 

@@ -48,7 +48,15 @@ def assert_same_run(a, b):
 def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
     of_trainer = lambda: config(env, buffer, trainer=trainer)
     configured = of_trainer if trainer in CONFIGS else lambda: of_preset(trainer, env, buffer)
-    made = lambda: configured().build_algo()
+    check_resuming(lambda: configured().build_algo(), tmp_path)
+
+
+@pytest.mark.slow
+def test_resuming_compiled_updates_equals_not_stopping(tmp_path):
+    check_resuming(lambda: config("Pendulum-v1", "NMER").training(torch_compile=True).build_algo(), tmp_path)
+
+
+def check_resuming(made, tmp_path):
     straight = made()
     for _ in range(3):
         straight.train()

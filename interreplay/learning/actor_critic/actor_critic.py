@@ -6,11 +6,12 @@ import bisect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from interreplay.learning.compilation import compiled
 from interreplay.learning.losses import loss_of
 from interreplay.learning.networks.batched_layers import Networks
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW, polyak
@@ -23,15 +24,33 @@ from interreplay.learning.update import (
     REDUCIBLE_LOSS,
     SCORING,
     TARGET,
+    Randomness,
     SampleLike,
     Update,
     clip_gradients,
     critic_weights,
     mean_over_views,
+    normal,
     repeat_for_views,
     views,
 )
 from interreplay.transitions import Transitions
+
+
+class CriticStep(NamedTuple):
+    """Results of a step of the critics, without gradients.
+
+    Attributes:
+        loss: The critics' loss.
+        errors: TD errors ``(critics, n)``.
+        target: q_t ``(n,)``.
+        scores: Scores ``(n,)`` by name.
+    """
+
+    loss: Tensor
+    errors: Tensor
+    target: Tensor
+    scores: dict[str, Tensor]
 
 
 class ActorCriticUpdate(Update, ABC):
@@ -46,6 +65,7 @@ class ActorCriticUpdate(Update, ABC):
 
     Attributes:
         betas: β₁ and β₂ of the optimizers of actor and critics.
+        loss_scale: Factor of the critics' loss.
         standard: Default settings.
         loss: The critics' loss of rows that do not bring a loss.
         updates: Number of updates so far.
@@ -55,6 +75,7 @@ class ActorCriticUpdate(Update, ABC):
 
     offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, TARGET, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
+    loss_scale: ClassVar[float] = 1.0
     standard: ClassVar[ActorCriticSettings] = ActorCriticSettings()
 
     def __init__(
@@ -86,6 +107,12 @@ class ActorCriticUpdate(Update, ABC):
         self.updates = 0
         self.resets_at_steps = 0
         self.policy_metrics: Sequence[Tensor] = ()
+        if self.settings.torch_compile:
+            if self.encoder:
+                raise ValueError(
+                    "torch_compile is true; expected false with an encoder that learns, such as convolutions"
+                )
+            self.compiled_gradients = compiled(self.critic_gradients)
 
     def _optimizer(self, parameters: Sequence[Any], lr: float, l2: float) -> torch.optim.Optimizer:
         """Return Adam with the gradient of an L2 term (Sander et al. 2022), or AdamW with weight decay."""
@@ -107,15 +134,62 @@ class ActorCriticUpdate(Update, ABC):
                 parameter.grad = None
         torch.autograd.backward(list(losses.values()))
         for name in losses:
-            optimizer: Any = self.optimizers[name]
-            clip_gradients(optimizer.param_groups[0]["params"], self.grad_clips[name], self.settings.grad_clip_by)
-            optimizer.apply()
+            self._step(name)
 
-    def critic_loss(self, errors: Tensor, batch: SampleLike, scale: float = 1.0) -> Tensor:
-        """Return the sum over the critics of the mean loss of their TD errors ``(critics, n)``, times `scale`."""
+    def _step(self, name: str) -> None:
+        """Take one step of an optimizer down the gradients of its parameters."""
+        optimizer: Any = self.optimizers[name]
+        clip_gradients(optimizer.param_groups[0]["params"], self.grad_clips[name], self.settings.grad_clip_by)
+        optimizer.apply()
+
+    def learn_critics(
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
+    ) -> CriticStep:
+        """Take one step of the critics, and of an encoder that learns.
+
+        Args:
+            batch: n rows.
+            obs: Encoded observations ``(n·m, d)``.
+            next_obs: Encoded next observations ``(n·m, d)``.
+            m: Number of views per row.
+            rng: Source of the policy's noise and of dropout.
+        """
+        for parameter in self.critics:
+            parameter.grad = None  # its memory is used again
+        if self.settings.torch_compile and batch.critic_loss is None and batch.targets is None:
+            noise = self.target_noise(batch.transitions, m, rng)
+            loss, errors, target, gradients = self.compiled_gradients(batch, obs, next_obs, m, noise)
+        else:
+            loss, errors, target, gradients = self.critic_gradients(batch, obs, next_obs, m, rng)
+        scores = self.scores(self.scores_wanted, batch.transitions, obs, m, errors, target)
+        for parameter, gradient in zip(self.critics, gradients, strict=True):
+            parameter.grad = gradient
+        del gradients
+        self._step("critic")
+        self.updates += 1
+        return CriticStep(loss, errors, target, scores)
+
+    def critic_gradients(
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any
+    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+        """Return loss, TD errors ``(critics, n)``, targets ``(n,)`` and the gradients of `critics`.
+
+        Arguments are as in `learn_critics`; `rng` may be the noise of `target_noise` instead.
+        """
+        target = self.target_for(batch, next_obs, m, rng)
+        errors = self.critic_values(batch.transitions, obs, m, rng) - target
+        loss = self.critic_loss(errors, batch)
+        return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
+
+    def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
+        """Draw what `target_values` draws; None if that is nothing. Arguments as there."""
+        return None
+
+    def critic_loss(self, errors: Tensor, batch: SampleLike) -> Tensor:
+        """Return the sum over the critics of the mean loss of their TD errors ``(critics, n)``, times `loss_scale`."""
         loss = self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
         weights = critic_weights(batch, errors)
-        return (loss.values(errors) * (weights * (scale / len(weights)))).sum()
+        return (loss.values(errors) * (weights * (self.loss_scale / len(weights)))).sum()
 
     def critic_inputs(self, rows: Transitions, obs: Tensor, m: int) -> tuple[Tensor, ...]:
         """Return the blocks of the critics' inputs: encoded observations ``(n·m, d)``, and continuous actions."""
@@ -136,7 +210,7 @@ class ActorCriticUpdate(Update, ABC):
             outputs = outputs.gather(-1, taken.unsqueeze(-1))
         return mean_over_views(outputs.squeeze(-1), m)
 
-    def critic_values(self, rows: Transitions, obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+    def critic_values(self, rows: Transitions, obs: Tensor, m: int, rng: Any) -> Tensor:
         """Return the critics' values ``(critics, n)`` of the rows for learning, with dropout."""
         critics = self.networks.critics
         outputs = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
@@ -153,7 +227,7 @@ class ActorCriticUpdate(Update, ABC):
         """Return encoded observations ``(n, d)`` for the actor's loss, which does not train the encoder."""
         return obs.detach() if m == 1 else self.networks.encoder(rows.obs)
 
-    def lowest_target(self, inputs: Sequence[Tensor], rng: torch.Generator) -> Tensor:
+    def lowest_target(self, inputs: Sequence[Tensor], rng: Any) -> Tensor:
         """Return the minimum ``(n, out)`` of the target networks' outputs, or their mean with `critic_target` "mean".
 
         With `target_subset`, it is over networks drawn for this update (Chen et al. 2021, arXiv:2101.05982).
@@ -222,19 +296,19 @@ class ActorCriticUpdate(Update, ABC):
         for optimizer in self.optimizers.values():
             optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
 
-    def target_for(self, batch: SampleLike, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+    def target_for(self, batch: SampleLike, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         """Return q_t ``(n,)``: the targets that the batch brings, or else `target_values` of its rows."""
         return self.target_values(batch.transitions, next_obs, m, rng) if batch.targets is None else batch.targets
 
     @abstractmethod
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         """Return q_t ``(n,)`` without a gradient, the mean over the m views of each next observation.
 
         Args:
             rows: n rows.
             next_obs: Encoded next observations ``(n·m, d)``.
             m: Number of views per row.
-            rng: Source of the policy's noise and of dropout.
+            rng: Source of the policy's noise and of dropout, or the noise of `target_noise`.
         """
 
     def scores(
@@ -282,3 +356,8 @@ class ActorCriticUpdate(Update, ABC):
         self.resets_at_steps = int(state["resets_at_steps"])
         kept = torch.as_tensor(state["policy_metrics"], device=self.actor[0].device).clone()
         self.policy_metrics = kept.unbind()
+
+
+def next_noise(rows: Transitions, m: int, rng: Randomness) -> Tensor:
+    """Draw the policy's standard normal noise ``(n·m, actions)`` for the m views of each next observation."""
+    return normal(repeat_for_views(rows.actions.flatten(1), m), rng)

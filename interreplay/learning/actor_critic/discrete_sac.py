@@ -121,14 +121,7 @@ class DiscreteSACUpdate(ActorCriticUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         alpha = self.networks.log_alpha.detach().exp()
 
-        target = self.target_for(batch, next_obs, m, rng)
-        errors = self.critic_values(rows, obs, m, rng) - target
-        critic_loss = self.critic_loss(errors, batch)
-        scores = self.scores(self.scores_wanted, rows, obs, m, errors.detach(), target)
-        self.minimize(critic=critic_loss)
-        errors = errors.detach()
-        critic_loss = critic_loss.detach()  # the activations of this pass are no longer needed
-        self.updates += 1
+        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
 
         if self.updates % self.settings.policy_delay == 0:
             weights = actor_row_weights(batch)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, next_noise
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
@@ -23,7 +23,6 @@ from interreplay.learning.update import (
     actor_row_weights,
     mean_over_views,
     normal,
-    repeat_for_views,
     views,
     weighted_mean,
 )
@@ -191,14 +190,7 @@ class SACUpdate(ActorCriticUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         alpha = self.networks.log_alpha.detach().exp()
 
-        target = self.target_for(batch, next_obs, m, rng)
-        errors = self.critic_values(rows, obs, m, rng) - target
-        critic_loss = self.critic_loss(errors, batch)
-        scores = self.scores(self.scores_wanted, rows, obs, m, errors.detach(), target)
-        self.minimize(critic=critic_loss)
-        errors = errors.detach()
-        critic_loss = critic_loss.detach()  # the activations of this pass are no longer needed
-        self.updates += 1
+        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
 
         if self.updates % self.settings.policy_delay == 0:
             weights = actor_row_weights(batch)
@@ -216,8 +208,11 @@ class SACUpdate(ActorCriticUpdate):
         metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
         return UpdateResult(errors.mean(dim=0), metrics, scores)
 
+    def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor:
+        return next_noise(rows, m, rng)
+
     @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         values = self.lowest_target([self.target_views(rows, next_obs), actions], rng).squeeze(-1)
         if self.settings.backup_entropy:
@@ -262,11 +257,6 @@ def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float
         weights: v ``(n,)``, or None for equal weights.
     """
     return log_alpha * -weighted_mean(log_probs + target_entropy, weights)
-
-
-def next_noise(rows: Transitions, m: int, rng: torch.Generator) -> Tensor:
-    """Draw the policy's standard normal noise ``(n·m, actions)`` for the m views of each next observation."""
-    return normal(repeat_for_views(rows.actions.flatten(1), m), rng)
 
 
 def soft_metrics(policy: Sequence[Tensor], critic_loss: Tensor, alpha: Tensor, q_mean: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, next_noise
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
 from interreplay.learning.networks.optimizers import polyak
@@ -167,6 +167,7 @@ class TD3Update(ActorCriticUpdate):
     """
 
     metrics = ("critic_loss", "actor_loss", "q_mean")
+    loss_scale = 2.0
     standard = TD3Settings()
 
     def __init__(self, networks: Any, **options: Any):
@@ -178,14 +179,7 @@ class TD3Update(ActorCriticUpdate):
         rows = batch.transitions
         obs, next_obs, m = views(rows, self.networks.encoder)
 
-        target = self.target_for(batch, next_obs, m, rng)
-        errors = self.critic_values(rows, obs, m, rng) - target
-        critic_loss = self.critic_loss(errors, batch, scale=2.0)
-        scores = self.scores(self.scores_wanted, rows, obs, m, errors.detach(), target)
-        self.minimize(critic=critic_loss)
-        errors = errors.detach()
-        critic_loss = critic_loss.detach()  # the activations of this pass are no longer needed
-        self.updates += 1
+        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
 
         if self.updates % self.settings.policy_delay == 0:
             actor_obs = self.actor_views(rows, obs, m)
@@ -206,20 +200,23 @@ class TD3Update(ActorCriticUpdate):
         metrics = torch.stack([critic_loss, *self.policy_metrics, (errors + target).mean()])
         return UpdateResult(errors.mean(dim=0), metrics, scores)
 
+    def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
+        return None if self.settings.target_policy_noise is None else next_noise(rows, m, rng)
+
     @torch.no_grad()
-    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
+    def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         next_obs = self.target_views(rows, next_obs)
         values = self.lowest_target([next_obs, self.target_actions(next_obs, rng)], rng).squeeze(-1)
         return rows.rewards + rows.discounts * mean_over_views(values, m)
 
     @torch.no_grad()
-    def target_actions(self, next_obs: Tensor, rng: torch.Generator) -> Tensor:
+    def target_actions(self, next_obs: Tensor, rng: Any) -> Tensor:
         """Return the actions a' ``(n, actions)`` of the target; without `target_policy_noise`, nothing is drawn."""
         actions = self.networks.target_actor(next_obs)
         if self.settings.target_policy_noise is None:
             return actions
         bound = self.settings.target_noise_clip
-        noise = normal(actions, rng).mul_(self.settings.target_policy_noise).clamp_(-bound, bound)
+        noise = (normal(actions, rng) * self.settings.target_policy_noise).clamp_(-bound, bound)
         return (actions + noise).clamp_(-1.0, 1.0)
 
 

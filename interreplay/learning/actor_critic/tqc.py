@@ -8,12 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, next_noise
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
     add_temperature,
-    next_noise,
     soft_metrics,
     temperature_loss,
 )

@@ -72,9 +72,10 @@ class LayerViews:
         biases: ``(m, 1, out)`` of every layer.
         scales: ``(m, 1, out)`` of every hidden layer with normalization.
         shifts: ``(m, 1, out)`` of every hidden layer with normalization.
+        detach: Whether the views are constants to autograd.
 
     Attributes:
-        parts: Weights, biases, scales and shifts, detached.
+        parts: Weights, biases, scales and shifts.
         tensors: All of them in this order.
         members: One network after the other, or all networks at once.
         count: Number of networks m.
@@ -87,16 +88,17 @@ class LayerViews:
         biases: Sequence[Tensor],
         scales: Sequence[Tensor] = (),
         shifts: Sequence[Tensor] = (),
+        *,
+        detach: bool = True,
     ):
         self.parts: list[list[Tensor]] = []
         for part in (weights, biases, scales, shifts):
-            self.parts.append(list(map(Tensor.detach, part)))
+            self.parts.append(list(map(Tensor.detach, part)) if detach else list(part))
         self.tensors = sum(self.parts, [])
         self.count = len(weights[0])
         self.depth = len(weights)
         self.at_once = at_once(weights[0].device)
         self._read_by_backward = [*self.parts[0], *self.parts[2]]
-        self._addresses = list(map(Tensor.data_ptr, weights))
         self._gradients: LayerViews | None = None
         self._users = 0
         self._storage: Any = None
@@ -117,7 +119,7 @@ class LayerViews:
 
     def are_of(self, weights: Sequence[Tensor]) -> bool:
         """Return whether these are views of `weights`; False after the module was moved."""
-        return self._addresses == list(map(Tensor.data_ptr, weights))
+        return list(map(Tensor.data_ptr, self.parts[0])) == list(map(Tensor.data_ptr, weights))
 
     def some(self, networks: Networks) -> LayerViews:
         """Return views of some networks; on a GPU copies, unless they are the first networks."""

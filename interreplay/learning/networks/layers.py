@@ -124,10 +124,10 @@ class BatchedMLP(nn.Module):
             ``(m, n, sizes[-1])``.
         """
         blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
-        exported = torch.compiler.is_compiling()  # programs contain neither our function of autograd nor cached views
+        compiled = torch.compiler.is_compiling()  # programs contain neither our function of autograd nor cached views
         views = self._views
-        if exported:
-            views = LayerViews(*self.parts)
+        if compiled:
+            views = LayerViews(*self.parts, detach=frozen)
         elif views is None or not views.are_of(self.parts[0]):  # the parameters were moved
             self._views = views = LayerViews(*self.parts)
         settings = PassSettings(
@@ -139,7 +139,7 @@ class BatchedMLP(nn.Module):
             frozen=frozen,
             pass_class=self.pass_class,
         )
-        if exported or not torch.is_grad_enabled():
+        if compiled or not torch.is_grad_enabled():
             whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
             return settings.start(whole, views).forward(keep_inputs=False)
         if frozen:

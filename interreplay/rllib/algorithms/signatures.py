@@ -30,10 +30,10 @@ class SACTraining(LoopConfig):
         actor_blocks: int = UNSET, actor_width: int = UNSET, actor_target: str = UNSET,
         weight_decay: float = UNSET, grad_clip: float | None = UNSET, grad_clip_by: str = UNSET,
         actor_grad_clip: float | None = UNSET, critic_grad_clip: float | None = UNSET,
-        reset_interval: int | None = UNSET, reset_at: tuple[int, ...] | None = UNSET, exploration: Any = UNSET,
-        alpha_lr: float = UNSET, initial_alpha: float = UNSET, target_entropy: float | str = UNSET,
-        policy_delay: int = UNSET, backup_entropy: bool = UNSET, replay_buffer_config: Any = UNSET,
-        num_steps_sampled_before_learning_starts: Any = UNSET,
+        reset_interval: int | None = UNSET, torch_compile: bool = UNSET, reset_at: tuple[int, ...] | None = UNSET,
+        exploration: Any = UNSET, alpha_lr: float = UNSET, initial_alpha: float = UNSET,
+        target_entropy: float | str = UNSET, policy_delay: int = UNSET, backup_entropy: bool = UNSET,
+        replay_buffer_config: Any = UNSET, num_steps_sampled_before_learning_starts: Any = UNSET,
         **settings: Any,
     ) -> Self:
         return super().training(**passed(locals()))
@@ -101,10 +101,11 @@ class TD3Training(LoopConfig):
         actor_blocks: int = UNSET, actor_width: int = UNSET, actor_target: str = UNSET,
         weight_decay: float = UNSET, grad_clip: float | None = UNSET, grad_clip_by: str = UNSET,
         actor_grad_clip: float | None = UNSET, critic_grad_clip: float | None = UNSET,
-        reset_interval: int | None = UNSET, reset_at: tuple[int, ...] | None = UNSET, exploration: Any = UNSET,
-        exploration_sigma: float = UNSET, exploration_theta: float = UNSET, policy_delay: int = UNSET,
-        target_policy_noise: float = UNSET, target_noise_clip: float = UNSET, bc_alpha: float | None = UNSET,
-        replay_buffer_config: Any = UNSET, num_steps_sampled_before_learning_starts: Any = UNSET,
+        reset_interval: int | None = UNSET, torch_compile: bool = UNSET, reset_at: tuple[int, ...] | None = UNSET,
+        exploration: Any = UNSET, exploration_sigma: float = UNSET, exploration_theta: float = UNSET,
+        policy_delay: int = UNSET, target_policy_noise: float = UNSET, target_noise_clip: float = UNSET,
+        bc_alpha: float | None = UNSET, replay_buffer_config: Any = UNSET,
+        num_steps_sampled_before_learning_starts: Any = UNSET,
         **settings: Any,
     ) -> Self:
         return super().training(**passed(locals()))
@@ -126,9 +127,9 @@ class DDPGTraining(LoopConfig):
         actor_blocks: int = UNSET, actor_width: int = UNSET, actor_target: str = UNSET,
         weight_decay: float = UNSET, grad_clip: float | None = UNSET, grad_clip_by: str = UNSET,
         actor_grad_clip: float | None = UNSET, critic_grad_clip: float | None = UNSET,
-        reset_interval: int | None = UNSET, reset_at: tuple[int, ...] | None = UNSET, exploration: Any = UNSET,
-        exploration_sigma: float = UNSET, exploration_theta: float = UNSET, replay_buffer_config: Any = UNSET,
-        num_steps_sampled_before_learning_starts: Any = UNSET,
+        reset_interval: int | None = UNSET, torch_compile: bool = UNSET, reset_at: tuple[int, ...] | None = UNSET,
+        exploration: Any = UNSET, exploration_sigma: float = UNSET, exploration_theta: float = UNSET,
+        replay_buffer_config: Any = UNSET, num_steps_sampled_before_learning_starts: Any = UNSET,
         **settings: Any,
     ) -> Self:
         return super().training(**passed(locals()))

@@ -196,7 +196,8 @@ def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
 
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interreplay.learning.actor_critic.sac.normal", same_noise)
+        for module in ("sac", "actor_critic"):
+            patch.setattr(f"interreplay.learning.actor_critic.{module}.normal", same_noise)
         for given, row_weights in ((rows, only), (other, only), (alone, None)):
             networks, update = make()
             importance = weights if row_weights is not None else weights[5].expand(N)

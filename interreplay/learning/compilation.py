@@ -1,0 +1,42 @@
+"""Functions of tensors as programs that PyTorch compiles, for which it needs a C++ compiler."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from interreplay.errors import UsageError
+
+COMPILERS = ("g++", "clang++", "cl")
+"""Programs of which PyTorch needs one; the environment variable ``CXX`` names another."""
+
+MOST_PROGRAMS = 1_000
+"""Maximum number of programs of one function, one for each algorithm in the process and each form of batch."""
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as one program for each shape of its arguments; results are equal up to rounding.
+
+    The first call takes half a minute, or some seconds if PyTorch finds the program in its cache.
+
+    Args:
+        function: A function of tensors that draws nothing. It may compute gradients.
+
+    Raises:
+        UsageError: There is no C++ compiler, or Python's headers are missing.
+    """
+    if not shutil.which(os.environ.get("CXX", "")) and not any(map(shutil.which, COMPILERS)):
+        raise UsageError(f"torch_compile needs a C++ compiler: {', '.join(COMPILERS)}, or one that CXX names")
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        raise UsageError("torch_compile needs Python's headers, on Debian the package python3-dev")
+    config: Any = importlib.import_module("torch._dynamo.config")
+    config.trace_autograd_ops = True
+    config.recompile_limit = config.accumulated_recompile_limit = MOST_PROGRAMS
+    return torch.compile(function, fullgraph=True, dynamic=False)

@@ -1,0 +1,97 @@
+"""Compiled updates of the critics: equal to those that are not compiled, and clear errors where they are impossible."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from interreplay.errors import UsageError
+from interreplay.learning import compilation
+from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks, DiscreteSACUpdate
+from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
+from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
+from interreplay.learning.losses import Huber
+from interreplay.learning.settings import DDPGSettings, SACSettings
+from interreplay.learning.update import LARGEST_ERROR, Batch
+from interreplay.transitions import Transitions
+
+N = 24
+OBS = 5
+ACTIONS = 3
+CASES = {
+    "SAC": (SACNetworks, SACUpdate, {}),
+    "one normalized critic": (SACNetworks, SACUpdate, {"n_critics": 1, "critic_layer_norm": True, "policy_delay": 2}),
+    "residual critics": (SACNetworks, SACUpdate, {"critic_blocks": 1, "critic_width": 8, "critic_target": "mean"}),
+    "TD3": (DeterministicNetworks, TD3Update, {"huber_delta": 0.5}),
+    "DDPG": (DeterministicNetworks, TD3Update, {"settings": DDPGSettings()}),
+    "discrete SAC": (DiscreteSACNetworks, DiscreteSACUpdate, {"backup_entropy": False}),
+}
+
+
+def batch(discrete, seed):
+    rng = torch.Generator().manual_seed(seed)
+    actions = torch.rand(N, ACTIONS, generator=rng) * 2.0 - 1.0
+    rows = Transitions(
+        obs=torch.randn(N, OBS, generator=rng),
+        actions=torch.randint(ACTIONS, (N,), generator=rng) if discrete else actions,
+        rewards=torch.randn(N, generator=rng),
+        next_obs=torch.randn(N, OBS, generator=rng),
+        terminated=torch.zeros(N, dtype=torch.bool),
+        truncated=torch.zeros(N, dtype=torch.bool),
+        discounts=torch.full((N,), 0.99),
+    )
+    weights = torch.rand(N, generator=rng) + 0.5
+    if seed == 0:
+        return Batch(rows, weights)
+    if seed == 1:
+        return Batch(rows, weights, row_weights=weights / weights.mean(), critic_loss=Huber(0.3))
+    return Batch(rows, weights, targets=torch.randn(N, generator=rng))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_compiled_update_equals_one_that_is_not(name):
+    networks_class, update_class, settings = CASES[name]
+    shape = {"critic_blocks": "critic_blocks", "critic_width": "critic_width", "critic_layer_norm": "layer_norm"}
+    options = {shape[key]: value for key, value in settings.items() if key in shape}
+    critics = 1 if name == "DDPG" else settings.get("n_critics", 2)
+    results = {}
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        networks = networks_class(OBS, ACTIONS, (16, 16), critics=critics, **options)
+        update = update_class(networks, torch_compile=compiled, **settings)
+        update.scores_wanted = frozenset({LARGEST_ERROR})
+        rng = torch.Generator().manual_seed(0)
+        results[compiled] = []
+        for seed in (0, 1, 2, 0, 1, 2):
+            done = update.update(batch(name == "discrete SAC", seed), rng)
+            results[compiled] += [done.errors, done.metrics, done.scores[LARGEST_ERROR]]
+        results[compiled] += [*networks.parameters(), torch.rand(1, generator=rng)]
+    for mine, theirs in zip(results[False], results[True], strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    assert torch.equal(results[False][-1], results[True][-1]), "both draw the same numbers"
+
+
+@pytest.mark.parametrize("settings", [{"critic_dropout": 0.1}, {"n_critics": 3, "target_subset": 2}])
+def test_random_critics_are_rejected(settings):
+    with pytest.raises(ValueError, match="torch_compile is true and .*; expected false, or an update that draws"):
+        SACSettings(torch_compile=True, **settings)
+
+
+def test_an_encoder_that_learns_is_rejected():
+    networks = SACNetworks(OBS, ACTIONS, (16, 16))
+    networks.encoder = torch.nn.Linear(OBS, OBS)
+    networks.target_encoder = torch.nn.Linear(OBS, OBS)
+    with pytest.raises(ValueError, match="torch_compile is true; expected false with an encoder that learns"):
+        SACUpdate(networks, torch_compile=True)
+
+
+def test_a_missing_compiler_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(compilation.sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.raises(UsageError, match="torch_compile needs Python's headers"):
+        compilation.compiled(abs)
+    monkeypatch.setattr(compilation.shutil, "which", lambda name: None)
+    with pytest.raises(
+        UsageError, match=r"torch_compile needs a C\+\+ compiler: g\+\+, clang\+\+, cl, or one that CXX"
+    ):
+        compilation.compiled(abs)
