@@ -30,6 +30,9 @@ VARIANTS = {
     "sample-efficient, two critics": "--preset sample-efficient --n_critics 2",
     "sample-efficient, Uniform": "--preset sample-efficient --buffer Uniform",
     "sample-efficient, residual critic": "--preset sample-efficient --critic_blocks 1",
+    "nmer-layer-norm, compiled": "--preset nmer-layer-norm --torch_compile true",
+    "sample-efficient, compiled": "--preset sample-efficient --torch_compile true",
+    "sample-efficient, residual critic, compiled": "--preset sample-efficient --critic_blocks 1 --torch_compile true",
 }
 
 
