@@ -19,6 +19,7 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
+from interreplay.experiments.tune import trainable
 from interreplay.experiments.tune.single_run import run_single
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.runs import state_files
@@ -83,6 +84,14 @@ def test_a_trial_equals_a_run_of_custom_training(whole, tmp_path):
     assert len(weights_and_buffer(whole)) > 3
     assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(whole)
     assert TrialFolder(tmp_path / "run").status()["state"] == FINISHED
+
+
+def test_a_trial_stopped_before_its_first_iteration_reports_its_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(trainable, "listen", lambda signals, ask: ask("stop"))
+    trial = trainable.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
+    result = trial.step()
+    assert result["done"] and result["state"] == INTERRUPTED
+    assert result["env_steps"] == result["begun_at"] == 0
 
 
 @pytest.mark.slow
