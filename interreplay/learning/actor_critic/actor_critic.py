@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from interreplay.learning.actor_critic.compilation import compiled
 from interreplay.learning.losses import loss_of
 from interreplay.learning.networks.batched_layers import Networks
-from interreplay.learning.networks.compilation import compiled
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW, polyak
 from interreplay.learning.settings import ActorCriticSettings
 from interreplay.learning.update import (

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from interreplay.errors import UsageError
+from interreplay.learning.actor_critic import compilation
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks, DiscreteSACUpdate
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
 from interreplay.learning.losses import Huber
-from interreplay.learning.networks import compilation
 from interreplay.learning.settings import DDPGSettings, SACSettings
 from interreplay.learning.update import LARGEST_ERROR, Batch
 from interreplay.transitions import Transitions
