@@ -192,10 +192,10 @@ class ActorCriticSettings:
                 f"critic_blocks is {self.critic_blocks} and critic_dropout {self.critic_dropout}; expected one of "
                 "them 0"
             )
-        if self.torch_compile and (self.critic_dropout or self.target_subset not in (None, self.n_critics)):
-            drawn = "target_subset" if self.target_subset is not None else "critic_dropout"
+        drawn = [name for name in ("critic_dropout", "target_subset") if getattr(self, name)]
+        if self.torch_compile and drawn:
             raise ValueError(
-                f"torch_compile is true and {drawn} {getattr(self, drawn)}; expected false, or an update that "
+                f"torch_compile is true and {drawn[0]} {getattr(self, drawn[0])}; expected false, or an update that "
                 "draws neither dropped units nor critics"
             )
         l2 = [name for name in ("actor_l2", "critic_l2") if getattr(self, name)]

@@ -170,7 +170,7 @@ def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, ca
     store = ExperienceStore(run / "experience")
     store.check()
     newest = steps_of(RunFolder(run).checkpoints()[0])
-    assert store.rows > newest and killed_at - store.column("time")[-1] < 3.0  # a busy machine pauses processes
+    assert store.rows > newest and killed_at - store.column("time")[-1] < 1.5
     assert store.column("step").tolist() == list(range(1, store.rows + 1))
     total = str(store.rows + 20)
     assert main(["--resume", str(run), "--recover", "--total_env_steps", total, "--quiet"]) == 0

@@ -208,8 +208,8 @@ def check_video(path: Path) -> None:
 def check_rendering(config: AlgorithmConfig) -> float:
     """Check that the environment of a configuration can be rendered, before anything runs.
 
-    Closed environments are removed from memory: MuJoCo would delete their buffers later, and with them those of the
-    same numbers that are in use then, whose frames would be blank.
+    Closed environments are removed from memory. Otherwise, MuJoCo would delete their buffers at a later garbage
+    collection, and the buffers of the current environment with the same numbers, so that frames would be blank.
 
     Returns:
         Environment steps per second.

@@ -155,7 +155,7 @@ class ActorCriticUpdate(Update, ABC):
             rng: Source of the policy's noise and of dropout.
         """
         for parameter in self.critics:
-            parameter.grad = None  # its memory is used again
+            parameter.grad = None  # the next gradients use its memory
         if self.settings.torch_compile and batch.critic_loss is None and batch.targets is None:
             noise = self.target_noise(batch.transitions, m, rng)
             loss, errors, target, gradients = self.compiled_gradients(batch, obs, next_obs, m, noise)
@@ -164,7 +164,6 @@ class ActorCriticUpdate(Update, ABC):
         scores = self.scores(self.scores_wanted, batch.transitions, obs, m, errors, target)
         for parameter, gradient in zip(self.critics, gradients, strict=True):
             parameter.grad = gradient
-        del gradients
         self._step("critic")
         self.updates += 1
         return CriticStep(loss, errors, target, scores)
@@ -182,7 +181,7 @@ class ActorCriticUpdate(Update, ABC):
         return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
 
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
-        """Draw what `target_values` draws; None if that is nothing. Arguments as there."""
+        """Draw the noise ``(n·m, actions)`` of `target_values`, with its arguments; None if it draws nothing."""
         return None
 
     def critic_loss(self, errors: Tensor, batch: SampleLike) -> Tensor:

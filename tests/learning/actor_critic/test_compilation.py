@@ -62,10 +62,15 @@ def test_a_compiled_update_equals_one_that_is_not(name):
         update = update_class(networks, torch_compile=compiled, **settings)
         update.scores_wanted = frozenset({LARGEST_ERROR})
         rng = torch.Generator().manual_seed(0)
+        calls = []
+        if compiled:
+            program = update.compiled_gradients
+            update.compiled_gradients = lambda *given, program=program, calls=calls: calls.append(0) or program(*given)
         results[compiled] = []
         for seed in (0, 1, 2, 0, 1, 2):
             done = update.update(batch(name == "discrete SAC", seed), rng)
             results[compiled] += [done.errors, done.metrics, done.scores[LARGEST_ERROR]]
+        assert len(calls) == 2 * compiled, "batches with their own loss or targets are not compiled"
         results[compiled] += [*networks.parameters(), torch.rand(1, generator=rng)]
     for mine, theirs in zip(results[False], results[True], strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5)
