@@ -66,7 +66,8 @@ def test_actor_and_critics_are_clipped_separately(name, bounds, by):
             gradient = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(i))
             kept.grad = gradient.clone()
         loss = sum((p * k.grad).sum() for p, k in zip(optimizer.param_groups[0]["params"], plain[key], strict=True))
-        update.minimize(**{key: loss})
+        loss.backward()
+        update.step(key)
         most = {"actor": 0.1, "critic": bounds.get("critic_grad_clip", 0.1), "alpha": None}[key]
         clip_gradients(plain[key], most, by)
         for parameter, kept in zip(optimizer.param_groups[0]["params"], plain[key], strict=True):

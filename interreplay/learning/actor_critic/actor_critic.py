@@ -27,6 +27,7 @@ from interreplay.learning.update import (
     Randomness,
     SampleLike,
     Update,
+    actor_row_weights,
     clip_gradients,
     critic_weights,
     mean_over_views,
@@ -68,6 +69,7 @@ class ActorCriticUpdate(Update, ABC):
         loss_scale: Factor of the critics' loss.
         standard: Default settings.
         loss: The critics' loss of rows that do not bring a loss.
+        policy: Parameters of the actor, and of the temperature if there is one.
         updates: Number of updates so far.
         resets_at_steps: Number of env steps in `reset_at` that have passed.
         policy_metrics: Metrics of the last update of the policy.
@@ -104,6 +106,7 @@ class ActorCriticUpdate(Update, ABC):
             "actor": self._optimizer(self.actor, self.settings.actor_lr, self.settings.actor_l2),
             "critic": self._optimizer(self.critics, self.settings.critic_lr, self.settings.critic_l2),
         }
+        self.policy = self.actor
         self.updates = 0
         self.resets_at_steps = 0
         self.policy_metrics: Sequence[Tensor] = ()
@@ -112,7 +115,8 @@ class ActorCriticUpdate(Update, ABC):
                 raise ValueError(
                     "torch_compile is true; expected false with an encoder that learns, such as convolutions"
                 )
-            self.compiled_gradients = compiled(self.critic_gradients)
+            self.compiled_critic_gradients = compiled(self.critic_gradients)
+            self.compiled_policy_gradients = compiled(self.policy_gradients)
 
     def _optimizer(self, parameters: Sequence[Any], lr: float, l2: float) -> torch.optim.Optimizer:
         """Return Adam with the gradient of an L2 term (Sander et al. 2022), or AdamW with weight decay."""
@@ -124,19 +128,7 @@ class ActorCriticUpdate(Update, ABC):
         optimizer.param_groups[0]["betas"] = self.betas
         return optimizer
 
-    def minimize(self, **losses: Tensor) -> None:
-        """Take one step of each named optimizer down the gradient of its loss.
-
-        One backward pass computes all gradients, as no parameter belongs to two optimizers.
-        """
-        for name in losses:
-            for parameter in self.optimizers[name].param_groups[0]["params"]:
-                parameter.grad = None
-        torch.autograd.backward(list(losses.values()))
-        for name in losses:
-            self._step(name)
-
-    def _step(self, name: str) -> None:
+    def step(self, name: str) -> None:
         """Take one step of an optimizer down the gradients of its parameters."""
         optimizer: Any = self.optimizers[name]
         clip_gradients(optimizer.param_groups[0]["params"], self.grad_clips[name], self.settings.grad_clip_by)
@@ -158,13 +150,13 @@ class ActorCriticUpdate(Update, ABC):
             parameter.grad = None  # the next gradients use its memory
         if self.settings.torch_compile and batch.critic_loss is None and batch.targets is None:
             noise = self.target_noise(batch.transitions, m, rng)
-            loss, errors, target, gradients = self.compiled_gradients(batch, obs, next_obs, m, noise)
+            loss, errors, target, gradients = self.compiled_critic_gradients(batch, obs, next_obs, m, noise)
         else:
             loss, errors, target, gradients = self.critic_gradients(batch, obs, next_obs, m, rng)
         scores = self.scores(self.scores_wanted, batch.transitions, obs, m, errors, target)
         for parameter, gradient in zip(self.critics, gradients, strict=True):
             parameter.grad = gradient
-        self._step("critic")
+        self.step("critic")
         self.updates += 1
         return CriticStep(loss, errors, target, scores)
 
@@ -183,6 +175,49 @@ class ActorCriticUpdate(Update, ABC):
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
         """Draw the noise ``(n·m, actions)`` of `target_values`, with its arguments; None if it draws nothing."""
         return None
+
+    def learn_policy(self, batch: SampleLike, obs: Tensor, m: int, rng: torch.Generator) -> None:
+        """Take one step of the policy, and of the temperature if there is one; set `policy_metrics`.
+
+        Arguments are as in `learn_critics`.
+        """
+        for parameter in self.policy:
+            parameter.grad = None  # the next gradients use its memory
+        rows = batch.transitions
+        given = (rows, self.actor_views(rows, obs, m), actor_row_weights(batch))
+        if self.settings.torch_compile:
+            self.policy_metrics, gradients = self.compiled_policy_gradients(*given, self.policy_noise(rows, rng))
+        else:
+            self.policy_metrics, gradients = self.policy_gradients(*given, rng)
+        for parameter, gradient in zip(self.policy, gradients, strict=True):
+            parameter.grad = gradient
+        for name in self.optimizers:
+            if name != "critic":
+                self.step(name)
+
+    def policy_gradients(
+        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """Return metrics and the gradients of `policy`, with the arguments of `policy_losses`."""
+        losses, others = self.policy_losses(rows, obs, weights, rng)
+        return [loss.detach() for loss in losses] + others, torch.autograd.grad(losses, self.policy)
+
+    def policy_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
+        """Draw the noise ``(n, actions)`` of `policy_losses`; None if it draws nothing."""
+        return None
+
+    @abstractmethod
+    def policy_losses(
+        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the losses of the policy and of the temperature, if there is one, and other metrics without gradients.
+
+        Args:
+            rows: n rows.
+            obs: Encoded observations ``(n, d)``.
+            weights: Weights ``(n,)`` of the rows; None for equal weights.
+            rng: Source of the policy's noise and of dropout, or the noise of `policy_noise`.
+        """
 
     def critic_loss(self, errors: Tensor, batch: SampleLike) -> Tensor:
         """Return the sum over the critics of the mean loss of their TD errors ``(critics, n)``, times `loss_scale`."""

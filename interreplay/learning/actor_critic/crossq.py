@@ -14,8 +14,8 @@ from interreplay.learning.actor_critic.sac import (
     GaussianActor,
     SACNetworks,
     add_temperature,
+    soft_losses,
     soft_metrics,
-    temperature_loss,
 )
 from interreplay.learning.networks.batch_renorm import RenormedMLP
 from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
@@ -24,11 +24,9 @@ from interreplay.learning.update import (
     REDUCIBLE_LOSS,
     SampleLike,
     UpdateResult,
-    actor_row_weights,
     mean_over_views,
     normal,
     views,
-    weighted_mean,
 )
 from interreplay.transitions import Transitions
 
@@ -128,6 +126,19 @@ class CrossQUpdate(ActorCriticUpdate):
         obs, next_obs, m = views(rows, self.networks.encoder)
         alpha = self.networks.log_alpha.detach().exp()
 
+        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
+
+        if self.updates % self.settings.policy_delay == 0:
+            self.learn_policy(batch, obs, m, rng)
+
+        self.reset_when_due(rng)
+        metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+    def critic_gradients(
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any
+    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+        rows = batch.transitions
         with torch.no_grad():
             next_actions, next_log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         inputs = torch.cat(self.critic_inputs(rows, obs, m), dim=1)
@@ -135,28 +146,16 @@ class CrossQUpdate(ActorCriticUpdate):
         values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
         target = self.soft_target(rows, self.combined(next_values.detach()), next_log_probs, m)
         errors = mean_over_views(values, m) - target
-        critic_loss = self.critic_loss(errors, batch)
-        errors = errors.detach()
-        q_mean = values.detach().mean()
-        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
-        self.minimize(critic=critic_loss)
-        self.updates += 1
+        loss = self.critic_loss(errors, batch)
+        return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
 
-        if self.updates % self.settings.policy_delay == 0:
-            weights = actor_row_weights(batch)
-            actor_obs = self.actor_views(rows, obs, m)
-            noise = normal(rows.actions.flatten(1), rng)
-            actions, log_probs = self.networks.actor(actor_obs, noise, training=True)
-            values = self.values_for_actor([actor_obs, actions], rng).squeeze(-1)
-            actor_loss = weighted_mean(alpha * log_probs - values, weights)
-            log_probs = log_probs.detach()
-            alpha_loss = temperature_loss(self.networks.log_alpha, log_probs, self.target_entropy, weights)
-            self.minimize(actor=actor_loss, alpha=alpha_loss)
-            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), log_probs.mean()]
-
-        self.reset_when_due(rng)
-        metrics = soft_metrics(self.policy_metrics, critic_loss.detach(), alpha, q_mean)
-        return UpdateResult(errors.mean(dim=0), metrics, scores)
+    def policy_losses(
+        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        noise = normal(rows.actions.flatten(1), rng)
+        actions, log_probs = self.networks.actor(obs, noise, training=True)
+        values = self.values_for_actor([obs, actions], rng).squeeze(-1)
+        return soft_losses(self, log_probs, values, weights)
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

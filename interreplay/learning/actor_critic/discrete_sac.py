@@ -24,7 +24,6 @@ from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    actor_row_weights,
     mean_over_views,
     views,
     weighted_mean,
@@ -124,22 +123,25 @@ class DiscreteSACUpdate(ActorCriticUpdate):
         critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
 
         if self.updates % self.settings.policy_delay == 0:
-            weights = actor_row_weights(batch)
-            actor_obs = self.actor_views(rows, obs, m)
-            log_probs = self.networks.actor(actor_obs)
-            probs = log_probs.exp()
-            with torch.no_grad():
-                values = self.values_for_actor([actor_obs], rng)
-            actor_loss = weighted_mean((probs * (alpha * log_probs - values)).sum(dim=-1), weights)
-            mean_log_probs = (probs * log_probs).detach().sum(dim=-1)
-            alpha_loss = temperature_loss(self.networks.log_alpha, mean_log_probs, self.target_entropy, weights)
-            self.minimize(actor=actor_loss, alpha=alpha_loss)
-            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), mean_log_probs.mean()]
+            self.learn_policy(batch, obs, m, rng)
 
         self.move_targets()
         self.reset_when_due(rng)
         metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
         return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+    def policy_losses(
+        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        log_alpha = self.networks.log_alpha
+        log_probs = self.networks.actor(obs)
+        probs = log_probs.exp()
+        with torch.no_grad():
+            values = self.values_for_actor([obs], rng)
+        actor_loss = weighted_mean((probs * (log_alpha.detach().exp() * log_probs - values)).sum(dim=-1), weights)
+        mean_log_probs = (probs * log_probs).detach().sum(dim=-1)
+        alpha_loss = temperature_loss(log_alpha, mean_log_probs, self.target_entropy, weights)
+        return [actor_loss, alpha_loss], [mean_log_probs.mean()]
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

@@ -20,7 +20,6 @@ from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    actor_row_weights,
     mean_over_views,
     normal,
     views,
@@ -193,15 +192,7 @@ class SACUpdate(ActorCriticUpdate):
         critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
 
         if self.updates % self.settings.policy_delay == 0:
-            weights = actor_row_weights(batch)
-            actor_obs = self.actor_views(rows, obs, m)
-            actions, log_probs = self.networks.actor(actor_obs, normal(rows.actions.flatten(1), rng))
-            values = self.values_for_actor([actor_obs, actions], rng).squeeze(-1)
-            actor_loss = weighted_mean(alpha * log_probs - values, weights)
-            log_probs = log_probs.detach()
-            alpha_loss = temperature_loss(self.networks.log_alpha, log_probs, self.target_entropy, weights)
-            self.minimize(actor=actor_loss, alpha=alpha_loss)
-            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), log_probs.mean()]
+            self.learn_policy(batch, obs, m, rng)
 
         self.move_targets()
         self.reset_when_due(rng)
@@ -210,6 +201,16 @@ class SACUpdate(ActorCriticUpdate):
 
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor:
         return next_noise(rows, m, rng)
+
+    def policy_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor:
+        return normal(rows.actions.flatten(1), rng)
+
+    def policy_losses(
+        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        actions, log_probs = self.networks.actor(obs, self.policy_noise(rows, rng))
+        values = self.values_for_actor([obs, actions], rng).squeeze(-1)
+        return soft_losses(self, log_probs, values, weights)
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
@@ -235,7 +236,7 @@ def choose_target_entropy(given: float | None, settings: Any, networks: Any) -> 
 
 
 def add_temperature(update: Any, target_entropy: float | None) -> None:
-    """Add the target entropy, the optimizer of log α and the initial metrics of the policy to an update.
+    """Add the target entropy, log α, its optimizer and the initial metrics of the policy to an update.
 
     Args:
         update: Update of networks with ``log_alpha``.
@@ -243,8 +244,27 @@ def add_temperature(update: Any, target_entropy: float | None) -> None:
     """
     log_alpha = update.networks.log_alpha
     update.target_entropy = choose_target_entropy(target_entropy, update.settings, update.networks)
+    update.policy = [*update.actor, log_alpha]
     update.optimizers["alpha"] = FastAdam([log_alpha], update.settings.alpha_lr)
     update.policy_metrics = [torch.zeros_like(log_alpha.detach())] * 3
+
+
+def soft_losses(
+    update: Any, log_probs: Tensor, values: Tensor, weights: Tensor | None
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the losses of actor and temperature for one action per row, and mean log π.
+
+    Args:
+        update: Update with a temperature.
+        log_probs: log π ``(n,)`` of the actions.
+        values: Values ``(n,)`` of the actions.
+        weights: v ``(n,)``, or None for equal weights.
+    """
+    log_alpha = update.networks.log_alpha
+    actor_loss = weighted_mean(log_alpha.detach().exp() * log_probs - values, weights)
+    log_probs = log_probs.detach()
+    alpha_loss = temperature_loss(log_alpha, log_probs, update.target_entropy, weights)
+    return [actor_loss, alpha_loss], [log_probs.mean()]
 
 
 def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float, weights: Tensor | None) -> Tensor:

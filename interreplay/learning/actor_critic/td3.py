@@ -18,7 +18,6 @@ from interreplay.learning.settings import TD3Settings
 from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
-    actor_row_weights,
     mean_over_views,
     normal,
     views,
@@ -182,17 +181,7 @@ class TD3Update(ActorCriticUpdate):
         critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
 
         if self.updates % self.settings.policy_delay == 0:
-            actor_obs = self.actor_views(rows, obs, m)
-            actions = self.networks.actor(actor_obs)
-            values = self.values_for_actor([actor_obs, actions], rng).squeeze(-1)
-            weights = actor_row_weights(batch)
-            if self.settings.bc_alpha is None:
-                actor_loss = -weighted_mean(values, weights)
-            else:
-                taken = rows.actions.flatten(1)
-                actor_loss = cloning_loss(values, actions, taken, weights, self.settings.bc_alpha)
-            self.minimize(actor=actor_loss)
-            self.policy_metrics = [actor_loss.detach()]
+            self.learn_policy(batch, obs, m, rng)
             self.move_targets()
             polyak(self.target_actor, [*self.actor], self.tau)
 
@@ -202,6 +191,15 @@ class TD3Update(ActorCriticUpdate):
 
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
         return None if self.settings.target_policy_noise is None else next_noise(rows, m, rng)
+
+    def policy_losses(
+        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        actions = self.networks.actor(obs)
+        values = self.values_for_actor([obs, actions], rng).squeeze(-1)
+        if self.settings.bc_alpha is None:
+            return [-weighted_mean(values, weights)], []
+        return [cloning_loss(values, actions, rows.actions.flatten(1), weights, self.settings.bc_alpha)], []
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:

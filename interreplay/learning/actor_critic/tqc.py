@@ -13,8 +13,8 @@ from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
     add_temperature,
+    soft_losses,
     soft_metrics,
-    temperature_loss,
 )
 from interreplay.learning.losses import SortedQuantileHuber
 from interreplay.learning.networks.batched_layers import Networks
@@ -26,12 +26,10 @@ from interreplay.learning.update import (
     CRITIC_LOSS,
     SampleLike,
     UpdateResult,
-    actor_row_weights,
     critic_weights,
     mean_over_views,
     normal,
     views,
-    weighted_mean,
 )
 from interreplay.transitions import Transitions
 
@@ -101,38 +99,39 @@ class TQCUpdate(ActorCriticUpdate):
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions
-        critics = self.networks.critics
         obs, next_obs, m = views(rows, self.networks.encoder)
         alpha = self.networks.log_alpha.detach().exp()
 
-        atoms = self.target_atoms(rows, next_obs, m, rng)
-        quantiles = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
-        quantiles = mean_over_views(quantiles.mT, m).mT
-        losses = quantile_huber(quantiles, atoms, self.settings.kappa)
-        critic_loss = (losses * critic_weights(batch, losses)).mean()
-        target = atoms.mean(dim=1)
-        errors = quantiles.detach().mean(dim=2) - target
-        scores = self.scores(self.scores_wanted, rows, obs, m, errors, target)
-        self.minimize(critic=critic_loss)
-        critic_loss = critic_loss.detach()
-        del quantiles, losses  # the activations of this pass are no longer needed
-        self.updates += 1
+        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
 
         if self.updates % self.settings.policy_delay == 0:
-            weights = actor_row_weights(batch)
-            actor_obs = self.actor_views(rows, obs, m)
-            actions, log_probs = self.networks.actor(actor_obs, normal(rows.actions.flatten(1), rng))
-            values = self.values_for_actor([actor_obs, actions], rng).mean(dim=-1)
-            actor_loss = weighted_mean(alpha * log_probs - values, weights)
-            log_probs = log_probs.detach()
-            alpha_loss = temperature_loss(self.networks.log_alpha, log_probs, self.target_entropy, weights)
-            self.minimize(actor=actor_loss, alpha=alpha_loss)
-            self.policy_metrics = [actor_loss.detach(), alpha_loss.detach(), log_probs.mean()]
+            self.learn_policy(batch, obs, m, rng)
 
         self.move_targets()
         self.reset_when_due(rng)
         metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
         return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+    def critic_gradients(
+        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any
+    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+        rows = batch.transitions
+        critics = self.networks.critics
+        atoms = self.target_atoms(rows, next_obs, m, rng)
+        quantiles = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
+        quantiles = mean_over_views(quantiles.mT, m).mT
+        losses = quantile_huber(quantiles, atoms, self.settings.kappa)
+        loss = (losses * critic_weights(batch, losses)).mean()
+        target = atoms.mean(dim=1)
+        errors = quantiles.detach().mean(dim=2) - target
+        return loss.detach(), errors, target, torch.autograd.grad(loss, self.critics)
+
+    def policy_losses(
+        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
+        values = self.values_for_actor([obs, actions], rng).mean(dim=-1)
+        return soft_losses(self, log_probs, values, weights)
 
     @torch.no_grad()
     def target_atoms(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

@@ -64,8 +64,10 @@ def test_a_compiled_update_equals_one_that_is_not(name):
         rng = torch.Generator().manual_seed(0)
         calls = []
         if compiled:
-            program = update.compiled_gradients
-            update.compiled_gradients = lambda *given, program=program, calls=calls: calls.append(0) or program(*given)
+            program = update.compiled_critic_gradients
+            update.compiled_critic_gradients = lambda *given, program=program, calls=calls: (
+                calls.append(0) or program(*given)
+            )
         results[compiled] = []
         for seed in (0, 1, 2, 0, 1, 2):
             done = update.update(batch(name == "discrete SAC", seed), rng)
