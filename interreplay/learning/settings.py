@@ -171,7 +171,7 @@ class ActorCriticSettings:
     torch_compile: bool = setting(
         False,
         YesNo(),
-        "compile the critics' update, which is faster for small networks; needs a C++ compiler and half a minute",
+        "compile the updates, which is faster for small networks; needs a C++ compiler and half a minute",
     )
     reset_at: tuple[int, ...] | None = setting(
         None,
