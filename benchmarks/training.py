@@ -118,6 +118,7 @@ def contenders(arguments: argparse.Namespace) -> dict[str, tuple[int, Callable[[
         "ours, Uniform": (mine, ours(env, "Uniform", trainer, updates).train),
         "ours, NMER": (mine, ours(env, "NMER", trainer, updates, arguments.prefill).train),
         "ours, Uniform, bfloat16": (mine, ours(env, "Uniform", trainer, updates, matrix_dtype="bfloat16").train),
+        "ours, Uniform, compiled": (mine, ours(env, "Uniform", trainer, updates, torch_compile=True).train),
         "Stable-Baselines3": (theirs, stable_baselines(env, trainer, updates)),
     }
     if trainer == "SAC" and updates == 1:

@@ -25,6 +25,10 @@ class InterreplayError(Exception):
         return [" ".join(str(self).split())]
 
 
+class InterreplayWarning(UserWarning):
+    """A setting works, but not as it is expected to. Commands print the message once."""
+
+
 class NonFiniteError(InterreplayError, ValueError):
     """A column to store contains NaN or infinity.
 

@@ -24,7 +24,7 @@ from interreplay.learning.listed.networks import (
     with_built_in,
 )
 from interreplay.learning.networks.encoders import make_encoder
-from interreplay.learning.networks.layers import MATRIX_DTYPES, BatchedMLP
+from interreplay.learning.networks.layers import BatchedMLP, matrix_dtype_of
 from interreplay.learning.networks.memory import Memory
 from interreplay.learning.policy_gradient.initial_weights import make_orthogonal
 from interreplay.learning.policy_gradient.policy_value import (
@@ -224,7 +224,7 @@ def assembled(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> An
     networks.encoder = encoder
     for layers in networks.modules():
         if isinstance(layers, BatchedMLP):
-            layers.matrix_dtype = MATRIX_DTYPES[model["matrix_dtype"]]
+            layers.matrix_dtype = matrix_dtype_of(model["matrix_dtype"])
             layers.activation = model["activation"]
     if model.get("initial_weights") == "orthogonal":  # only some algorithms have this setting
         make_orthogonal(networks)

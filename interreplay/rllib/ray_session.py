@@ -26,6 +26,7 @@ from ray._private import ray_constants, services, worker
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
 from interreplay.environments.own_modules import LAST
+from interreplay.errors import InterreplayWarning
 
 OBJECT_STORE = 256 * 1024**2
 """Bytes of the object store, which only transfers weights, configurations and fragments of episodes."""
@@ -43,10 +44,10 @@ _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def quiet() -> None:
-    """Hide the messages of Ray, and all warnings except those about the environment's behavior."""
+    """Hide the messages of Ray, and all warnings except ours and those about the environment's behavior."""
     os.environ.update(quieting())
     warnings.simplefilter("ignore")
-    _show_checker_warnings()
+    _show_warnings()
     # Ray prints colored messages about workers that died, even with ``log_to_driver=False``.
     worker.print_to_stdstream = lambda data, ignore_prefix: None
     for name in ("ray", "ray.rllib"):  # they have separate levels
@@ -58,17 +59,19 @@ def quieting() -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in _QUIET.items()}
 
 
-def _show_checker_warnings() -> None:
-    """Write each warning of Gymnasium's environment checker once, on one line, to stderr."""
+def _show_warnings() -> None:
+    """Write each of our warnings, and of Gymnasium's environment checker, once, on one line, to stderr."""
     gym.logger.min_level = gym.logger.WARN
     warnings.filterwarnings("always", module=_CHECKER)
+    warnings.simplefilter("always", InterreplayWarning)
     shown: set[str] = set()
 
-    def show(message: Warning | str, *where: Any, **options: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
+        source = "warning" if issubclass(category, InterreplayWarning) else "warning of Gymnasium"
         text = _COLORS.sub("", str(message)).removeprefix("WARN: ")
         if text not in shown:
             shown.add(text)
-            sys.stderr.write(f"warning of Gymnasium: {' '.join(text.split())}\n")
+            sys.stderr.write(f"{source}: {' '.join(text.split())}\n")
 
     warnings.showwarning = show
 

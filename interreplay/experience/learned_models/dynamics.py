@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.errors import accepted_names, check_number
 from interreplay.experience.learned_models.fitting import Fit, FitSettings, fit, split
 from interreplay.experience.learned_models.networks import Networks, log_variances
-from interreplay.learning.networks.layers import MATRIX_DTYPES
+from interreplay.learning.networks.layers import MATRIX_DTYPES, matrix_dtype_of
 
 
 class Scale:
@@ -143,7 +143,7 @@ class Dynamics:
         self.dropout = dropout
         self.settings = settings or FitSettings(patience=PATIENCE[kind])
         self.device = torch.device(device)
-        self.matrix_dtype = MATRIX_DTYPES[matrix_dtype]
+        self.matrix_dtype = matrix_dtype_of(matrix_dtype)
         self.networks: Networks | None = None
         self.elites: list[int] = []
         self.fitted: Fit | None = None

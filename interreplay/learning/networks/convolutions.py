@@ -19,8 +19,6 @@ BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
 }
 """Channels, kernel and stride of each layer, from Mnih et al. 2015 (Nature 518), of Mnih et al. 2013 (arXiv:1312.5602)
 and IMPALA (shallow, arXiv:1802.01561), and of MinAtar (Young & Tian 2019, arXiv:1903.03176)."""
-CONV_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
-"""Types of the convolutions' products by name; None for float32."""
 SEVERAL = 16
 """Number of images from which on patches or products in another type are faster."""
 MOST_IN_PATCHES = 10_000

@@ -14,12 +14,12 @@ from interreplay.environments.own_modules import object_of
 from interreplay.environments.spaces import leaves
 from interreplay.learning.networks.convolutions import (
     BODIES,
-    CONV_DTYPES,
     ConvolutionBody,
     body_of,
     channels_first,
     convolutions,
 )
+from interreplay.learning.networks.layers import matrix_dtype_of
 from interreplay.learning.networks.normalization import Normalized, NormalizedPixels
 from interreplay.transitions import Observation, observation_parts
 
@@ -195,7 +195,7 @@ def make_encoder(
         space: Space of observations.
         normalize: Whether continuous features and images are normalized by their running statistics.
         body: As in `Encoder`, or an encoder for `own_encoder`.
-        conv_dtype: Type of the products of the convolutions `body`, one of `CONV_DTYPES`.
+        conv_dtype: Type of the products of the convolutions `body`, one of `MATRIX_DTYPES`.
     """
     if isinstance(body, Mapping) or ":" in (body or ""):
         if normalize:
@@ -204,7 +204,7 @@ def make_encoder(
     encoder = Encoder(space, body)
     for part in encoder.parts.values():
         if isinstance(part, ConvolutionBody):
-            part.conv_dtype = CONV_DTYPES[conv_dtype]
+            part.conv_dtype = matrix_dtype_of(conv_dtype)
     plain = all(isinstance(part, Flat) for part in encoder.parts.values())
     made: nn.Module = Flat() if plain else encoder
     if normalize:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import custom_training
 from interreplay.acting.stored_policy import POLICY
@@ -283,6 +284,18 @@ def test_each_warning_of_gymnasium_is_shown_once(envs, tmp_path, capsys):
         f"warning of Gymnasium: The obs returned by the `{method}()` method is not within the observation space."
         for method in ("reset", "step")
     ]
+
+
+@pytest.mark.parametrize("supported", [False, True])
+def test_products_in_a_type_that_the_processor_emulates_are_warned_of(supported, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported)
+    flags = ["--env", "Pendulum-v1", "--matrix_dtype", "bfloat16", "--total_env_steps", 50, "--quiet"]
+    assert custom_training.main(new(tmp_path / "results", *flags)) == 0
+    shown = (
+        "warning: matrices are multiplied in bfloat16, which this processor does not support; expect float32 to be "
+        "faster"
+    )
+    assert capsys.readouterr().err.splitlines() == ([] if supported else [shown])
 
 
 def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
