@@ -237,7 +237,6 @@ class SACSettings(ActorCriticSettings):
     target_subset=None,
     critic_target="mean",
     actor_target="mean",
-    torch_compile=False,
 )
 class TQCSettings(SACSettings):
     """Truncated quantile critics (Kuznetsov et al. 2020, arXiv:2005.04269), with two critics as sb3-contrib.

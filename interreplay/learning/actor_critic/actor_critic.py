@@ -174,7 +174,7 @@ class ActorCriticUpdate(Update, ABC):
 
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
         """Draw the noise ``(n·m, actions)`` of `target_values`, with its arguments; None if it draws nothing."""
-        return None
+        return next_noise(rows, m, rng) if self.networks.actor.gaussian else None
 
     def learn_policy(self, batch: SampleLike, obs: Tensor, m: int, rng: torch.Generator) -> None:
         """Take one step of the policy, and of the temperature if there is one; set `policy_metrics`.
@@ -204,7 +204,7 @@ class ActorCriticUpdate(Update, ABC):
 
     def policy_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
         """Draw the noise ``(n, actions)`` of `policy_losses`; None if it draws nothing."""
-        return None
+        return normal(rows.actions.flatten(1), rng) if self.networks.actor.gaussian else None
 
     @abstractmethod
     def policy_losses(

@@ -199,16 +199,10 @@ class SACUpdate(ActorCriticUpdate):
         metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
         return UpdateResult(errors.mean(dim=0), metrics, scores)
 
-    def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor:
-        return next_noise(rows, m, rng)
-
-    def policy_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor:
-        return normal(rows.actions.flatten(1), rng)
-
     def policy_losses(
         self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
     ) -> tuple[list[Tensor], list[Tensor]]:
-        actions, log_probs = self.networks.actor(obs, self.policy_noise(rows, rng))
+        actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
         return soft_losses(self, log_probs, values, weights)
 

@@ -140,10 +140,9 @@ class TQCUpdate(ActorCriticUpdate):
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         inputs = [self.target_views(rows, next_obs), actions]
         atoms = kept_atoms(targets.outputs(inputs, targets.draw_dropped(next_obs, rng)), self.settings.drop_per_critic)
-        values = atoms.mT
         if self.settings.backup_entropy:
-            values = values - self.networks.log_alpha.exp() * log_probs
-        return (rows.rewards + rows.discounts * mean_over_views(values, m)).mT
+            atoms = atoms - (self.networks.log_alpha.exp() * log_probs).unsqueeze(-1)
+        return rows.rewards.unsqueeze(-1) + rows.discounts.unsqueeze(-1) * mean_over_views(atoms.mT, m).mT
 
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:
         return self.target_atoms(rows, next_obs, m, rng).mean(dim=1)

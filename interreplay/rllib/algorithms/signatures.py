@@ -52,7 +52,7 @@ class TQCTraining(LoopConfig):
         critic_dropout: float = UNSET, critic_blocks: int = UNSET, critic_width: int = UNSET,
         actor_blocks: int = UNSET, actor_width: int = UNSET, weight_decay: float = UNSET,
         grad_clip: float | None = UNSET, grad_clip_by: str = UNSET, actor_grad_clip: float | None = UNSET,
-        critic_grad_clip: float | None = UNSET, reset_interval: int | None = UNSET,
+        critic_grad_clip: float | None = UNSET, reset_interval: int | None = UNSET, torch_compile: bool = UNSET,
         reset_at: tuple[int, ...] | None = UNSET, exploration: Any = UNSET, alpha_lr: float = UNSET,
         initial_alpha: float = UNSET, target_entropy: float | str = UNSET, policy_delay: int = UNSET,
         backup_entropy: bool = UNSET, kappa: float = UNSET, n_quantiles: int = UNSET, drop_per_critic: int = UNSET,

@@ -1,4 +1,4 @@
-"""Compiled updates of the critics: equal to those that are not compiled, and clear errors where they are impossible."""
+"""Compiled updates: equal to those that are not compiled, and clear errors where they are impossible."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from interreplay.learning.actor_critic import compilation
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks, DiscreteSACUpdate
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
+from interreplay.learning.actor_critic.tqc import TQCNetworks, TQCUpdate
 from interreplay.learning.losses import Huber
-from interreplay.learning.settings import DDPGSettings, SACSettings
+from interreplay.learning.settings import DDPGSettings, SACSettings, TQCSettings
 from interreplay.learning.update import LARGEST_ERROR, Batch
 from interreplay.transitions import Transitions
 
@@ -24,6 +25,7 @@ CASES = {
     "residual critics": (SACNetworks, SACUpdate, {"critic_blocks": 1, "critic_width": 8, "critic_target": "mean"}),
     "TD3": (DeterministicNetworks, TD3Update, {"huber_delta": 0.5}),
     "DDPG": (DeterministicNetworks, TD3Update, {"settings": DDPGSettings()}),
+    "TQC": (TQCNetworks, TQCUpdate, {"settings": TQCSettings()}),
     "discrete SAC": (DiscreteSACNetworks, DiscreteSACUpdate, {"backup_entropy": False}),
 }
 
