@@ -1,7 +1,6 @@
 """Algorithms with actors and critics, and settings of their updates, for tests that meet each with each."""
 
 import copy
-import importlib
 
 import pytest
 import torch
@@ -71,7 +70,6 @@ WITHOUT = {
     "TQC": ("target_subset", "actor_target", "critic_target", "huber_delta", "pal_alpha"),
 }
 """Settings that an algorithm does not have."""
-MODULES = ("sac", "td3", "tqc", "discrete_sac", "actor_critic")
 
 
 @pytest.fixture(autouse=True)
@@ -86,10 +84,8 @@ def keep_float64(monkeypatch):
         return obs.flatten(0, 1), next_obs.flatten(0, 1), obs.shape[1]
 
     monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
-    for name in MODULES:
-        monkeypatch.setattr(
-            importlib.import_module(f"interreplay.learning.actor_critic.{name}"), "views", float64_views
-        )
+    for name in ("sac", "td3"):
+        monkeypatch.setattr(f"interreplay.learning.actor_critic.{name}.views", float64_views)
 
 
 def make(algorithm, encoder=False, activation="relu", settings=None):

@@ -14,8 +14,8 @@ from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
     add_temperature,
-    soft_metrics,
     temperature_loss,
+    update_with_temperature,
 )
 from interreplay.learning.networks.layers import MLP, BatchedMLP
 from interreplay.learning.networks.residual_layers import ResidualMLP
@@ -25,7 +25,6 @@ from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
     mean_over_views,
-    views,
     weighted_mean,
 )
 from interreplay.transitions import Transitions
@@ -116,19 +115,7 @@ class DiscreteSACUpdate(ActorCriticUpdate):
         add_temperature(self, target_entropy)
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows = batch.transitions
-        obs, next_obs, m = views(rows, self.networks.encoder)
-        alpha = self.networks.log_alpha.detach().exp()
-
-        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
-
-        if self.updates % self.settings.policy_delay == 0:
-            self.learn_policy(batch, obs, m, rng)
-
-        self.move_targets()
-        self.reset_when_due(rng)
-        metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
-        return UpdateResult(errors.mean(dim=0), metrics, scores)
+        return update_with_temperature(self, batch, rng)
 
     def policy_losses(
         self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any

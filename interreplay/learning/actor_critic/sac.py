@@ -28,7 +28,7 @@ from interreplay.learning.update import (
 from interreplay.transitions import Transitions
 
 SOFT_METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
-"""Metrics of all updates with a temperature."""
+"""Metrics of `update_with_temperature`."""
 
 
 class GaussianActor(ContinuousPolicy):
@@ -185,19 +185,7 @@ class SACUpdate(ActorCriticUpdate):
         add_temperature(self, target_entropy)
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows = batch.transitions
-        obs, next_obs, m = views(rows, self.networks.encoder)
-        alpha = self.networks.log_alpha.detach().exp()
-
-        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
-
-        if self.updates % self.settings.policy_delay == 0:
-            self.learn_policy(batch, obs, m, rng)
-
-        self.move_targets()
-        self.reset_when_due(rng)
-        metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
-        return UpdateResult(errors.mean(dim=0), metrics, scores)
+        return update_with_temperature(self, batch, rng)
 
     def policy_losses(
         self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
@@ -243,6 +231,29 @@ def add_temperature(update: Any, target_entropy: float | None) -> None:
     update.policy_metrics = [torch.zeros_like(log_alpha.detach())] * 3
 
 
+def update_with_temperature(update: Any, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+    """Take one step of the critics, every `policy_delay` updates of actor and temperature, and move the targets.
+
+    Args:
+        update: Update with a temperature.
+        batch: n rows.
+        rng: Source of all random numbers.
+    """
+    obs, next_obs, m = views(batch.transitions, update.networks.encoder)
+    alpha = update.networks.log_alpha.detach().exp()
+
+    critic_loss, errors, target, scores = update.learn_critics(batch, obs, next_obs, m, rng)
+    if update.updates % update.settings.policy_delay == 0:
+        update.learn_policy(batch, obs, m, rng)
+    update.move_targets()
+    update.reset_when_due(rng)
+
+    actor_loss, alpha_loss, log_prob_mean = update.policy_metrics
+    q_mean = (errors + target).mean()
+    metrics = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob_mean])
+    return UpdateResult(errors.mean(dim=0), metrics, scores)
+
+
 def soft_losses(
     update: Any, log_probs: Tensor, values: Tensor, weights: Tensor | None
 ) -> tuple[list[Tensor], list[Tensor]]:
@@ -271,16 +282,3 @@ def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float
         weights: v ``(n,)``, or None for equal weights.
     """
     return log_alpha * -weighted_mean(log_probs + target_entropy, weights)
-
-
-def soft_metrics(policy: Sequence[Tensor], critic_loss: Tensor, alpha: Tensor, q_mean: Tensor) -> Tensor:
-    """Return the `SOFT_METRICS` of an update as one tensor.
-
-    Args:
-        policy: Actor loss, loss of the temperature and mean log π of the last update of the policy.
-        critic_loss: The critics' loss.
-        alpha: The temperature before the update.
-        q_mean: Mean of the critics' values.
-    """
-    actor_loss, alpha_loss, log_prob_mean = policy
-    return torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob_mean])

@@ -14,7 +14,7 @@ from interreplay.learning.actor_critic.sac import (
     SACNetworks,
     add_temperature,
     soft_losses,
-    soft_metrics,
+    update_with_temperature,
 )
 from interreplay.learning.losses import SortedQuantileHuber
 from interreplay.learning.networks.batched_layers import Networks
@@ -29,7 +29,6 @@ from interreplay.learning.update import (
     critic_weights,
     mean_over_views,
     normal,
-    views,
 )
 from interreplay.transitions import Transitions
 
@@ -98,19 +97,7 @@ class TQCUpdate(ActorCriticUpdate):
         add_temperature(self, target_entropy)
 
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows = batch.transitions
-        obs, next_obs, m = views(rows, self.networks.encoder)
-        alpha = self.networks.log_alpha.detach().exp()
-
-        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
-
-        if self.updates % self.settings.policy_delay == 0:
-            self.learn_policy(batch, obs, m, rng)
-
-        self.move_targets()
-        self.reset_when_due(rng)
-        metrics = soft_metrics(self.policy_metrics, critic_loss, alpha, (errors + target).mean())
-        return UpdateResult(errors.mean(dim=0), metrics, scores)
+        return update_with_temperature(self, batch, rng)
 
     def critic_gradients(
         self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any
