@@ -37,6 +37,11 @@ from interreplay.learning.update import (
 )
 from interreplay.transitions import Transitions
 
+CriticGradients = tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]
+"""Loss, TD errors ``(critics, n)`` and targets ``(n,)``, without gradients, and the gradients of the critics."""
+PolicyLosses = tuple[list[Tensor], list[Tensor]]
+"""Losses of the policy and of the temperature, if there is one, and other metrics without gradients."""
+
 
 class CriticStep(NamedTuple):
     """Results of a step of the critics, without gradients.
@@ -160,13 +165,8 @@ class ActorCriticUpdate(Update, ABC):
         self.updates += 1
         return CriticStep(loss, errors, target, scores)
 
-    def critic_gradients(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any
-    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-        """Return loss, TD errors ``(critics, n)``, targets ``(n,)`` and the gradients of `critics`.
-
-        Arguments are as in `learn_critics`; `rng` may be the noise of `target_noise` instead.
-        """
+    def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
+        """Return the gradients of the critics' loss; arguments as in `learn_critics`, or `rng` from `target_noise`."""
         target = self.target_for(batch, next_obs, m, rng)
         errors = self.critic_values(batch.transitions, obs, m, rng) - target
         loss = self.critic_loss(errors, batch)
@@ -207,10 +207,8 @@ class ActorCriticUpdate(Update, ABC):
         return normal(rows.actions.flatten(1), rng) if self.networks.actor.gaussian else None
 
     @abstractmethod
-    def policy_losses(
-        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the losses of the policy and of the temperature, if there is one, and other metrics without gradients.
+    def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
+        """Return the losses of the policy.
 
         Args:
             rows: n rows.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, next_noise
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticGradients, PolicyLosses, next_noise
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     GaussianActor,
@@ -123,9 +123,7 @@ class CrossQUpdate(ActorCriticUpdate):
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         return update_with_temperature(self, batch, rng)
 
-    def critic_gradients(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any
-    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+    def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
         rows = batch.transitions
         with torch.no_grad():
             next_actions, next_log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
@@ -137,9 +135,7 @@ class CrossQUpdate(ActorCriticUpdate):
         loss = self.critic_loss(errors, batch)
         return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
 
-    def policy_losses(
-        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         noise = normal(rows.actions.flatten(1), rng)
         actions, log_probs = self.networks.actor(obs, noise, training=True)
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)

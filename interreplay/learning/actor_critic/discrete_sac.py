@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
     add_temperature,
-    temperature_loss,
+    soft_losses,
     update_with_temperature,
 )
 from interreplay.learning.networks.layers import MLP, BatchedMLP
@@ -25,7 +25,6 @@ from interreplay.learning.update import (
     SampleLike,
     UpdateResult,
     mean_over_views,
-    weighted_mean,
 )
 from interreplay.transitions import Transitions
 
@@ -117,18 +116,12 @@ class DiscreteSACUpdate(ActorCriticUpdate):
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         return update_with_temperature(self, batch, rng)
 
-    def policy_losses(
-        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        log_alpha = self.networks.log_alpha
+    def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         log_probs = self.networks.actor(obs)
         probs = log_probs.exp()
         with torch.no_grad():
             values = self.values_for_actor([obs], rng)
-        actor_loss = weighted_mean((probs * (log_alpha.detach().exp() * log_probs - values)).sum(dim=-1), weights)
-        mean_log_probs = (probs * log_probs).detach().sum(dim=-1)
-        alpha_loss = temperature_loss(log_alpha, mean_log_probs, self.target_entropy, weights)
-        return [actor_loss, alpha_loss], [mean_log_probs.mean()]
+        return soft_losses(self, (probs * log_probs).sum(dim=-1), (probs * values).sum(dim=-1), weights)
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: torch.Generator) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, next_noise
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
@@ -187,9 +187,7 @@ class SACUpdate(ActorCriticUpdate):
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         return update_with_temperature(self, batch, rng)
 
-    def policy_losses(
-        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
         return soft_losses(self, log_probs, values, weights)
@@ -203,29 +201,19 @@ class SACUpdate(ActorCriticUpdate):
         return rows.rewards + rows.discounts * mean_over_views(values, m)
 
 
-def choose_target_entropy(given: float | None, settings: Any, networks: Any) -> float:
-    """Return the target entropy in nats.
-
-    Args:
-        given: The target entropy, or None for the setting ``target_entropy``.
-        settings: Settings in which "auto" means the networks' ``automatic_entropy`` and "half" half of it.
-        networks: Networks with ``automatic_entropy``.
-    """
-    chosen = settings.target_entropy if given is None else given
-    if isinstance(chosen, str):
-        return {"auto": 1.0, "half": 0.5}[chosen] * networks.automatic_entropy()
-    return float(chosen)
-
-
 def add_temperature(update: Any, target_entropy: float | None) -> None:
     """Add the target entropy, log α, its optimizer and the initial metrics of the policy to an update.
 
     Args:
-        update: Update of networks with ``log_alpha``.
-        target_entropy: As in `choose_target_entropy`.
+        update: Update of networks with ``log_alpha`` and ``automatic_entropy``.
+        target_entropy: Target entropy in nats; None for the setting of this name, where "auto" means the networks'
+            ``automatic_entropy`` and "half" half of it.
     """
     log_alpha = update.networks.log_alpha
-    update.target_entropy = choose_target_entropy(target_entropy, update.settings, update.networks)
+    chosen = update.settings.target_entropy if target_entropy is None else target_entropy
+    if isinstance(chosen, str):
+        chosen = {"auto": 1.0, "half": 0.5}[chosen] * update.networks.automatic_entropy()
+    update.target_entropy = float(chosen)
     update.policy = [*update.actor, log_alpha]
     update.optimizers["alpha"] = FastAdam([log_alpha], update.settings.alpha_lr)
     update.policy_metrics = [torch.zeros_like(log_alpha.detach())] * 3
@@ -254,31 +242,17 @@ def update_with_temperature(update: Any, batch: SampleLike, rng: torch.Generator
     return UpdateResult(errors.mean(dim=0), metrics, scores)
 
 
-def soft_losses(
-    update: Any, log_probs: Tensor, values: Tensor, weights: Tensor | None
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the losses of actor and temperature for one action per row, and mean log π.
+def soft_losses(update: Any, log_probs: Tensor, values: Tensor, weights: Tensor | None) -> PolicyLosses:
+    """Return the losses of actor and temperature, see `SACUpdate`, and the mean of log π.
 
     Args:
         update: Update with a temperature.
-        log_probs: log π ``(n,)`` of the actions.
-        values: Values ``(n,)`` of the actions.
+        log_probs: log π ``(n,)`` of one action per row, or its mean over the policy's actions.
+        values: Values ``(n,)`` of these actions.
         weights: v ``(n,)``, or None for equal weights.
     """
     log_alpha = update.networks.log_alpha
     actor_loss = weighted_mean(log_alpha.detach().exp() * log_probs - values, weights)
     log_probs = log_probs.detach()
-    alpha_loss = temperature_loss(log_alpha, log_probs, update.target_entropy, weights)
+    alpha_loss = log_alpha * -weighted_mean(log_probs + update.target_entropy, weights)
     return [actor_loss, alpha_loss], [log_probs.mean()]
-
-
-def temperature_loss(log_alpha: Tensor, log_probs: Tensor, target_entropy: float, weights: Tensor | None) -> Tensor:
-    """Return the loss mean(−v·log α·(log π + target entropy)) of the temperature.
-
-    Args:
-        log_alpha: log α, with a gradient.
-        log_probs: log π ``(n,)``, without a gradient.
-        target_entropy: In nats.
-        weights: v ``(n,)``, or None for equal weights.
-    """
-    return log_alpha * -weighted_mean(log_probs + target_entropy, weights)

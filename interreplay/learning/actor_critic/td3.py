@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, next_noise
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
 from interreplay.learning.networks.optimizers import polyak
@@ -192,9 +192,7 @@ class TD3Update(ActorCriticUpdate):
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
         return None if self.settings.target_policy_noise is None else next_noise(rows, m, rng)
 
-    def policy_losses(
-        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions = self.networks.actor(obs)
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
         if self.settings.bc_alpha is None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, next_noise
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticGradients, PolicyLosses, next_noise
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
@@ -99,9 +99,7 @@ class TQCUpdate(ActorCriticUpdate):
     def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         return update_with_temperature(self, batch, rng)
 
-    def critic_gradients(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any
-    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+    def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
         rows = batch.transitions
         critics = self.networks.critics
         atoms = self.target_atoms(rows, next_obs, m, rng)
@@ -113,9 +111,7 @@ class TQCUpdate(ActorCriticUpdate):
         errors = quantiles.detach().mean(dim=2) - target
         return loss.detach(), errors, target, torch.autograd.grad(loss, self.critics)
 
-    def policy_losses(
-        self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
         values = self.values_for_actor([obs, actions], rng).mean(dim=-1)
         return soft_losses(self, log_probs, values, weights)

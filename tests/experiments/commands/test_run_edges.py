@@ -287,8 +287,9 @@ def test_each_warning_of_gymnasium_is_shown_once(envs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("supported", [False, True])
-def test_products_in_a_type_that_the_processor_emulates_are_warned_of(supported, tmp_path, capsys, monkeypatch):
+def test_emulated_bfloat16_is_warned_of(supported, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     flags = ["--env", "Pendulum-v1", "--matrix_dtype", "bfloat16", "--total_env_steps", 50, "--quiet"]
     assert custom_training.main(new(tmp_path / "results", *flags)) == 0
     shown = (
