@@ -21,9 +21,9 @@ ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """Beginning of a word with a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
 PART = ("MODULE:CLASS", PAIR)
+"""Placeholders in ``--help`` of flags that take arguments after their first word."""
 OWN_CLASS = "module:Class"
 """In the metavar of a flag that accepts names of this package, and classes of a user with arguments."""
-"""Placeholders in ``--help`` of flags that take arguments after their first word."""
 METAVARS = {
     "buffer_arg": PAIR,
     "env_args": PAIR,
