@@ -86,7 +86,7 @@ def describe(tasks: Mapping[str, Task]) -> str:
     """Return the mean areas of each arm on each task, and its estimates, as Markdown."""
     rows = []
     for arm in ranked(tasks):
-        areas = [f"{task[arm].mean():,.0f}" if arm in task else "–" for task in tasks.values()]
+        areas = [f"{round(task[arm].mean()):,}" if arm in task else "–" for task in tasks.values()]
         rows.append([arm, *areas, *estimates(tasks, arm)])
     heads = ["mean area above random play", *map(short, tasks), f"× preset, without {short(NOT_LEARNED)}", "with it"]
     return table(heads, rows)
