@@ -246,7 +246,8 @@ def features(rows: Transitions) -> Tensor:
 def unchecked(**columns: Any) -> Transitions:
     """Create transitions from valid tensors without the checks of the public constructor."""
     made = object.__new__(Transitions)
-    made.__dict__.update({"extras": {}} | columns)
+    for name, column in ({"extras": {}} | columns).items():
+        object.__setattr__(made, name, column)
     return made
 
 

@@ -185,43 +185,14 @@ def check_loss(
 
 
 class SortedQuantileHuber(torch.autograd.Function):
-    """The quantile Huber loss from sums over sorted targets: N log N numbers per row instead of N² pairs."""
+    """`sorted_quantile_huber` with a hand-written backward pass."""
 
     @staticmethod
     def forward(ctx: Any, chosen: Tensor, target: Tensor, levels: Tensor, kappa: float) -> Tensor:
-        """Return losses ``(n,)``.
-
-        Args:
-            ctx: Context of autograd.
-            chosen: Predicted quantiles ``(n, N)``.
-            target: ``(n, K)``, without a gradient.
-            levels: τ ``(N,)``, or ``(n, N)``.
-            kappa: κ.
-        """
-        many = target.shape[-1]
-        target, _ = target.contiguous().sort(dim=-1)
-        bounds = torch.cat([chosen - kappa, chosen, chosen + kappa], dim=-1)
-        ends = torch.searchsorted(target, bounds)
-        exact = target.double()
-        zero = exact.new_zeros(len(exact), 1)
-        sums = torch.cat([zero, exact.cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
-        squares = torch.cat([zero, exact.square().cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
-        low, at, high = ends.double().chunk(3, dim=-1)
-        theta = chosen.double()
-        total = exact.sum(dim=-1, keepdim=True)
-
-        # Sums of clip(u) and of L(u) over targets below the prediction and above it.
-        below = sums[1] - sums[0] - theta * (at - low)
-        above = sums[2] - sums[1] - theta * (high - at)
-        curved_below = 0.5 * (squares[1] - squares[0]) - theta * (sums[1] - sums[0] - 0.5 * theta * (at - low))
-        curved_above = 0.5 * (squares[2] - squares[1]) - theta * (sums[2] - sums[1] - 0.5 * theta * (high - at))
-        under = curved_below + kappa * (theta * low - sums[0] - 0.5 * kappa * low)
-        over = curved_above + kappa * (total - sums[2] - (many - high) * (theta + 0.5 * kappa))
-        level = levels.double()
-        losses = ((1.0 - level) * under + level * over).sum(dim=-1) / (many * kappa)
-        slopes = (1.0 - level) * (below - kappa * low) + level * (above + kappa * (many - high))
-        ctx.save_for_backward((slopes / (-many * kappa)).to(chosen.dtype))
-        return losses.clamp_(min=0.0).to(chosen.dtype)
+        """Return losses ``(n,)``; arguments as in `sorted_quantile_huber`."""
+        losses, slopes = sorted_quantile_huber(chosen, target, levels, kappa)
+        ctx.save_for_backward(slopes)
+        return losses
 
     @staticmethod
     @once_differentiable
@@ -229,3 +200,40 @@ class SortedQuantileHuber(torch.autograd.Function):
         """Return the gradient of the predictions."""
         (slopes,) = ctx.saved_tensors
         return slopes * gradients.unsqueeze(-1), None, None, None
+
+
+def sorted_quantile_huber(chosen: Tensor, target: Tensor, levels: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
+    """Return the quantile Huber loss from sums over sorted targets: N log N numbers per row instead of N² pairs.
+
+    Args:
+        chosen: Predicted quantiles ``(n, N)``.
+        target: ``(n, K)``, without a gradient.
+        levels: τ ``(N,)``, or ``(n, N)``.
+        kappa: κ.
+
+    Returns:
+        Losses ``(n,)`` and their derivatives ``(n, N)`` with respect to the predictions.
+    """
+    many = target.shape[-1]
+    target, _ = target.contiguous().sort(dim=-1)
+    bounds = torch.cat([chosen - kappa, chosen, chosen + kappa], dim=-1)
+    ends = torch.searchsorted(target, bounds)
+    exact = target.double()
+    zero = exact.new_zeros(len(exact), 1)
+    sums = torch.cat([zero, exact.cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
+    squares = torch.cat([zero, exact.square().cumsum(dim=-1)], dim=-1).gather(-1, ends).chunk(3, dim=-1)
+    low, at, high = ends.double().chunk(3, dim=-1)
+    theta = chosen.double()
+    total = exact.sum(dim=-1, keepdim=True)
+
+    # Sums of clip(u) and of L(u) over targets below the prediction and above it.
+    below = sums[1] - sums[0] - theta * (at - low)
+    above = sums[2] - sums[1] - theta * (high - at)
+    curved_below = 0.5 * (squares[1] - squares[0]) - theta * (sums[1] - sums[0] - 0.5 * theta * (at - low))
+    curved_above = 0.5 * (squares[2] - squares[1]) - theta * (sums[2] - sums[1] - 0.5 * theta * (high - at))
+    under = curved_below + kappa * (theta * low - sums[0] - 0.5 * kappa * low)
+    over = curved_above + kappa * (total - sums[2] - (many - high) * (theta + 0.5 * kappa))
+    level = levels.double()
+    losses = ((1.0 - level) * under + level * over).sum(dim=-1) / (many * kappa)
+    slopes = (1.0 - level) * (below - kappa * low) + level * (above + kappa * (many - high))
+    return losses.clamp(min=0.0).to(chosen.dtype), (slopes / (-many * kappa)).to(chosen.dtype)

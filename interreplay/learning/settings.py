@@ -35,6 +35,12 @@ class LoopSettings:
         OneOf("float32", "bfloat16"),
         "number type of matrix products in hidden layers; bfloat16 is faster on processors that support it",
     )
+    cuda_graph: bool = setting(
+        True,
+        YesNo(),
+        "on a GPU, run each update as a CUDA graph, with the same results; false launches its kernels one by one; "
+        "ignored on other devices",
+    )
     steps_per_iteration: int = setting(
         1_000, Whole(1), "environment steps per iteration; other intervals count iterations"
     )

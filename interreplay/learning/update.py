@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -184,6 +184,43 @@ class Batch:
     critic_loss: CriticLoss | None = None
     targets: Tensor | None = None
 
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Batch:
+        """Return a batch with `fn` applied to every column."""
+        columns: dict[str, Any] = {}
+        for name in ("weights", "row_weights", "actor_weights", "targets"):
+            column = getattr(self, name)
+            columns[name] = None if column is None else fn(column)
+        return Batch(self.transitions.map(fn), critic_loss=self.critic_loss, **columns)
+
+    @staticmethod
+    def stack(batches: Sequence[Batch]) -> Batch:
+        """Return the batches ``(n, ...)`` of R runs, all with the same columns, as one of ``(R, n, ...)``."""
+        columns = zip(*map(columns_of, batches), strict=True)
+        return with_columns(batches[0], list(map(torch.stack, columns)))
+
+
+def rows_of(sample: Any) -> Batch:
+    """Return what an update reads of a batch that brings no loss."""
+    return Batch(sample.transitions, sample.weights, sample.row_weights, sample.actor_weights, targets=sample.targets)
+
+
+def columns_of(batch: Any) -> list[Tensor]:
+    """Return the columns of a batch in the order in which `batch.map` visits them."""
+    found: list[Tensor] = []
+
+    def collect(column: Tensor) -> Tensor:
+        found.append(column)
+        return column
+
+    batch.map(collect)
+    return found
+
+
+def with_columns(batch: Any, columns: Sequence[Tensor]) -> Any:
+    """Return a batch of the same form with other columns, in the order of `columns_of`."""
+    remaining = iter(columns)
+    return batch.map(lambda column: next(remaining))
+
 
 def actor_row_weights(batch: SampleLike) -> Tensor | None:
     """Return the weights ``(n,)`` of the rows for the losses of actor and temperature; None for equal weights."""
@@ -222,17 +259,34 @@ class Update(ABC):
     offers: frozenset[str] = frozenset()
     scores_wanted: frozenset[str] = frozenset()
 
-    @abstractmethod
-    def update(self, batch: Any, rng: torch.Generator) -> Any:
+    def update(self, batch: Any, rng: Any = None) -> Any:
         """Learn from a batch.
 
         Args:
             batch: n rows and their weights, a `SampleLike`; unrolls for algorithms that learn from unrolls.
-            rng: Source of the policy's noise, on the device of the rows.
+            rng: Source of the policy's noise, a generator on the device of the rows; None if nothing is drawn.
 
         Returns:
             An `UpdateResult`, or the result for unrolls.
         """
+        result = self.learn(batch, rng)
+        self.finish(rng)
+        return result
+
+    @abstractmethod
+    def learn(self, batch: Any, rng: Any) -> Any:
+        """Make the operations on tensors of an update, with its arguments and result.
+
+        Which operations these are depends on the form of the batch and on `phase` alone, so that a CUDA graph can
+        repeat them. Whatever Python counts belongs into `finish`.
+        """
+
+    def phase(self) -> Hashable:
+        """Return what the operations of the next update depend on besides the form of its batch."""
+        return None
+
+    def finish(self, rng: Any) -> None:  # noqa: B027 - many updates count nothing
+        """Count an update, and do what is due after it; the argument is that of `update`."""
 
     def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by name, computed by forward passes alone.

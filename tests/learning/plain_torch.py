@@ -62,7 +62,7 @@ def kept_units(dropped, values):
     return kept.flatten().index_fill(0, dropped, 0.0).view_as(values)
 
 
-def plain_sample(parameters, noise):
+def plain_sample(parameters, noise, plain=False):
     """A sample of the squashed Gaussian, differentiated by autograd."""
     mean, log_std = parameters.chunk(2, dim=-1)
     log_std = log_std.clamp(*LOG_STD_RANGE)
@@ -72,7 +72,7 @@ def plain_sample(parameters, noise):
     return SquashedGaussianSample(torch.tanh(raw), (log_probs + squash).sum(dim=-1))
 
 
-def plain_quantile_huber(quantiles, target, kappa):
+def plain_quantile_huber(quantiles, target, kappa, plain=False):
     """The quantile Huber loss of all pairs, differentiated by autograd."""
     q = quantiles.shape[-1]
     levels = (torch.arange(q, dtype=quantiles.dtype) + 0.5).to(quantiles.device) / q

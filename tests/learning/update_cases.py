@@ -84,7 +84,7 @@ def keep_float64(monkeypatch):
         return obs.flatten(0, 1), next_obs.flatten(0, 1), obs.shape[1]
 
     monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
-    for name in ("sac", "td3"):
+    for name in ("actor_critic", "many"):
         monkeypatch.setattr(f"interreplay.learning.actor_critic.{name}.views", float64_views)
 
 

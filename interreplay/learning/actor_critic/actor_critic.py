@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interreplay.learning.actor_critic.compilation import compiled
 from interreplay.learning.losses import loss_of
-from interreplay.learning.networks.batched_layers import Networks
+from interreplay.learning.networks.batched_layers import Networks, at_once
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW, polyak
 from interreplay.learning.settings import ActorCriticSettings
 from interreplay.learning.update import (
@@ -27,6 +27,7 @@ from interreplay.learning.update import (
     Randomness,
     SampleLike,
     Update,
+    UpdateResult,
     actor_row_weights,
     clip_gradients,
     critic_weights,
@@ -39,6 +40,8 @@ from interreplay.transitions import Transitions
 
 CriticGradients = tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]
 """Loss, TD errors ``(critics, n)`` and targets ``(n,)``, without gradients, and the gradients of the critics."""
+CriticLosses = tuple[Tensor, Tensor, Tensor]
+"""Loss, TD errors ``(critics, n)`` and targets ``(n,)``, the last without gradients."""
 PolicyLosses = tuple[list[Tensor], list[Tensor]]
 """Losses of the policy and of the temperature, if there is one, and other metrics without gradients."""
 
@@ -71,19 +74,23 @@ class ActorCriticUpdate(Update, ABC):
 
     Attributes:
         betas: β₁ and β₂ of the optimizers of actor and critics.
+        delays_targets: Whether target networks move in updates of the policy alone.
         loss_scale: Factor of the critics' loss.
         standard: Default settings.
+        polyak: Function that moves target networks; compiled on a GPU if `torch_compile` is true, as optimizers are.
         loss: The critics' loss of rows that do not bring a loss.
         policy: Parameters of the actor, and of the temperature if there is one.
         updates: Number of updates so far.
         resets_at_steps: Number of env steps in `reset_at` that have passed.
-        policy_metrics: Metrics of the last update of the policy.
+        policy_metrics: Metrics ``()`` of the last update of the policy, which later updates overwrite.
     """
 
     offers = frozenset({MEAN_ERROR, LARGEST_ERROR, REDUCIBLE_LOSS, TARGET, SCORING, ACTOR_WEIGHTS, CRITIC_LOSS})
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
+    delays_targets: ClassVar[bool] = False
     loss_scale: ClassVar[float] = 1.0
     standard: ClassVar[ActorCriticSettings] = ActorCriticSettings()
+    polyak: Callable[[list[Tensor], list[Tensor], float], None] = staticmethod(polyak)
 
     def __init__(
         self,
@@ -107,14 +114,14 @@ class ActorCriticUpdate(Update, ABC):
         self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder and self.targets:
             self.targets += networks.target_encoder.parameters()
-        self.optimizers: dict[str, torch.optim.Optimizer] = {
+        self.optimizers: dict[str, Any] = {
             "actor": self._optimizer(self.actor, self.settings.actor_lr, self.settings.actor_l2),
             "critic": self._optimizer(self.critics, self.settings.critic_lr, self.settings.critic_l2),
         }
         self.policy = self.actor
         self.updates = 0
         self.resets_at_steps = 0
-        self.policy_metrics: Sequence[Tensor] = ()
+        self.policy_metrics: list[Tensor] = []
         if self.settings.torch_compile:
             if self.encoder:
                 raise ValueError(
@@ -122,6 +129,10 @@ class ActorCriticUpdate(Update, ABC):
                 )
             self.compiled_critic_gradients = compiled(self.critic_gradients)
             self.compiled_policy_gradients = compiled(self.policy_gradients)
+            if at_once(self.actor[0].device):
+                self.polyak = compiled(polyak)
+                for optimizer in self.optimizers.values():
+                    optimizer.compile(compiled)
 
     def _optimizer(self, parameters: Sequence[Any], lr: float, l2: float) -> torch.optim.Optimizer:
         """Return Adam with the gradient of an L2 term (Sander et al. 2022), or AdamW with weight decay."""
@@ -138,6 +149,36 @@ class ActorCriticUpdate(Update, ABC):
         optimizer: Any = self.optimizers[name]
         clip_gradients(optimizer.param_groups[0]["params"], self.grad_clips[name], self.settings.grad_clip_by)
         optimizer.apply()
+
+    def learn(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+        """Take one step of the critics, every `policy_delay` updates one of the policy, and move the targets."""
+        obs, next_obs, m = views(batch.transitions, self.networks.encoder)
+        alpha = self.temperature()
+
+        critics = self.learn_critics(batch, obs, next_obs, m, rng)
+        if self.policy_is_due:
+            self.learn_policy(batch, obs, m, rng)
+        if self.targets_are_due:
+            self.move_targets()
+
+        metrics = self.measured(critics.loss, critics.errors, critics.target, alpha)
+        return UpdateResult(critics.errors.mean(dim=0), metrics, critics.scores)
+
+    def temperature(self) -> list[Tensor]:
+        """Return a copy of the temperature α, or nothing if the algorithm has none."""
+        return [self.networks.log_alpha.detach().exp()] if "alpha" in self.optimizers else []
+
+    def measured(self, loss: Tensor, errors: Tensor, target: Tensor, alpha: Sequence[Tensor]) -> Tensor:
+        """Return the metrics of an update in the order of `metrics`, ``(k, ...)``.
+
+        Args:
+            loss: The critics' loss ``(...)``.
+            errors: TD errors ``(..., critics, n)``.
+            target: q_t ``(..., n)``.
+            alpha: `temperature` before the update.
+        """
+        values = (errors + target.unsqueeze(-2)).mean(dim=(-2, -1))
+        return torch.stack([loss, *self.policy_metrics, *alpha, values])
 
     def learn_critics(
         self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
@@ -162,15 +203,18 @@ class ActorCriticUpdate(Update, ABC):
         for parameter, gradient in zip(self.critics, gradients, strict=True):
             parameter.grad = gradient
         self.step("critic")
-        self.updates += 1
         return CriticStep(loss, errors, target, scores)
 
     def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
         """Return the gradients of the critics' loss; arguments as in `learn_critics`, or `rng` from `target_noise`."""
+        loss, errors, target = self.critic_losses(batch, obs, next_obs, m, rng)
+        return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
+
+    def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
+        """Return the critics' loss, their TD errors and targets, with the arguments of `critic_gradients`."""
         target = self.target_for(batch, next_obs, m, rng)
         errors = self.critic_values(batch.transitions, obs, m, rng) - target
-        loss = self.critic_loss(errors, batch)
-        return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
+        return self.critic_loss(errors, batch), errors, target
 
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
         """Draw the noise ``(n·m, actions)`` of `target_values`, with its arguments; None if it draws nothing."""
@@ -186,9 +230,10 @@ class ActorCriticUpdate(Update, ABC):
         rows = batch.transitions
         given = (rows, self.actor_views(rows, obs, m), actor_row_weights(batch))
         if self.settings.torch_compile:
-            self.policy_metrics, gradients = self.compiled_policy_gradients(*given, self.policy_noise(rows, rng))
+            metrics, gradients = self.compiled_policy_gradients(*given, self.policy_noise(rows, rng))
         else:
-            self.policy_metrics, gradients = self.policy_gradients(*given, rng)
+            metrics, gradients = self.policy_gradients(*given, rng)
+        torch._foreach_copy_(self.policy_metrics, metrics)
         for parameter, gradient in zip(self.policy, gradients, strict=True):
             parameter.grad = gradient
         for name in self.optimizers:
@@ -300,15 +345,33 @@ class ActorCriticUpdate(Update, ABC):
         return outputs.mean(dim=0) if target == "mean" else outputs.min(dim=0).values
 
     def move_targets(self) -> None:
-        """Move the targets of the critics and of the encoder, if there are any, a share `tau` of the way."""
+        """Move the target networks, if there are any, a share `tau` of the way."""
         if self.targets:
-            polyak(self.targets, [*self.critics], self.tau)
+            self.polyak(self.targets, self.target_sources(), self.tau)
 
-    def reset_when_due(self, rng: torch.Generator) -> None:
-        """Reset networks and optimizers after each `reset_interval` updates (Nikishin et al. 2022).
+    def target_sources(self) -> list[Tensor]:
+        """Return the parameters that those in `targets` follow."""
+        return [*self.critics]
+
+    @property
+    def policy_is_due(self) -> bool:
+        """Whether the next update is one of every `policy_delay` that also update the policy."""
+        return (self.updates + 1) % self.settings.policy_delay == 0
+
+    @property
+    def targets_are_due(self) -> bool:
+        """Whether the next update moves the target networks."""
+        return self.policy_is_due or not self.delays_targets
+
+    def phase(self) -> Hashable:
+        return self.policy_is_due
+
+    def finish(self, rng: torch.Generator) -> None:
+        """Count an update; reset networks and optimizers after each `reset_interval` (Nikishin et al. 2022).
 
         The encoder is kept, as in arXiv:2205.07802, and so are learning rates, counts and stored rows.
         """
+        self.updates += 1
         interval = self.settings.reset_interval
         if interval is not None and self.updates % interval == 0:
             self.reset(rng)
@@ -386,8 +449,8 @@ class ActorCriticUpdate(Update, ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.updates = int(state["updates"])
         self.resets_at_steps = int(state["resets_at_steps"])
-        kept = torch.as_tensor(state["policy_metrics"], device=self.actor[0].device).clone()
-        self.policy_metrics = kept.unbind()
+        for metric, value in zip(self.policy_metrics, state["policy_metrics"], strict=True):
+            metric.fill_(float(value))
 
 
 def next_noise(rows: Transitions, m: int, rng: Randomness) -> Tensor:

@@ -39,4 +39,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     config: Any = importlib.import_module("torch._dynamo.config")
     config.trace_autograd_ops = True
     config.recompile_limit = config.accumulated_recompile_limit = MOST_PROGRAMS
-    return torch.compile(function, fullgraph=True, dynamic=False, options={"cpp_wrapper": True})
+    options: dict[str, Any] = (
+        {} if torch.cuda.is_available() else {"cpp_wrapper": True}
+    )  # CUDA graphs leave no Python to compile
+    return torch.compile(function, fullgraph=True, dynamic=False, options=options)

@@ -8,14 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticGradients, PolicyLosses, next_noise
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, next_noise
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     GaussianActor,
     SACNetworks,
     add_temperature,
     soft_losses,
-    update_with_temperature,
 )
 from interreplay.learning.networks.batch_renorm import RenormedMLP
 from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
@@ -23,7 +22,6 @@ from interreplay.learning.settings import CrossQSettings
 from interreplay.learning.update import (
     REDUCIBLE_LOSS,
     SampleLike,
-    UpdateResult,
     mean_over_views,
     normal,
 )
@@ -120,10 +118,7 @@ class CrossQUpdate(ActorCriticUpdate):
         super().__init__(networks, **options)
         add_temperature(self, target_entropy)
 
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        return update_with_temperature(self, batch, rng)
-
-    def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
+    def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         rows = batch.transitions
         with torch.no_grad():
             next_actions, next_log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
@@ -132,8 +127,7 @@ class CrossQUpdate(ActorCriticUpdate):
         values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
         target = self.soft_target(rows, self.combined(next_values.detach()), next_log_probs, m)
         errors = mean_over_views(values, m) - target
-        loss = self.critic_loss(errors, batch)
-        return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
+        return self.critic_loss(errors, batch), errors, target
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         noise = normal(rows.actions.flatten(1), rng)

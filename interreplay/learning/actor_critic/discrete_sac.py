@@ -15,15 +15,12 @@ from interreplay.learning.actor_critic.sac import (
     SACNetworks,
     add_temperature,
     soft_losses,
-    update_with_temperature,
 )
 from interreplay.learning.networks.layers import MLP, BatchedMLP
 from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
-    SampleLike,
-    UpdateResult,
     mean_over_views,
 )
 from interreplay.transitions import Transitions
@@ -112,9 +109,6 @@ class DiscreteSACUpdate(ActorCriticUpdate):
     def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
         super().__init__(networks, **options)
         add_temperature(self, target_entropy)
-
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        return update_with_temperature(self, batch, rng)
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         log_probs = self.networks.actor(obs)

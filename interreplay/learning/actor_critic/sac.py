@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
+from interreplay.learning.actor_critic.compilation import compiled
+from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
@@ -18,17 +20,14 @@ from interreplay.learning.networks.residual_layers import ResidualCritics, Resid
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
-    SampleLike,
-    UpdateResult,
     mean_over_views,
     normal,
-    views,
     weighted_mean,
 )
 from interreplay.transitions import Transitions
 
-SOFT_METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_mean", "log_prob_mean")
-"""Metrics of `update_with_temperature`."""
+SOFT_METRICS = ("critic_loss", "actor_loss", "alpha_loss", "log_prob_mean", "alpha", "q_mean")
+"""Metrics of updates with a temperature."""
 
 
 class GaussianActor(ContinuousPolicy):
@@ -54,7 +53,7 @@ class GaussianActor(ContinuousPolicy):
 
     def forward(self, obs: Tensor, noise: Tensor) -> SquashedGaussianSample:
         """Sample actions ``(n, actions)`` and their log density for standard normal `noise` of the same shape."""
-        return sample_squashed_gaussian(self.body(obs), noise)
+        return sample_squashed_gaussian(self.body(obs), noise, self.body.plain)
 
     def output(self, obs: Tensor) -> Tensor:
         """Return [mean; log standard deviation] ``(n, 2·actions)`` before squashing and clamping."""
@@ -184,9 +183,6 @@ class SACUpdate(ActorCriticUpdate):
         super().__init__(networks, **options)
         add_temperature(self, target_entropy)
 
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        return update_with_temperature(self, batch, rng)
-
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
@@ -215,31 +211,11 @@ def add_temperature(update: Any, target_entropy: float | None) -> None:
         chosen = {"auto": 1.0, "half": 0.5}[chosen] * update.networks.automatic_entropy()
     update.target_entropy = float(chosen)
     update.policy = [*update.actor, log_alpha]
-    update.optimizers["alpha"] = FastAdam([log_alpha], update.settings.alpha_lr)
-    update.policy_metrics = [torch.zeros_like(log_alpha.detach())] * 3
-
-
-def update_with_temperature(update: Any, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-    """Take one step of the critics, every `policy_delay` updates of actor and temperature, and move the targets.
-
-    Args:
-        update: Update with a temperature.
-        batch: n rows.
-        rng: Source of all random numbers.
-    """
-    obs, next_obs, m = views(batch.transitions, update.networks.encoder)
-    alpha = update.networks.log_alpha.detach().exp()
-
-    critic_loss, errors, target, scores = update.learn_critics(batch, obs, next_obs, m, rng)
-    if update.updates % update.settings.policy_delay == 0:
-        update.learn_policy(batch, obs, m, rng)
-    update.move_targets()
-    update.reset_when_due(rng)
-
-    actor_loss, alpha_loss, log_prob_mean = update.policy_metrics
-    q_mean = (errors + target).mean()
-    metrics = torch.stack([critic_loss, actor_loss, alpha_loss, alpha, q_mean, log_prob_mean])
-    return UpdateResult(errors.mean(dim=0), metrics, scores)
+    optimizer = FastAdam([log_alpha], update.settings.alpha_lr)
+    if update.settings.torch_compile and at_once(log_alpha.device):
+        optimizer.compile(compiled)
+    update.optimizers["alpha"] = optimizer
+    update.policy_metrics = list(log_alpha.detach().new_zeros(3).unbind())
 
 
 def soft_losses(update: Any, log_probs: Tensor, values: Tensor, weights: Tensor | None) -> PolicyLosses:

@@ -11,16 +11,12 @@ from torch import Tensor, nn
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
-from interreplay.learning.networks.optimizers import polyak
 from interreplay.learning.networks.residual_layers import ResidualCritics, ResidualMLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import TD3Settings
 from interreplay.learning.update import (
-    SampleLike,
-    UpdateResult,
     mean_over_views,
     normal,
-    views,
     weighted_mean,
 )
 from interreplay.transitions import Transitions
@@ -166,28 +162,17 @@ class TD3Update(ActorCriticUpdate):
     """
 
     metrics = ("critic_loss", "actor_loss", "q_mean")
+    delays_targets = True
     loss_scale = 2.0
     standard = TD3Settings()
 
     def __init__(self, networks: Any, **options: Any):
         super().__init__(networks, **options)
-        self.target_actor: list[Tensor] = list(networks.target_actor.parameters())
+        self.targets += networks.target_actor.parameters()
         self.policy_metrics = [self.actor[0].detach().new_zeros(())]
 
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        rows = batch.transitions
-        obs, next_obs, m = views(rows, self.networks.encoder)
-
-        critic_loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
-
-        if self.updates % self.settings.policy_delay == 0:
-            self.learn_policy(batch, obs, m, rng)
-            self.move_targets()
-            polyak(self.target_actor, [*self.actor], self.tau)
-
-        self.reset_when_due(rng)
-        metrics = torch.stack([critic_loss, *self.policy_metrics, (errors + target).mean()])
-        return UpdateResult(errors.mean(dim=0), metrics, scores)
+    def target_sources(self) -> list[Tensor]:
+        return [*self.critics, *self.actor]
 
     def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
         return None if self.settings.target_policy_noise is None else next_noise(rows, m, rng)
@@ -212,8 +197,8 @@ class TD3Update(ActorCriticUpdate):
         if self.settings.target_policy_noise is None:
             return actions
         bound = self.settings.target_noise_clip
-        noise = (normal(actions, rng) * self.settings.target_policy_noise).clamp_(-bound, bound)
-        return (actions + noise).clamp_(-1.0, 1.0)
+        noise = (normal(actions, rng) * self.settings.target_policy_noise).clamp(-bound, bound)
+        return (actions + noise).clamp(-1.0, 1.0)
 
 
 def cloning_loss(values: Tensor, actions: Tensor, taken: Tensor, weights: Tensor | None, alpha: float) -> Tensor:

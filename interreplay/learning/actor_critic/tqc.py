@@ -8,15 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticGradients, PolicyLosses, next_noise
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, next_noise
 from interreplay.learning.actor_critic.sac import (
     SOFT_METRICS,
     SACNetworks,
     add_temperature,
     soft_losses,
-    update_with_temperature,
 )
-from interreplay.learning.losses import SortedQuantileHuber
+from interreplay.learning.losses import SortedQuantileHuber, sorted_quantile_huber
 from interreplay.learning.networks.batched_layers import Networks
 from interreplay.learning.networks.between_layers import Dropped
 from interreplay.learning.networks.layers import BatchedMLP
@@ -25,7 +24,6 @@ from interreplay.learning.settings import TQCSettings
 from interreplay.learning.update import (
     CRITIC_LOSS,
     SampleLike,
-    UpdateResult,
     critic_weights,
     mean_over_views,
     normal,
@@ -96,20 +94,16 @@ class TQCUpdate(ActorCriticUpdate):
         super().__init__(networks, **options)
         add_temperature(self, target_entropy)
 
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
-        return update_with_temperature(self, batch, rng)
-
-    def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
+    def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         rows = batch.transitions
         critics = self.networks.critics
         atoms = self.target_atoms(rows, next_obs, m, rng)
         quantiles = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
         quantiles = mean_over_views(quantiles.mT, m).mT
-        losses = quantile_huber(quantiles, atoms, self.settings.kappa)
+        losses = quantile_huber(quantiles, atoms, self.settings.kappa, critics.plain)
         loss = (losses * critic_weights(batch, losses)).mean()
         target = atoms.mean(dim=1)
-        errors = quantiles.detach().mean(dim=2) - target
-        return loss.detach(), errors, target, torch.autograd.grad(loss, self.critics)
+        return loss, quantiles.detach().mean(dim=2) - target, target
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
@@ -141,7 +135,7 @@ def kept_atoms(atoms: Tensor, drop: int) -> Tensor:
     return pooled.sort(dim=1).values[:, : pooled.shape[1] - drop * len(atoms)]
 
 
-def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
+def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, plain: bool = False) -> Tensor:
     """Return the quantile Huber loss of each row, a mean over pairs (Dabney et al. 2018, arXiv:1710.10044, eq. 10).
 
     With u = z_k − θ_ji for quantile i of critic j and atom k, and τ_i = (i + ½)/q: |τ_i − 1[u < 0]|·H_κ(u)/κ.
@@ -150,6 +144,7 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
         quantiles: θ ``(C, n, q)``.
         target: z ``(n, K)``, without a gradient.
         kappa: κ, the error beyond which the loss is linear.
+        plain: Whether autograd differentiates each operation, as it does in programs.
 
     Returns:
         ``(n,)``.
@@ -157,4 +152,9 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
     critics, _, q = quantiles.shape
     levels = (torch.arange(q, dtype=quantiles.dtype, device=quantiles.device) + 0.5) / q
     pooled = quantiles.transpose(0, 1).flatten(1)
-    return SortedQuantileHuber.apply(pooled, target, levels.repeat(critics), kappa) / (critics * q)
+    given = (pooled, target, levels.repeat(critics), kappa)
+    if plain or torch.compiler.is_compiling():
+        losses, _ = sorted_quantile_huber(*given)
+    else:
+        losses = SortedQuantileHuber.apply(*given)
+    return losses / (critics * q)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -123,7 +122,9 @@ class LayerViews:
 
     def some(self, networks: Networks) -> LayerViews:
         """Return views of some networks; on a GPU copies, unless they are the first networks."""
-        found = copy.copy(self)
+        found = LayerViews.__new__(LayerViews)
+        for name in ("parts", "tensors", "depth", "at_once", "_read_by_backward", "_users", "_storage"):
+            setattr(found, name, getattr(self, name))
         found.count = len(networks)
         found._gradients = None
         if not self.at_once:

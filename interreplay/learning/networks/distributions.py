@@ -53,7 +53,7 @@ class SquashedGaussian(torch.autograd.Function):
         return torch.cat([of_mean, of_log_std], dim=-1), None
 
 
-def sample_squashed_gaussian(parameters: Tensor, noise: Tensor) -> SquashedGaussianSample:
+def sample_squashed_gaussian(parameters: Tensor, noise: Tensor, plain: bool = False) -> SquashedGaussianSample:
     """Sample a = tanh(u), u = μ + σ·ε, as SAC's policy does (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
     log π = Σ log N(u; μ, σ) − log(1 − tanh² u). The last term is computed as 2·(log 2 − u − softplus(−2u)), which stays
@@ -62,8 +62,10 @@ def sample_squashed_gaussian(parameters: Tensor, noise: Tensor) -> SquashedGauss
     Args:
         parameters: [μ; log σ] ``(n, 2d)``, log σ before it is clamped to `LOG_STD_RANGE`.
         noise: ε ``(n, d)``, standard normal.
+        plain: Whether autograd differentiates each operation. Programs do so, too: compiled by PyTorch 2.11, the
+            hand-written backward pass has another gradient.
     """
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and not (plain or torch.compiler.is_compiling()):
         return SquashedGaussianSample(*SquashedGaussian.apply(parameters, noise))
     actions, log_probs, *_ = squashed_gaussian(parameters, noise)
     return SquashedGaussianSample(actions, log_probs)
@@ -73,12 +75,12 @@ def squashed_gaussian(parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor
     """Return actions ``(n, d)``, log π ``(n,)``, σ·ε ``(n, d)``, and where log σ was not clamped ``(n, d)``."""
     mean, given_log_std = parameters.chunk(2, dim=-1)
     log_std = given_log_std.clamp(*LOG_STD_RANGE)
-    spread = log_std.exp().mul_(noise)
+    spread = log_std.exp() * noise
     raw = mean + spread
     actions = torch.tanh(raw)
     # log σ − 2·(softplus(−2u) + u) + ½ε², plus the constants, is −log π.
     squash = torch.sub(raw, nn.functional.softplus(raw, beta=-2.0), alpha=2.0)
-    terms = torch.sub(log_std, squash, alpha=2.0).addcmul_(noise, noise, value=0.5)
+    terms = torch.addcmul(torch.sub(log_std, squash, alpha=2.0), noise, noise, value=0.5)
     constant = 2.0 * math.log(2.0) + 0.5 * LOG_2PI
     log_probs = terms.sum(dim=-1).add_(constant * noise.shape[-1]).neg_()
     return actions, log_probs, spread, log_std.eq(given_log_std)

@@ -57,10 +57,12 @@ class BatchedMLP(nn.Module):
         matrix_dtype: Type of the products between hidden layers; None for the type of the parameters.
         pass_class: How the layers follow each other.
         activation: Name of the function between layers, "relu" or "tanh".
+        plain: Whether autograd differentiates each operation, as `torch.func` requires.
     """
 
     matrix_dtype: torch.dtype | None = None
     activation = "relu"
+    plain = False
     pass_class: type[ForwardPass] = ForwardPass
 
     def __init__(self, count: int, sizes: Sequence[int], layer_norm: bool = False, dropout: float = 0.0):
@@ -141,9 +143,11 @@ class BatchedMLP(nn.Module):
             ``(m, n, sizes[-1])``.
         """
         blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
-        compiled = torch.compiler.is_compiling()  # programs contain neither our function of autograd nor cached views
+        plain = self.plain or torch.compiler.is_compiling()  # programs contain neither our function nor cached views
         views = self._views
-        if compiled:
+        if self.plain:
+            views = LayerViews(*map(list, (self.weights, self.biases, self.scales, self.shifts)), detach=frozen)
+        elif plain:
             views = LayerViews(*self.parts, detach=frozen)
         elif views is None or not views.are_of(self.parts[0]):  # the parameters were moved
             self._views = views = LayerViews(*self.parts)
@@ -156,7 +160,7 @@ class BatchedMLP(nn.Module):
             frozen=frozen,
             pass_class=self.pass_class,
         )
-        if compiled or not torch.is_grad_enabled():
+        if plain or not torch.is_grad_enabled():
             whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
             return settings.start(whole, views).forward(keep_inputs=False)
         if frozen:

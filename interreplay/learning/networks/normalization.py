@@ -229,7 +229,8 @@ class RewardScale:
 
     def scaled(self, rows: Transitions) -> Transitions:
         """Return the rows with their rewards, or sums of n steps, divided by `divisor`."""
-        return rows.replace(rewards=rows.rewards / self.divisor)
+        divisor = rows.rewards.new_full((), self.divisor)  # a GPU would multiply by the inverse of a Python number
+        return rows.replace(rewards=rows.rewards / divisor)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics and the returns of running episodes."""

@@ -99,7 +99,7 @@ class IMPALAUpdate(Update):
             return FastAdam(self.parameters, lr, eps=settings.optimizer_eps)
         return TensorFlowRMSprop(self.parameters, lr, settings.optimizer_decay, settings.optimizer_eps)
 
-    def update(self, batch: UnrollsLike, rng: torch.Generator | None = None) -> UnrollResult:
+    def learn(self, batch: UnrollsLike, rng: torch.Generator | None = None) -> UnrollResult:
         """Learn from a batch of unrolls; nothing is drawn from `rng`."""
         result = self.differentiate(batch)
         self.step()
@@ -111,7 +111,9 @@ class IMPALAUpdate(Update):
             parameter.grad = None
         outputs = self.networks.actor.output(self._rows(unrolls))
         loss, result = self.loss(outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
-        loss.backward()
+        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
         return result
 
     def step(self) -> None:
@@ -167,7 +169,7 @@ class IMPALAUpdate(Update):
         view = UnrollView(unrolls, self.family, pi, values, counted, replayed)
         clones = []
         for loss in self.clones:
-            if not loss.weight or unrolls.fresh.all():
+            if not loss.weight or (live.device.type == "cpu" and unrolls.fresh.all()):  # a GPU would wait
                 clones.append(replayed.new_zeros(()))
             else:
                 clones.append(loss(view))

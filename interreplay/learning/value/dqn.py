@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Any
 
 import torch
@@ -105,7 +105,7 @@ class DQNUpdate(Update):
         if isinstance(self.head, Mean):
             self.offers = self.offers | {CRITIC_LOSS}
 
-    def update(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+    def learn(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions
         small = self.small_networks()
         if small is not None and batch.critic_loss is None and "views_obs" not in rows.extras:
@@ -142,7 +142,7 @@ class DQNUpdate(Update):
 
     @torch.no_grad()
     def small_update(self, batch: SampleLike, online: SmallNetwork, target: SmallNetwork) -> UpdateResult:
-        """Learn from a batch as `update` does, in numpy."""
+        """Learn from a batch as `learn` does, in numpy."""
         rows = batch.transitions
         obs, next_obs, _ = views(rows, self.networks.encoder)
         assert rows.discounts is not None
@@ -157,8 +157,9 @@ class DQNUpdate(Update):
     def minimize(self, loss: Tensor) -> None:
         """Take one step of the optimizer down the gradient of a loss."""
         for parameter in self.parameters:
-            parameter.grad = None
-        loss.backward()
+            parameter.grad = None  # the next gradients use its memory
+        for parameter, gradient in zip(self.parameters, torch.autograd.grad(loss, self.parameters), strict=True):
+            parameter.grad = gradient
         clip_gradients(self.parameters, self.grad_clip, self.grad_clip_by)
         optimizer: Any = self.optimizers["q"]
         optimizer.apply()
@@ -206,16 +207,21 @@ class DQNUpdate(Update):
         return found if m == 1 else found.unflatten(0, (-1, m)).mean(dim=1)
 
     def move_targets(self) -> None:
-        """Count an update; move the target network if it is due."""
-        self.since_copy += 1
-        if self.since_copy < self.period:
+        """Move the target network if this is due."""
+        if not self.phase():
             return
-        self.since_copy = 0
         sources: list[Tensor] = [*self.parameters]
         if self.tau == 1.0:
             torch._foreach_copy_(self.targets, sources)
         else:
             torch._foreach_lerp_(self.targets, sources, self.tau)
+
+    def phase(self) -> Hashable:
+        """Return whether the next update moves the target network."""
+        return self.since_copy + 1 >= self.period
+
+    def finish(self, rng: torch.Generator) -> None:
+        self.since_copy = 0 if self.phase() else self.since_copy + 1
 
     def state_dict(self) -> dict[str, Any]:
         return {"since_copy": self.since_copy}

@@ -68,7 +68,7 @@ def test_losses_and_gradients_equal_the_definition(warm_up, done, m, monkeypatch
         (part[:, None] + 0.1 * torch.randn(N, m, OBS).double()).flatten(0, 1) for part in (rows.obs, rows.next_obs)
     ]
     if m > 1:
-        monkeypatch.setattr("interreplay.learning.actor_critic.sac.views", lambda *_: (*views, m))
+        monkeypatch.setattr("interreplay.learning.actor_critic.actor_critic.views", lambda *_: (*views, m))
     before, warm = copy.deepcopy(networks), done >= warm_up
     errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7), row_weights)
     g = torch.Generator().manual_seed(7)

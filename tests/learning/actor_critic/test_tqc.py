@@ -83,7 +83,7 @@ def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
     rows, weights, row_weights = batch(), torch.rand(N).double(), 2 * torch.rand(N).double()
     obs, next_obs = (torch.stack([part + 0.1 * v for v in range(m)], 1) for part in (rows.obs, rows.next_obs))
     given = lambda *_: (obs.flatten(0, 1), next_obs.flatten(0, 1), m)
-    monkeypatch.setattr("interreplay.learning.actor_critic.sac.views", given)
+    monkeypatch.setattr("interreplay.learning.actor_critic.actor_critic.views", given)
     before, alpha = copy.deepcopy(networks), networks.log_alpha.exp().item()
     errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7), row_weights)
 

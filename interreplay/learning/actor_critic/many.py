@@ -1,0 +1,271 @@
+"""Updates of many independent runs as one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses
+from interreplay.learning.actor_critic.compilation import compiled
+from interreplay.learning.actor_critic.crossq import CrossQUpdate
+from interreplay.learning.networks.batched_layers import at_once
+from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.networks.optimizers import FastAdam
+from interreplay.learning.update import Batch, Update, UpdateResult, actor_row_weights, columns_of, views, with_columns
+from interreplay.transitions import Transitions
+
+NOT_TOGETHER = (
+    *("grad_clip", "actor_grad_clip", "critic_grad_clip", "critic_dropout"),
+    *("target_subset", "reset_interval", "reset_at"),
+)
+"""Settings with which the updates of several runs are not one update."""
+
+
+class ManyUpdates(Update):
+    """Updates of R independent runs of one algorithm as one update.
+
+    Networks, target networks, optimizers and temperatures of all runs are stacked, ``(R, ...)``, and those of each run
+    become views of the stacks: policies act, are evaluated and are saved as before. Each run has its own batches and
+    its own generator, so that it learns what it would learn alone, up to rounding. The runs make equally many updates.
+
+    Batches have columns ``(R, n, ...)``, see `Batch.stack`, and `rng` is a list of R generators. Results have errors
+    ``(R, n)`` and metrics ``(k, R)``.
+
+    Args:
+        updates: The runs' updates, with equal settings and networks of equal shapes. From now on they neither learn nor
+            load a state by themselves.
+
+    Attributes:
+        updates: These updates.
+
+    Raises:
+        ValueError: They differ, or have a setting of `NOT_TOGETHER` or an encoder that learns, or the algorithm is
+            CrossQ.
+    """
+
+    def __init__(self, updates: Sequence[ActorCriticUpdate]):
+        check_alike(updates)
+        first = updates[0]
+        self.updates = list(updates)
+        self.metrics = first.metrics
+        self._one = OneRun(first)
+        self._stack_networks()
+        self.optimizers: dict[str, Any] = {name: self._stacked_optimizer(name) for name in first.optimizers}
+        self._critics = self._stacks_of(first.critics)
+        self._policy = self._stacks_of(first.policy)
+        self._targets = self._stacks_of(first.targets)
+        self._target_sources = self._stacks_of(first.target_sources())
+        self._policy_metrics = list(map(torch.stack, zip(*(update.policy_metrics for update in updates), strict=True)))
+        for run, update in enumerate(updates):
+            update.policy_metrics = [values[run] for values in self._policy_metrics]
+        self._critic_gradients = self.critic_gradients
+        self._policy_gradients = self.policy_gradients
+        if first.settings.torch_compile:
+            self._critic_gradients = compiled(self.critic_gradients)
+            self._policy_gradients = compiled(self.policy_gradients)
+
+    def _stack_networks(self) -> None:
+        """Stack parameters and buffers, and let the runs have views of the stacks."""
+        self._stacks: dict[str, Tensor] = {}
+        runs = [tensors_of(update.networks) for update in self.updates]
+        for name, tensor in runs[0].items():
+            stack = torch.stack([tensors[name].detach() for tensors in runs])
+            for run, tensors in enumerate(runs):
+                tensors[name].data = stack[run]
+            self._stacks[name] = stack.requires_grad_(tensor.requires_grad)
+
+    def _stacks_of(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the stacks of parameters of the first run."""
+        names = {id(tensor): name for name, tensor in tensors_of(self.updates[0].networks).items()}
+        return [self._stacks[names[id(tensor)]] for tensor in tensors]
+
+    def _stacked_optimizer(self, name: str) -> FastAdam:
+        """Return the optimizer of the stacks; the states of the runs' optimizers become views of its state."""
+        optimizers: list[FastAdam] = [update.optimizers[name] for update in self.updates]
+        group = optimizers[0].param_groups[0]
+        stacks: list[Any] = self._stacks_of(group["params"])
+        made = type(optimizers[0])(stacks, group["lr"], weight_decay=group["weight_decay"], eps=group["eps"])
+        made.param_groups[0]["betas"] = group["betas"]
+        for optimizer in optimizers:
+            optimizer.moments()
+        for place, stack in enumerate(stacks):
+            states = [optimizer.state[optimizer.param_groups[0]["params"][place]] for optimizer in optimizers]
+            made.state[stack] = {"step": states[0]["step"]}
+            for moment in ("exp_avg", "exp_avg_sq"):
+                made.state[stack][moment] = torch.stack([state[moment] for state in states])
+                for run, state in enumerate(states):
+                    state[moment] = made.state[stack][moment][run]
+            for state in states:
+                state["step"] = states[0]["step"]
+        if self.updates[0].settings.torch_compile and at_once(stacks[0].device):
+            made.compile(compiled)
+        return made
+
+    def learn(self, batch: Batch, rng: Sequence[torch.Generator]) -> UpdateResult:
+        first = self.updates[0]
+        alpha = [self._stacks["log_alpha"].detach().exp()] if "alpha" in self.optimizers else []
+
+        noise = self._draw("target", batch, rng)
+        loss, errors, target, gradients = self._critic_gradients(batch, noise)
+        for parameter, gradient in zip(self._critics, gradients, strict=True):
+            parameter.grad = gradient
+        self.optimizers["critic"].apply()
+
+        if first.policy_is_due:
+            noise = self._draw("policy", batch, rng)
+            metrics, gradients = self._policy_gradients(batch, noise)
+            torch._foreach_copy_(self._policy_metrics, metrics)
+            for parameter, gradient in zip(self._policy, gradients, strict=True):
+                parameter.grad = gradient
+            for name, optimizer in self.optimizers.items():
+                if name != "critic":
+                    optimizer.apply()
+        if first.targets_are_due and self._targets:
+            first.polyak(self._targets, self._target_sources, first.tau)
+
+        values = (errors + target.unsqueeze(-2)).mean(dim=(-2, -1))
+        return UpdateResult(errors.mean(dim=-2), torch.stack([loss, *self._policy_metrics, *alpha, values]))
+
+    def _draw(self, part: str, batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
+        """Draw the noise ``(R, ...)`` of the targets or of the policies' losses; None if nothing is drawn."""
+        drawn = []
+        for run, (update, generator) in enumerate(zip(self.updates, rng, strict=True)):
+            rows = batch.transitions[run]
+            if part == "target":
+                noise = update.target_noise(rows, view_count(rows), generator)
+            else:
+                noise = update.policy_noise(rows, generator)
+            if noise is None:
+                return None
+            drawn.append(noise)
+        return torch.stack(drawn)
+
+    def critic_gradients(self, batch: Batch, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+        """Return losses ``(R,)``, TD errors ``(R, critics, n)``, targets ``(R, n)`` and gradients of the stacks."""
+        losses, errors, targets = self._of_runs("critic_losses", batch, noise)
+        return losses.detach(), errors.detach(), targets, torch.autograd.grad(losses.sum(), self._critics)
+
+    def policy_gradients(self, batch: Batch, noise: Tensor | None) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """Return metrics ``(R,)`` and gradients of the stacks."""
+        losses, others = self._of_runs("policy_losses", batch, noise)
+        total = torch.stack(losses).sum()
+        return [loss.detach() for loss in losses] + others, torch.autograd.grad(total, self._policy)
+
+    def _of_runs(self, name: str, batch: Batch | Observations, noise: Tensor | None) -> Any:
+        """Return what a method of `OneRun` returns for each run, stacked."""
+
+        def of_one(tensors: dict[str, Tensor], columns: list[Tensor], noise: Tensor | None) -> Any:
+            named = {f"networks.{key}": tensor for key, tensor in tensors.items()}
+            return functional_call(self._one, named, (name, with_columns(batch, columns), noise))
+
+        axes = (0, 0, None if noise is None else 0)
+        return vmap(of_one, in_dims=axes)(self._stacks, columns_of(batch), noise)
+
+    def act(self, obs: Tensor, rng: Sequence[torch.Generator]) -> Tensor:
+        """Return actions ``(R, n, actions)`` of the Gaussian policies for observations ``(R, n, d)``."""
+        shape = (obs.shape[1], self.updates[0].networks.actor.size)
+        noise = torch.stack([torch.randn(shape, generator=own, device=obs.device, dtype=obs.dtype) for own in rng])
+        with torch.no_grad():
+            return self._of_runs("actions", Observations(obs), noise)
+
+    def phase(self) -> Hashable:
+        return self.updates[0].phase()
+
+    def finish(self, rng: Any) -> None:
+        for update, generator in zip(self.updates, rng, strict=True):
+            update.finish(generator)
+
+
+class Observations(NamedTuple):
+    """Observations to act on.
+
+    Attributes:
+        obs: ``(..., n, d)``.
+    """
+
+    obs: Tensor
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Observations:
+        """Return observations with `fn` applied."""
+        return Observations(fn(self.obs))
+
+
+class OneRun(nn.Module):
+    """The losses of one run as functions of its tensors, which `torch.func.functional_call` replaces.
+
+    Args:
+        update: The update of a run, which is not changed.
+    """
+
+    def __init__(self, update: ActorCriticUpdate):
+        super().__init__()
+        self.networks = copy.deepcopy(update.networks)
+        for module in self.networks.modules():
+            if isinstance(module, BatchedMLP):
+                module.plain = True
+        self._update = copy.copy(update)
+        self._update.networks = self.networks
+
+    def forward(self, name: str, batch: Any, noise: Tensor | None) -> CriticLosses | PolicyLosses | Tensor:
+        """Return "critic_losses" or "policy_losses" of a batch, or "actions" for observations.
+
+        Args:
+            name: One of these.
+            batch: A `Batch` ``(n, ...)`` or `Observations` ``(n, d)``.
+            noise: The noise, drawn before.
+        """
+        update = self._update
+        if name == "actions":
+            return self.networks.actor(self.networks.encoder(batch.obs), noise).actions
+        obs, next_obs, m = views(batch.transitions, self.networks.encoder)
+        if name == "critic_losses":
+            return update.critic_losses(batch, obs, next_obs, m, noise)
+        rows = batch.transitions
+        return update.policy_losses(rows, update.actor_views(rows, obs, m), actor_row_weights(batch), noise)
+
+
+def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
+    """Check that the updates of several runs can be one update.
+
+    Raises:
+        ValueError: They cannot.
+    """
+    first = updates[0]
+    for name in NOT_TOGETHER:
+        if getattr(first.settings, name, None):
+            raise ValueError(f"{name} is {getattr(first.settings, name)!r}; expected none in updates of several runs")
+    if isinstance(first, CrossQUpdate):
+        raise ValueError(
+            f"the algorithm is {type(first).__name__}; expected one without statistics and sorted quantiles"
+        )
+    if first.encoder:
+        raise ValueError("the encoder learns; expected one without parameters in updates of several runs")
+    for update in updates:
+        for name in ("settings", "updates"):
+            if type(update) is not type(first) or getattr(update, name) != getattr(first, name):
+                raise ValueError(
+                    f"{name} of the runs' updates differ; expected the same algorithm, settings and counts"
+                )
+        shapes, own = shapes_of(first.networks), shapes_of(update.networks)
+        if own != shapes:
+            raise ValueError(f"networks of the runs differ: {own} and {shapes}; expected the same widths")
+
+
+def shapes_of(networks: nn.Module) -> dict[str, torch.Size]:
+    """Return the shapes of parameters and buffers by name."""
+    return {name: tensor.shape for name, tensor in tensors_of(networks).items()}
+
+
+def tensors_of(networks: nn.Module) -> dict[str, Tensor]:
+    """Return parameters and buffers by name."""
+    return dict(networks.named_parameters()) | dict(networks.named_buffers())
+
+
+def view_count(rows: Transitions) -> int:
+    """Return the number of views per row, see `views`."""
+    return rows.extras["views_obs"].shape[1] if "views_obs" in rows.extras else 1

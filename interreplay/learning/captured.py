@@ -1,0 +1,207 @@
+"""Updates as CUDA graphs: the operations of an update are recorded once and then repeated as one launch.
+
+An update of small networks consists of about two hundred kernels of one to five microseconds each. Launching them one
+after the other takes about ten times as long as the GPU needs for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from interreplay.learning.update import Update, columns_of, rows_of, with_columns
+
+WARM_UPS = 2
+"""Calls of a function before it is captured: they allocate what later ones use again."""
+MOST_GRAPHS = 16
+"""Maximum number of graphs of an update; updates of further forms run as usual."""
+ALIGNMENT = 16
+"""Columns of a batch start at multiples of so many bytes."""
+
+
+class CapturedUpdate:
+    """An update that runs as CUDA graphs, with the same results.
+
+    Batches can be in main memory: their columns are copied to the GPU in one piece, and nothing waits for the copy.
+    There is one graph for each form of batch and each `Update.phase`. Batches that bring a loss run as usual, and so
+    do updates of a class that replaces `Update.update`.
+
+    Args:
+        update: The update; its networks are on a GPU.
+        device: The GPU.
+    """
+
+    def __init__(self, update: Update, device: torch.device):
+        self._update = update
+        self._device = device
+        self._graphs: dict[Hashable, CapturedFunction] = {}
+        self._addresses: Hashable = None
+        optimizer = next(iter(update.optimizers.values()))
+        self._parameter: Tensor = optimizer.param_groups[0]["params"][0]
+
+    def update(self, batch: Any, rng: Any) -> Any:
+        """Learn from a batch; arguments and result are those of `Update.update`."""
+        update = self._update
+        if type(update).update is not Update.update or getattr(batch, "critic_loss", None) is not None:
+            return update.update(batch.to(self._device), rng)
+        if hasattr(batch, "transitions"):
+            batch = rows_of(batch)
+        columns = columns_of(batch)
+        if self._addresses != (addresses := self._current_addresses(rng)):
+            self._addresses = addresses
+            self._graphs.clear()
+        key = self._key(batch, columns)
+        graph = self._graphs.get(key)
+        if graph is None:
+            if len(self._graphs) >= MOST_GRAPHS:
+                return update.update(batch.map(lambda column: column.to(self._device)), rng)
+            generators = [rng] if isinstance(rng, torch.Generator) else rng
+            graph = CapturedFunction(lambda given: update.learn(with_columns(batch, given), rng), columns, generators)
+            self._graphs[key] = graph
+        optimizers: Any = update.optimizers.values()
+        for optimizer in optimizers:
+            optimizer.prepare()
+        result = copied(graph(columns))
+        update.finish(rng)
+        return result
+
+    def _current_addresses(self, rng: Any) -> Hashable:
+        """Return what changes when the tensors or the generator of an update are replaced."""
+        optimizers: Any = self._update.optimizers.values()
+        loads = tuple(optimizer.loads for optimizer in optimizers)
+        return loads, self._parameter.data_ptr(), id(rng)
+
+    def _key(self, batch: Any, columns: list[Tensor]) -> Hashable:
+        """Return what the operations of an update depend on."""
+        missing = tuple(value is None for value in vars(batch).values())
+        form = tuple((column.shape, column.dtype) for column in columns)
+        return missing, form, self._update.phase(), self._update.scores_wanted
+
+
+class CapturedFunction:
+    """A function of tensors as a CUDA graph.
+
+    Args:
+        function: Takes columns on the GPU, always the same tensors, and returns tensors in any structure. It reads no
+            value on the processor.
+        columns: Columns of the shapes and types of those that will be given, in main memory or on a GPU.
+        generators: Generators on the GPU from which the function draws.
+        device: The GPU; None for that of the generators.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[list[Tensor]], Any],
+        columns: Sequence[Tensor],
+        generators: Sequence[torch.Generator] = (),
+        device: torch.device | None = None,
+    ):
+        if device is None:
+            device = generators[0].device
+        self._function = function
+        self._generators = generators
+        self._stage = Stage(columns, device)
+        self._stream = torch.cuda.Stream(device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: Any = None
+        self._calls = 0
+
+    def __call__(self, columns: Sequence[Tensor]) -> Any:
+        """Return the function's result for columns; the next call overwrites it."""
+        self._stage.load(columns)
+        self._calls += 1
+        if self._calls <= WARM_UPS:
+            return self._call_as_usual()
+        if self._graph is None:
+            self._capture()
+        assert self._graph is not None
+        self._graph.replay()
+        return self._result
+
+    def _call_as_usual(self) -> Any:
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            result = self._function(self._stage.columns)
+        current.wait_stream(self._stream)
+        return result
+
+    def _capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        try:
+            with torch.cuda.graph(graph, stream=self._stream):
+                self._result = self._function(self._stage.columns)
+        except RuntimeError as error:
+            raise RuntimeError(
+                "the update cannot run as a CUDA graph, for example because it reads a value of a tensor; expected "
+                "cuda_graph to be false"
+            ) from error
+        self._graph = graph
+
+
+class Stage:
+    """Memory of a GPU for the columns of one batch after the other, always at the same addresses.
+
+    Batches in main memory are written to one of two blocks of page-locked memory, from which the GPU fetches them while
+    the program continues. Columns that are in page-locked memory already are fetched from there; they must not change
+    before the GPU has finished.
+
+    Args:
+        columns: Columns of the same shapes and types.
+        device: A GPU.
+
+    Attributes:
+        columns: The columns on the GPU.
+    """
+
+    def __init__(self, columns: Sequence[Tensor], device: torch.device):
+        starts = []
+        total = 0
+        for column in columns:
+            starts.append(total)
+            total += -(-column.nbytes // ALIGNMENT) * ALIGNMENT
+        self._block = torch.zeros(total, dtype=torch.uint8, device=device)
+        self.columns = pieces(self._block, columns, starts)
+        self._hosts = []
+        for _ in range(2):
+            block = torch.zeros(total, dtype=torch.uint8, pin_memory=True)
+            self._hosts.append((block, pieces(block, columns, starts), torch.cuda.Event()))
+
+    def load(self, columns: Sequence[Tensor]) -> None:
+        """Copy the columns of a batch, which are all in main memory or all on the GPU."""
+        if columns[0].device.type != "cpu" or columns[0].is_pinned():
+            torch._foreach_copy_(self.columns, list(columns), non_blocking=True)
+            return
+        self._hosts.reverse()
+        block, parts, fetched = self._hosts[0]
+        fetched.synchronize()  # of the batch before the last one, which the GPU has long fetched
+        for part, column in zip(parts, columns, strict=True):
+            part.copy_(column)
+        self._block.copy_(block, non_blocking=True)
+        fetched.record()
+
+
+def pieces(block: Tensor, columns: Sequence[Tensor], starts: Sequence[int]) -> list[Tensor]:
+    """Return parts of a block of bytes with the shapes and types of `columns`, at their first bytes `starts`."""
+    found = []
+    for column, start in zip(columns, starts, strict=True):
+        found.append(block[start : start + column.nbytes].view(column.dtype).view(column.shape))
+    return found
+
+
+def copied(result: Any) -> Any:
+    """Return the result of an update with copies of its tensors."""
+    changed: dict[str, Any] = {}
+    for field in fields(result):
+        value = getattr(result, field.name)
+        if isinstance(value, Tensor):
+            changed[field.name] = value.clone()
+        elif isinstance(value, dict):
+            changed[field.name] = {name: column.clone() for name, column in value.items()}
+    return replace(result, **changed)

@@ -1,0 +1,140 @@
+"""Updates as CUDA graphs: equal to updates that run as usual, bit for bit. They need a GPU: `--device cuda`."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from interreplay.learning.actor_critic.many import ManyUpdates
+from interreplay.learning.captured import CapturedUpdate
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate
+from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
+from interreplay.learning.update import Batch
+from interreplay.learning.value.dqn import DQNUpdate
+from tests.devices.test_updates import pairs
+from tests.learning.actor_critic import test_crossq as of_crossq
+from tests.learning.actor_critic import test_many as of_many
+from tests.learning.conftest import flat_float64, float64  # noqa: F401
+from tests.learning.policy_gradient import test_impala as of_impala
+from tests.learning.update_cases import ALGORITHMS, CASES, WITHOUT, given, keep_float64, make  # noqa: F401
+from tests.learning.value import test_dqn as of_dqn
+
+UPDATES = 9
+
+
+@pytest.fixture(autouse=True)
+def _needs_graphs(device):
+    if device.type != "cuda":
+        pytest.skip("CUDA graphs need a GPU: --device cuda")
+
+
+def assert_same(build, networks, batches, device, between=lambda update, i: None, equal=torch.equal):
+    """Learn from batches with and without graphs, from main memory and from the GPU by turns."""
+    updates = []
+    results = []
+    for captures in (False, True):
+        update = build(copy.deepcopy(networks).to(device))
+        learner = CapturedUpdate(update, device) if captures else update
+        rng = torch.Generator(device).manual_seed(7)
+        found = []
+        for i, batch in enumerate(batches):
+            there = batch if captures and i % 2 else batch.map(lambda column: column.to(device))
+            result = learner.update(there, rng)
+            found += [result.errors, result.metrics]
+            between(update, i)
+        results.append([column.cpu() for column in found] + [torch.randn(4, generator=rng, device=device).cpu()])
+        updates.append(update)
+    usual, captured = results
+    for i, (one, other) in enumerate(zip(usual, captured, strict=True)):
+        assert equal(one, other), i
+    for name, value in updates[0].networks.state_dict().items():
+        assert equal(value, updates[1].networks.state_dict()[name]), name
+
+
+def rows_and_weights(algorithm, views=0, weighted=False):
+    return [Batch(*given(i, algorithm, views, weighted)) for i in range(UPDATES)]
+
+
+@pytest.mark.parametrize(("algorithm", "case"), pairs())
+def test_actors_and_critics(algorithm, case, device):
+    settings, views, encoder, weighted = CASES[case]
+    _, kind, own = ALGORITHMS[algorithm]
+    settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
+    activation = settings.pop("activation", "relu")
+    networks = make(algorithm, encoder, activation, settings)
+    assert_same(lambda nets: kind(nets, **settings), networks, rows_and_weights(algorithm, views, weighted), device)
+
+
+def test_learning_rates_and_loaded_states_change_between_updates(device):
+    _, kind, own = ALGORITHMS["SAC"]
+
+    def change(update, i):
+        for optimizer in update.optimizers.values():
+            optimizer.param_groups[0]["lr"] = 1e-3 / (i + 1)
+        if i == 4:
+            for optimizer in update.optimizers.values():
+                optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+    networks = make("SAC", None, "relu", own)
+    assert_same(lambda nets: kind(nets, **own), networks, rows_and_weights("SAC"), device, change)
+
+
+def test_crossq(device):
+    networks, update = of_crossq.make(3)
+    assert_same(lambda nets: type(update)(nets, target_entropy=-3.0), networks, rows_and_weights("SAC"), device)
+
+
+@pytest.mark.parametrize("head", of_dqn.HEADS)
+@pytest.mark.parametrize("kind", of_dqn.KINDS)
+def test_values(kind, head, device, flat_float64):  # noqa: F811
+    networks = of_dqn.networks(head, **of_dqn.KINDS[kind])
+    batches = rows_and_weights("discrete SAC")
+    # The GPU adds up the probabilities of a categorical target in any order.
+    equal = torch.allclose if head == "categorical" else torch.equal
+    assert_same(
+        lambda nets: DQNUpdate(nets, double=True, target_update_period=2), networks, batches, device, equal=equal
+    )
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("optimizer", ["Adam", "RMSprop"])
+def test_unrolls(continuous, optimizer, device):
+    networks = of_impala.networks(continuous)
+    batches = [of_impala.unrolls(continuous, seed) for seed in range(UPDATES)]
+    settings = IMPALASettings(optimizer=optimizer)
+    assert_same(lambda nets: IMPALAUpdate(nets, settings, 0.9), networks, batches, device)
+
+
+def test_many_runs(device):
+    results = []
+    for captures in (False, True):
+        updates = of_many.runs_of("SAC", {"policy_delay": 2}, device)
+        many = ManyUpdates(updates)
+        learner = CapturedUpdate(many, device) if captures else many
+        rngs = [torch.Generator(device).manual_seed(run) for run in range(of_many.RUNS)]
+        found = []
+        for i in range(UPDATES):
+            batch = Batch.stack(of_many.batches_of(i, "SAC", 0, True))
+            result = learner.update(batch.map(lambda column: column.to(device)), rngs)
+            found += [result.errors, result.metrics]
+        found += [value for update in updates for value in update.networks.state_dict().values()]
+        results.append(found)
+    assert all(map(torch.equal, *results))
+
+
+def test_compiled_updates(device):
+    """Programs of the GPU, with their own Adam, equal the kernels up to rounding."""
+    kind = ALGORITHMS["SAC"][1]
+    results = []
+    for compiled in (False, True):
+        networks = make("SAC").float().to(device)
+        update = kind(networks, weight_decay=0.01, torch_compile=compiled)
+        learner = CapturedUpdate(update, device)
+        rng = torch.Generator(device).manual_seed(0)
+        for batch in rows_and_weights("SAC"):
+            learner.update(batch.map(lambda column: column.float()), rng)
+        results.append(networks.state_dict())
+    for name, value in results[0].items():
+        torch.testing.assert_close(results[1][name], value, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")

@@ -1,0 +1,110 @@
+"""Updates of several runs as one: each run learns what it learns alone."""
+
+import warnings
+
+import pytest
+import torch
+
+from interreplay.learning.actor_critic.crossq import CrossQNetworks, CrossQUpdate
+from interreplay.learning.actor_critic.many import ManyUpdates
+from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
+from interreplay.learning.update import Batch
+from tests.learning.batches import ACTIONS, OBS
+from tests.learning.update_cases import ALGORITHMS, WITHOUT, given, keep_float64, make, state_of  # noqa: F401
+
+RUNS = 3
+UPDATES = 6
+OPTIONS = {  # settings, views per row, row weights
+    "defaults": ({}, 0, False),
+    "decay, delay, layer norm": ({"weight_decay": 0.1, "critic_layer_norm": True, "policy_delay": 2}, 0, True),
+    "one critic, Huber": ({"n_critics": 1, "huber_delta": 0.3}, 3, True),
+    "residual, mean target": (
+        {"critic_blocks": 1, "critic_width": 6, "actor_blocks": 1, "actor_width": 5, "critic_target": "mean"},
+        0,
+        False,
+    ),
+    "PAL": ({"pal_alpha": 0.4, "actor_target": "mean", "n_critics": 3}, 0, True),
+}
+
+
+def runs_of(algorithm, settings, device="cpu"):
+    """Return the updates of several runs with different networks, and settings that the algorithm has."""
+    kind, own = ALGORITHMS[algorithm][1:]
+    settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
+    updates = []
+    for run in range(RUNS):
+        networks = make(algorithm, settings=settings)
+        with torch.no_grad():
+            for parameter in networks.parameters():
+                parameter += 0.01 * run * torch.sin(torch.arange(parameter.numel()).view_as(parameter))
+        updates.append(kind(networks.to(device), **settings))
+    return updates
+
+
+def batches_of(i, algorithm, views, weighted):
+    return [Batch(*given(10 * i + run, algorithm, views, weighted)) for run in range(RUNS)]
+
+
+def generators():
+    return [torch.Generator().manual_seed(run) for run in range(RUNS)]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_each_run_learns_what_it_learns_alone(algorithm, option):
+    settings, views, weighted = OPTIONS[option]
+    alone, together = runs_of(algorithm, settings), runs_of(algorithm, settings)
+    for i in range(2):  # networks, moments and counts are taken over
+        for updates in (alone, together):
+            for update, batch, rng in zip(
+                updates, batches_of(i, algorithm, views, weighted), generators(), strict=True
+            ):
+                update.update(batch, rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # PyTorch warns of operations that it computes for one run after the other
+        many = ManyUpdates(together)
+        rngs, own_rngs = generators(), generators()
+        for i in range(2, UPDATES):
+            batches = batches_of(i, algorithm, views, weighted)
+            result = many.update(Batch.stack(batches), rngs)
+            for run, (update, batch, rng) in enumerate(zip(alone, batches, own_rngs, strict=True)):
+                expected = update.update(batch, rng)
+                torch.testing.assert_close(result.errors[run], expected.errors)
+                torch.testing.assert_close(result.metrics[:, run], expected.metrics)
+    for mine, theirs in zip(together, alone, strict=True):
+        assert mine.updates == theirs.updates == UPDATES
+        expected = state_of(theirs)
+        for name, value in state_of(mine).items():
+            torch.testing.assert_close(value, expected[name], rtol=1e-7, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
+        assert mine.state_dict()["policy_metrics"] == pytest.approx(theirs.state_dict()["policy_metrics"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"grad_clip": 0.5}, "grad_clip is 0.5"),
+        ({"n_critics": 3, "target_subset": 2}, "target_subset is 2"),
+        ({"critic_layer_norm": True, "critic_dropout": 0.1}, "critic_dropout is 0.1"),
+    ],
+)
+def test_settings_that_runs_cannot_share_are_rejected(settings, words):
+    with pytest.raises(ValueError, match=words):
+        ManyUpdates(runs_of("SAC", settings))
+
+
+def test_runs_that_differ_are_rejected():
+    with pytest.raises(ValueError, match="settings of the runs' updates differ"):
+        ManyUpdates([*runs_of("SAC", {}), *runs_of("SAC", {"weight_decay": 0.1})])
+    narrow, wide = SACUpdate(SACNetworks(OBS, ACTIONS, (8,))), SACUpdate(SACNetworks(OBS, ACTIONS, (9,)))
+    with pytest.raises(ValueError, match="networks of the runs differ"):
+        ManyUpdates([narrow, wide])
+    with pytest.raises(ValueError, match="algorithm is CrossQUpdate"):
+        ManyUpdates([CrossQUpdate(CrossQNetworks(OBS, ACTIONS, (8,)))])
+
+
+def test_policies_act_as_alone():
+    updates = runs_of("SAC", {})
+    obs = torch.randn(RUNS, 5, OBS, dtype=torch.float64)
+    noise = [torch.randn(5, ACTIONS, generator=rng, dtype=torch.float64) for rng in generators()]
+    expected = [update.networks.actor(obs[run], noise[run]).actions for run, update in enumerate(updates)]
+    torch.testing.assert_close(ManyUpdates(updates).act(obs, generators()), torch.stack(expected))
