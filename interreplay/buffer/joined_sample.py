@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -107,7 +106,7 @@ class JoinedSample(Sample):
                 columns[name] = getattr(self, name)
                 if columns[name] is not None:
                     columns[name] = columns[name][where]
-            return replace(part, probabilities=self._probabilities(part), **columns), where
+            return part.replace(probabilities=self._probabilities(part), **columns), where
         return self.rows(slice(0, 0)), slice(0, 0)
 
     def _probabilities(self, part: Sample) -> Tensor:

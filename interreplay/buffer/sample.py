@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -60,7 +60,12 @@ class Sample:
             value = getattr(self, field.name)
             if isinstance(value, Tensor | Transitions):
                 moved[field.name] = value.to(device)
-        return replace(self, **moved)
+        return self.replace(**moved)
+
+    def replace(self, **columns: Any) -> Sample:
+        """Return the batch with some columns replaced."""
+        kept = {field.name: getattr(self, field.name) for field in fields(Sample) if field.name not in columns}
+        return Sample(**kept, **columns)
 
     def split(self, size: int) -> list[Sample]:
         """Return the rows as batches of `size` in the same order, without copying.
@@ -92,7 +97,7 @@ class Sample:
         mask = self.origins == origin
         found = self.rows(mask)
         assert isinstance(found.write_count, Tensor)
-        return replace(found, write_count=int(found.write_count[:1].sum()), origins=None), mask
+        return found.replace(write_count=int(found.write_count[:1].sum()), origins=None), mask
 
     def __repr__(self) -> str:
         """Return the number of rows, the number of blended rows, and the shapes of the columns."""

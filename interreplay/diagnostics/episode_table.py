@@ -72,7 +72,7 @@ class EpisodeTable:
         """
         size = td_errors.detach().abs().float()
         found = [size.mean(), size.median(), size.max(), size.std(correction=0)]
-        q_value = size.new_tensor(math.nan)
+        q_value = size.new_full((), math.nan)
         if self._q_index is not None:
             q_value = metrics[self._q_index].to(size)
         pairs = (0.0, 0.0)

@@ -69,7 +69,7 @@ class ModelBased(Mix):
         n_step: Number of steps of real transitions.
         gamma: Discount factor per step.
         seed: Seed of all randomness.
-        device: Device of the rows and the networks.
+        device: Device of the batches, and of the model's networks until `connect` provides the device of the policy.
         spaces: Observation and action space of one environment, which recorded rows must match.
 
     Attributes:
@@ -181,6 +181,8 @@ class ModelBased(Mix):
 
     def connect(self, context: Context) -> None:
         self.imagination.connect(context)
+        if context.device is not None:
+            self.dynamics.move(context.device)
         super().connect(context)
         episodes: set[int] = set()
         for rows in self.recorded_rows():

@@ -91,6 +91,17 @@ def test_a_share_of_nothing_reduces_to_the_other_source():
         identical(alone.sample(16).transitions, mix.sample(16).transitions)
 
 
+def test_a_batch_of_several_sources_can_be_changed_and_moved():
+    mix = mixed()
+    mix.add(make(100))
+    sample = mix.sample(20)
+    changed = sample.replace(transitions=sample.transitions.replace(rewards=-sample.transitions.rewards))
+    assert torch.equal(changed.transitions.rewards, -sample.transitions.rewards)
+    assert torch.equal(changed.slots, sample.slots) and torch.equal(changed.origins, sample.origins)
+    moved = sample.to(torch.device("meta"))
+    assert {moved.weights.device.type, moved.slots.device.type, moved.transitions.rewards.device.type} == {"meta"}
+
+
 def test_rows_come_from_the_source_that_they_name():
     mix = mixed(a=0.25)
     mix.add(make(100))

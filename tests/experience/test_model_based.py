@@ -48,6 +48,19 @@ def rows(n, seed=0, **shapes):
     return make(n, seed=seed, **SHAPES | shapes)
 
 
+def test_the_model_follows_the_policy_to_its_device_and_batches_stay():
+    made = source(about=context(device=torch.device("meta")))
+    assert made.dynamics.device.type == "meta" and made.device.type == made.virtual.device.type == "cpu"
+    made = source()
+    made.add(rows(20))
+    made.sample(8)
+    before = made.dynamics.state_dict()
+    made.dynamics.device = torch.device("cpu", 0)
+    made.connect(context(device=torch.device("cpu")))  # moves the fitted networks
+    assert made.dynamics.device == torch.device("cpu")
+    np.testing.assert_equal(made.dynamics.state_dict(), before)
+
+
 def test_real_rows_alone_until_the_first_fit_and_exact_shares_from_then_on():
     made = source(real_share=0.25)
     made.add(rows(19))

@@ -1,4 +1,7 @@
-"""Whole runs on another device than the processor: the same weights, one wait per env step, and bit-equal resumes."""
+"""Whole runs on another device than the processor: the same weights, one wait per env step, and bit-equal resumes.
+
+Where a case has graphs, a replacement of `CapturedUpdate` copies the batches, which must arrive in main memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import torch
 from ray.rllib.core.learner.torch import torch_learner
 
 from interreplay.learning.networks.between_layers import Dropout
-from interreplay.rllib import DQNConfig
+from interreplay.rllib import DQNConfig, IMPALAConfig
+from interreplay.rllib.algorithms import learner
 from tests.devices import stand_in
 from tests.devices.conftest import device  # noqa: F401
 from tests.devices.same_draws import Generators, SameDraws
@@ -19,7 +23,8 @@ pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]
 
 RUNS = {
     "SAC": lambda: config().training(normalize_observations=True),
-    "TD3 with PER": lambda: config(buffer="PER", trainer="TD3"),
+    "SAC with NMER": lambda: config(buffer="NMER").training(scale_rewards=True),
+    "TD3 with PER": lambda: config(buffer="PER", trainer="TD3").training(episode_table=True),
     "DQN": lambda: (
         DQNConfig()
         .environment("CartPole-v1")
@@ -27,7 +32,16 @@ RUNS = {
         .training(hiddens=(32, 32), train_batch_size=32, learning_starts=50, steps_per_iteration=75, dueling=True)
         .debugging(seed=0)
     ),
+    "IMPALA": lambda: (
+        IMPALAConfig()
+        .environment("CartPole-v1")
+        .env_runners(num_envs_per_env_runner=4, rollout_fragment_length=5)
+        .training(hiddens=(16,), train_batch_size=4, steps_per_iteration=60)
+        .debugging(seed=0)
+    ),
 }
+CASES = [("SAC", False), ("TD3 with PER", False), ("DQN", False)]
+CASES += [(name, True) for name in RUNS if name != "SAC"]
 ACTED = {"copy to the processor": 1}
 """What an env step waits for: the action. Priorities wait on top of that."""
 DIAGNOSED = 4
@@ -44,6 +58,18 @@ def where(monkeypatch):
     return place
 
 
+class CopiedUpdate:
+    """Stands in for `CapturedUpdate`: copies batches to the device and runs the update as usual."""
+
+    def __init__(self, update, place):
+        self.update_rule = update
+        self.place = place
+
+    def update(self, batch, rng):
+        assert batch.weights.device == stand_in.HOST
+        return self.update_rule.update(batch.to(self.place), rng)
+
+
 def weights(algorithm):
     return {name: value.cpu().clone() for name, value in algorithm.learner.single_module.state_dict().items()}
 
@@ -56,29 +82,56 @@ def waits_by_step(algorithm):
     return [after - before for before, after in zip(counts, counts[1:], strict=False)]
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_equals_the_run_on_the_cpu(name, device, where, tmp_path):  # noqa: F811
+@pytest.mark.parametrize(("name", "graphs"), CASES)
+def test_a_run_equals_the_run_on_the_cpu(name, graphs, device, where, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(learner, "has_graphs", lambda found: found.type == device.type)
+    monkeypatch.setattr(learner, "CapturedUpdate", CopiedUpdate)
+
+    def build():
+        return RUNS[name]().training(cuda_graph=graphs).build_algo()
+
     with SameDraws():
         torch.__future__.set_swap_module_params_on_conversion(False)  # what is not moved stays as it is
-        here = RUNS[name]().build_algo()
+        here = build()
         here.train()
         here.train()
         expected = weights(here)
         torch.__future__.set_swap_module_params_on_conversion(device.type == stand_in.NAME)
         where.device = device
-        there = RUNS[name]().build_algo()
+        there = build()
         assert there.learner._device == device
+        assert (there.learner.batch_device.type == "cpu") == graphs
         there.train()
         waits = waits_by_step(there)
         for key, value in weights(there).items():
             torch.testing.assert_close(value, expected[key], rtol=1e-4, atol=1e-5, msg=lambda m, k=key: f"{k}: {m}")
-        if device.type == stand_in.NAME and name != "TD3 with PER":
+        if device.type == stand_in.NAME and name not in ("TD3 with PER", "IMPALA"):
             assert sum(step == ACTED for step in waits) >= 74 - DIAGNOSED, waits
         there.save_to_path(str(tmp_path))
-        resumed = RUNS[name]().build_algo()
+        resumed = build()
         resumed.restore_from_path(str(tmp_path))
         there.train()
         resumed.train()
         assert same(weights(there), weights(resumed))
         for algorithm in (here, there, resumed):
             algorithm.stop()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_graphs_do_not_change_a_run(name, device, monkeypatch, tmp_path):  # noqa: F811
+    if device.type != "cuda":
+        pytest.skip("CUDA graphs need a GPU: --device cuda")
+    monkeypatch.setattr(torch_learner, "get_device", lambda *_: device)
+    found = []
+    for graphs in (False, True):
+        algorithm = RUNS[name]().training(cuda_graph=graphs).build_algo()
+        algorithm.train()
+        algorithm.save_to_path(str(tmp_path / str(graphs)))
+        algorithm.train()
+        resumed = RUNS[name]().training(cuda_graph=graphs).build_algo()
+        resumed.restore_from_path(str(tmp_path / str(graphs)))
+        resumed.train()
+        found += [weights(algorithm), weights(resumed)]
+        algorithm.stop()
+        resumed.stop()
+    assert all(same(found[0], other) for other in found[1:])

@@ -151,6 +151,14 @@ class Dynamics:
         self._inputs = Scale(torch.zeros(0), torch.ones(0))
         self._targets = Scale(torch.zeros(0), torch.ones(0))
 
+    def move(self, device: torch.device) -> None:
+        """Keep the networks on another device."""
+        if device == self.device:
+            return
+        state = self.state_dict()
+        self.device = device
+        self.load_state_dict(state)
+
     def fit(
         self, states: Tensor, actions: Tensor, next_states: Tensor, rewards: Tensor | None, rng: np.random.Generator
     ) -> Fit:

@@ -127,11 +127,14 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     """Build what a run replays, and check that it can store the environment's rows."""
     spaces = (environment.observation_space, environment.action_space)
     kind, arguments = source_of(settings)
+    device = "cpu"
+    if settings.device == "cuda" and not settings.cuda_graph:  # with graphs, the learner copies batches itself
+        device = "cuda:0"
     defaults = {
         "seed": settings.seed,
         "n_step": settings.n_step,
         "gamma": settings.gamma,
-        "device": "cuda:0" if settings.device == "cuda" else "cpu",
+        "device": device,
         "spaces": spaces,
     }
     method = settings.buffer

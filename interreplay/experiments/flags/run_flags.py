@@ -184,7 +184,7 @@ MACHINE = (
         "device",
         choice("cpu", "cuda", "auto"),
         "cpu",
-        "device of the networks and the buffer; auto: a GPU if available",
+        "device of the networks; auto: a GPU if available",
         scope="execution",
     ),
     _changeable("threads", whole(1), 1, "CPU threads of the learner", in_study="cpus_per_trial"),
@@ -198,6 +198,7 @@ MACHINE = (
         in_study="hang_timeout",
     ),
     loop_flag("matrix_dtype"),
+    loop_flag("cuda_graph", type=boolean, scope="execution", changeable=True),
 )
 RESULTS = (
     loop_flag("steps_per_iteration", aliases=("timesteps_per_iteration",), scope="execution"),

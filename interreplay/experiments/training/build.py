@@ -15,7 +15,7 @@ from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.learning.algorithms_table import ALGORITHMS
 
-OF_LOOP = ("steps_per_iteration", "matrix_dtype", "normalize_observations")
+OF_LOOP = ("steps_per_iteration", "matrix_dtype", "cuda_graph", "normalize_observations")
 """Settings of all training loops, by the names of their flags."""
 OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows", "episode_table")
 """Settings of algorithms that replay transitions."""

@@ -18,7 +18,7 @@ from interreplay.errors import accepted_names
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.exploration import Sampled
-from interreplay.learning.policy_gradient.impala import IMPALAUpdate, UnrollResult
+from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.setting_fields import Whole, rate_at
 from interreplay.rllib.actor_learner.collectors import AsyncCollector
@@ -49,10 +49,6 @@ class UnrollLearner(BatchLearner):
     """Learns from `Unrolls` by the `IMPALAUpdate` that the configuration makes."""
 
     _update_rule: IMPALAUpdate
-
-    @override(BatchLearner)
-    def learn_from(self, batch: Unrolls) -> UnrollResult:
-        return super().learn_from(batch.to(self._device))
 
     def policy_of(self, unrolls: Unrolls) -> Tensor:
         """Return the current policy's output for the observations of unrolls, ``(T, B, F)``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection
 from typing import Any
@@ -17,7 +16,9 @@ from torch import Tensor
 
 from interreplay.buffer import Sample
 from interreplay.errors import TrainingDiverged
+from interreplay.learning.captured import CapturedUpdate
 from interreplay.learning.networks.normalization import Normalized, RewardScale
+from interreplay.learning.networks.optimizers import PlainOptimizer
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.rllib.host import ExactOptimizerStates
@@ -28,6 +29,7 @@ CONFIGURED = ("lr", "weight_decay", "eps", "decoupled_weight_decay")
 """Settings of optimizers that a configuration determines; older versions of PyTorch do not have the last one."""
 UPDATES_BETWEEN_CHECKS = 100
 """Updates between checks of the losses within an iteration; a check on a GPU waits for the GPU."""
+CPU = torch.device("cpu")
 
 
 class BatchLearner(ExactOptimizerStates):
@@ -41,6 +43,7 @@ class BatchLearner(ExactOptimizerStates):
     _device: Any  # a `torch.device`
     _module: MultiRLModule
     _update_rule: Any
+    _captured: CapturedUpdate | None = None
 
     @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
@@ -51,6 +54,9 @@ class BatchLearner(ExactOptimizerStates):
         for name, optimizer in self._update_rule.optimizers.items():
             params = _parameters_of(optimizer)
             self.register_optimizer(module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params)
+        self._captured = None
+        if self.config.cuda_graph and has_graphs(self._device) and can_be_captured(self._update_rule):
+            self._captured = CapturedUpdate(self._update_rule, self._device)
 
     @override(TorchLearner)
     def build(self) -> None:
@@ -69,9 +75,17 @@ class BatchLearner(ExactOptimizerStates):
         """Names of the metrics of an update, in order."""
         return self._update_rule.metrics
 
+    @property
+    def batch_device(self) -> torch.device:
+        """Device where batches are expected: main memory if updates run as CUDA graphs, which copy them."""
+        return self._device if self._captured is None else CPU
+
     def learn_from(self, batch: Any) -> Any:
-        """Make one gradient update, and return its result."""
-        result = self._update_rule.update(batch, self._rng)
+        """Make one gradient update with a batch on any device, and return its result on the learner's device."""
+        if self._captured is None:
+            result = self._update_rule.update(batch.to(self._device), self._rng)
+        else:
+            result = self._captured.update(batch, self._rng)
         self.count(result.metrics)
         return result
 
@@ -195,7 +209,7 @@ class OffPolicyLearner(BatchLearner):
     @override(BatchLearner)
     def learn_from(self, batch: Sample) -> UpdateResult:
         if self.reward_scale is not None:
-            batch = dataclasses.replace(batch, transitions=self.reward_scale.scaled(batch.transitions))
+            batch = batch.replace(transitions=self.reward_scale.scaled(batch.transitions))
         return super().learn_from(batch)
 
     @override(BatchLearner)
@@ -229,6 +243,16 @@ class OffPolicyLearner(BatchLearner):
         if self.reward_scale is not None:
             rows = self.reward_scale.scaled(rows)
         return self._update_rule.score(rows, names, self._rng)
+
+
+def has_graphs(device: torch.device) -> bool:
+    """Return whether a device runs CUDA graphs."""
+    return device.type == "cuda"
+
+
+def can_be_captured(update: Any) -> bool:
+    """Return whether CUDA graphs can contain the steps of an update's optimizers; PyTorch's own read the processor."""
+    return all(isinstance(optimizer, PlainOptimizer) for optimizer in update.optimizers.values())
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Any]:

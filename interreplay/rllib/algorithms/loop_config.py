@@ -135,6 +135,7 @@ class LoopConfig(AlgorithmConfig):
     encoder: Any
     activation: str
     anneal_steps: int | None
+    cuda_graph: bool
     matrix_dtype: str
     normalize_observations: bool
     steps_per_iteration: int

@@ -257,7 +257,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             "seed": config.seed,
             "n_step": config.n_step,
             "gamma": config.gamma,
-            "device": str(self.learner._device),
+            "device": str(self.learner.batch_device),
             "spaces": self.single_spaces,
         }
         rows = config.take_source()

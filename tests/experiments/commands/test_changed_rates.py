@@ -1,4 +1,4 @@
-"""Learning rates changed on purpose where a run is resumed, and the device that is chosen by itself."""
+"""Learning rates changed on purpose where a run is resumed, the device that is chosen by itself, and batches on it."""
 
 import json
 
@@ -8,10 +8,11 @@ import custom_training
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import preparation, study, study_checks
 from interreplay.experiments.commands import train as command
-from interreplay.experiments.flags.training_flags import make_parser, settings_resumed
+from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.experiments.process import machine
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.training.build import configure
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -78,6 +79,14 @@ def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
     assert settings_resumed(saved, {"device": "auto"}).device == device  # where it was before
     with pytest.raises(UsageError, match="made with device"):
         settings_resumed(saved, {"device": "cpu" if gpus else "cuda"})
+
+
+@pytest.mark.parametrize(("graphs", "device"), [(True, "cpu"), (False, "cuda:0")])
+def test_batches_stay_in_main_memory_if_updates_are_graphs(graphs, device):
+    settings = settings_for(make_parser().given([*LINE.split(), "--device", "cuda", "--cuda_graph", str(graphs)]))
+    assert str(preparation.source_for(settings, preparation.environment_of(settings)).device) == device
+    assert configure("SACConfig", settings).cuda_graph == graphs
+    assert settings_resumed(vars(settings), {"cuda_graph": not graphs}).cuda_graph != graphs
 
 
 @pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "cuda")])
