@@ -59,3 +59,19 @@ def per_step_table(title: str, micros: Mapping[str, np.ndarray]) -> str:
         low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
         rows.append([name, middle, f"{low}–{high}", f"{values.min():.0f}", f"{np.median(values / base):.2f}"])
     return table([title, "CPU µs per env step, median", "quartiles", "least", "× the first, median of pairs"], rows)
+
+
+def micros_table(title: str, unit: str, micros: Mapping[str, np.ndarray]) -> str:
+    """Return a markdown table of microseconds per unit ``(repeats,)`` by name, and their ratios to the first's.
+
+    Args:
+        title: Header of the names.
+        unit: What the microseconds are counted per, for example "update".
+        micros: Microseconds of each repeat by name.
+    """
+    base = next(iter(micros.values()))
+    rows = []
+    for name, values in micros.items():
+        low, middle, high = (f"{quantile:.1f}" for quantile in np.quantile(values, [0.25, 0.5, 0.75]))
+        rows.append([name, middle, f"{low}–{high}", f"{np.median(values / base):.2f}"])
+    return table([title, f"µs per {unit}, median", "quartiles", "× the first"], rows)
