@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study_checks import check, check_processors, found
+from interreplay.experiments.commands.study_checks import check, check_processors, check_together, found
 from interreplay.experiments.commands.study_search import check_search, searched, sequential, with_draws
 from interreplay.experiments.commands.train import asked_list
 from interreplay.experiments.flags.config_files import completed
@@ -118,6 +118,7 @@ def act(given: Mapping[str, Any]) -> int:
         print(results_table.aligned(lines, right={0, 2}))
         return 0
     check_search(study, given)
+    check_together(study, address)
     if address == "local":
         settings = [vars(settings_for(study.runs[number].given())) for number in numbers]
         check_processors(study.execution, settings, "run" in given)
@@ -216,27 +217,38 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
     print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
     if not todo:
         return summary(study, folder, 0)
-    from interreplay.experiments.tune import run_study
-    from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
-
     jobs = []
     totals = {}
     for run in todo:
-        settings = settings_of(study, folder, run)
+        gpus = own_gpus() if study.execution.together else None
+        settings = settings_of(study, folder, run, gpus)
         jobs.append((folder.path.absolute() / run.name, settings))
         totals[run.name] = settings["total_env_steps"]
-    searcher = sequential(study, folder, LANGUAGE, functools.partial(settings_of, study, folder))
-    execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
-    scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
     reporter = StudyReporter(totals, done, sys.stdout)
     try:
-        code = run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
+        if study.execution.together:
+            from interreplay.experiments.tune.run_together import run_together
+
+            code = run_together(jobs, study.execution, reporter.on_event, reporter.beat, reporter.note)
+        else:
+            code = run_with_tune(study, folder, address, jobs, reporter)
     finally:
         reporter.close()
     for run in todo:
         if run.name in reporter.failed:
             folder.trial(run).note(state=FAILED)
     return summary(study, folder, code)
+
+
+def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[Any], reporter: StudyReporter) -> int:
+    """Execute runs as processes of Ray Tune; return the exit code."""
+    from interreplay.experiments.tune import run_study
+    from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
+
+    searcher = sequential(study, folder, LANGUAGE, functools.partial(settings_of, study, folder))
+    execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
+    scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
+    return run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
 
 
 def summary(study: Study, folder: StudyFolder, code: int) -> int:

@@ -27,7 +27,7 @@ from interreplay.experiments.process.machine import (
     own_cpus,
     own_gpus,
 )
-from interreplay.experiments.studies.study import Execution, PlannedRun, Study, cpus_per_run
+from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 
 find = functools.lru_cache(maxsize=None)(find_environment)
@@ -90,6 +90,25 @@ def found(settings: SimpleNamespace) -> Environment:
     if settings.env_args or settings.wrapper or settings.frame_stack > 1:
         return environment_of(settings)
     return find(settings.env)
+
+
+def check_together(study: Study, address: str) -> None:
+    """Reject what runs in one process cannot have.
+
+    Raises:
+        UsageError: ``together`` is true, and runs have processes of their own or end early.
+    """
+    execution = study.execution
+    if not execution.together:
+        return
+    if address != "local":
+        raise UsageError(f"--together runs in one process; expected --address local instead of {address}")
+    if execution.scheduler != "fifo" or execution.searcher == TPE:
+        raise UsageError("--together runs all runs at once; expected --scheduler fifo and --searcher random")
+    for run in study.runs:
+        workers = settings_for(run.given()).num_workers
+        if workers:
+            raise UsageError(f"--num_workers is {workers}; expected 0 with --together, which has one process")
 
 
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:

@@ -67,6 +67,7 @@ class Execution:
         max_concurrent: Number of runs at a time; 0 for as many as there are CPUs for.
         max_failures: How often a failed run is retried from its last checkpoint.
         hang_timeout: Seconds without an env step after which a run counts as hung.
+        together: Whether all runs are threads of one process, in which runs with equal updates learn as one.
         scheduler: Stops runs early, see `interreplay.experiments.tune.hyperparameter_search.scheduler`.
         searcher: How searched settings are drawn: ``random`` before the study begins, ``tpe`` when each run starts,
             given the results of earlier runs.
@@ -78,6 +79,7 @@ class Execution:
     max_concurrent: int = 0
     max_failures: int = 2
     hang_timeout: float = 900.0
+    together: bool = False
     scheduler: str = "fifo"
     searcher: str = "random"
     search: Mapping[str, str] = field(default_factory=dict)

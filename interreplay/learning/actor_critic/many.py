@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,8 @@ NOT_TOGETHER = (
     *("target_subset", "reset_interval", "reset_at"),
 )
 """Settings with which the updates of several runs are not one update."""
+UNREAD = ("exploration", "network", "encoder", "initial_alpha")
+"""Settings that updates do not read."""
 
 
 class ManyUpdates(Update):
@@ -240,20 +243,24 @@ def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
         if getattr(first.settings, name, None):
             raise ValueError(f"{name} is {getattr(first.settings, name)!r}; expected none in updates of several runs")
     if isinstance(first, CrossQUpdate):
-        raise ValueError(
-            f"the algorithm is {type(first).__name__}; expected one without statistics and sorted quantiles"
-        )
+        raise ValueError("the algorithm is CrossQ; expected one without batch normalization in updates of several runs")
     if first.encoder:
         raise ValueError("the encoder learns; expected one without parameters in updates of several runs")
     for update in updates:
-        for name in ("settings", "updates"):
-            if type(update) is not type(first) or getattr(update, name) != getattr(first, name):
-                raise ValueError(
-                    f"{name} of the runs' updates differ; expected the same algorithm, settings and counts"
-                )
-        shapes, own = shapes_of(first.networks), shapes_of(update.networks)
-        if own != shapes:
-            raise ValueError(f"networks of the runs differ: {own} and {shapes}; expected the same widths")
+        if type(update) is not type(first):
+            raise ValueError(
+                f"the runs have {type(first).__name__} and {type(update).__name__}; expected one algorithm"
+            )
+        for field in fields(first.settings):
+            one, other = getattr(first.settings, field.name), getattr(update.settings, field.name)
+            if field.name not in UNREAD and one != other:
+                raise ValueError(f"{field.name} of the runs is {one} and {other}; expected equal settings of updates")
+        if update.updates != first.updates:
+            raise ValueError(f"the runs made {first.updates} and {update.updates} updates; expected equally many")
+        if shapes_of(update.networks) != shapes_of(first.networks):
+            raise ValueError(
+                "networks of the runs have different shapes; expected equal observations, actions and widths"
+            )
 
 
 def shapes_of(networks: nn.Module) -> dict[str, torch.Size]:

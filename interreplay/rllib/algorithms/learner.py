@@ -21,6 +21,7 @@ from interreplay.learning.networks.normalization import Normalized, RewardScale
 from interreplay.learning.networks.optimizers import PlainOptimizer
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
+from interreplay.rllib.algorithms.update_group import UpdateGroup
 from interreplay.rllib.host import ExactOptimizerStates
 from interreplay.transitions import Observation, Transitions
 
@@ -44,6 +45,7 @@ class BatchLearner(ExactOptimizerStates):
     _module: MultiRLModule
     _update_rule: Any
     _captured: CapturedUpdate | None = None
+    _group: UpdateGroup | None = None
 
     @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
@@ -82,12 +84,28 @@ class BatchLearner(ExactOptimizerStates):
 
     def learn_from(self, batch: Any) -> Any:
         """Make one gradient update with a batch on any device, and return its result on the learner's device."""
-        if self._captured is None:
+        if self._group is not None:
+            result = self._group.update(self, batch)
+        elif self._captured is None:
             result = self._update_rule.update(batch.to(self._device), self._rng)
         else:
             result = self._captured.update(batch, self._rng)
         self.count(result.metrics)
         return result
+
+    def join(self, group: UpdateGroup | None) -> None:
+        """Make all further updates together with other learners; None to make them alone."""
+        self._group = group
+
+    @property
+    def update_rule(self) -> Any:
+        """The update of the algorithm."""
+        return self._update_rule
+
+    @property
+    def generator(self) -> torch.Generator:
+        """Source of all random numbers of updates."""
+        return self._rng
 
     def count(self, metrics: Tensor) -> None:
         """Count an update with its metrics."""

@@ -93,12 +93,14 @@ def test_settings_that_runs_cannot_share_are_rejected(settings, words):
 
 
 def test_runs_that_differ_are_rejected():
-    with pytest.raises(ValueError, match="settings of the runs' updates differ"):
+    with pytest.raises(ValueError, match="weight_decay of the runs is 0.0 and 0.1"):
         ManyUpdates([*runs_of("SAC", {}), *runs_of("SAC", {"weight_decay": 0.1})])
     narrow, wide = SACUpdate(SACNetworks(OBS, ACTIONS, (8,))), SACUpdate(SACNetworks(OBS, ACTIONS, (9,)))
-    with pytest.raises(ValueError, match="networks of the runs differ"):
+    with pytest.raises(ValueError, match="networks of the runs have different shapes"):
         ManyUpdates([narrow, wide])
-    with pytest.raises(ValueError, match="algorithm is CrossQUpdate"):
+    with pytest.raises(ValueError, match="the runs have SACUpdate and TD3Update"):
+        ManyUpdates([*runs_of("SAC", {}), *runs_of("TD3", {})])
+    with pytest.raises(ValueError, match="the algorithm is CrossQ"):
         ManyUpdates([CrossQUpdate(CrossQNetworks(OBS, ACTIONS, (8,)))])
 
 

@@ -1,0 +1,135 @@
+"""Learners of several runs in one process, one thread each, that make their updates as one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from interreplay.buffer import Sample
+from interreplay.errors import UsageError
+from interreplay.learning.actor_critic.many import ManyUpdates, check_alike
+from interreplay.learning.captured import CapturedUpdate
+from interreplay.learning.update import Batch, UpdateResult
+from interreplay.transitions import Transitions
+
+READ = frozenset({"obs", "actions", "rewards", "next_obs", "terminated", "truncated", "discounts"})
+"""Columns of rows that updates read, besides views."""
+VIEWS = ("views_obs", "views_next_obs")
+
+
+class UpdateGroup:
+    """The updates of several learners as one update, see `ManyUpdates`.
+
+    Each learner calls `update` in a thread of its own and waits there until all others have done so. A learner that
+    ends leaves the group; the others continue without it.
+
+    Args:
+        learners: Learners whose updates have equal settings and shapes and made equally many updates.
+
+    Raises:
+        ValueError: Their updates cannot be one, or a replay method needs more than their errors.
+    """
+
+    def __init__(self, learners: Sequence[Any]):
+        check_alike([learner.update_rule for learner in learners])
+        for learner in learners:
+            if learner.update_rule.scores_wanted:
+                raise ValueError("a replay method needs scores of each update; expected methods that do not")
+        self._members = list(learners)
+        self._batches: dict[Any, Batch] = {}
+        self._results: dict[Any, UpdateResult | BaseException] = {}
+        self._arrived = threading.Condition()
+        self._many: ManyUpdates | None = None
+        self._updater: Any = None
+        self._generators: list[torch.Generator] = []
+
+    def update(self, learner: Any, sample: Sample) -> UpdateResult:
+        """Return the result of a learner's update, once all learners have called this.
+
+        Args:
+            learner: A member of the group.
+            sample: Its batch, in main memory.
+
+        Raises:
+            UsageError: The batch brings its own loss or targets.
+        """
+        batch = shared_batch(sample)
+        with self._arrived:
+            self._batches[learner] = batch
+            self._learn_if_complete()
+            while learner not in self._results:
+                self._arrived.wait()
+            result = self._results.pop(learner)
+        if isinstance(result, BaseException):
+            raise RuntimeError("the update of several runs failed") from result
+        return result
+
+    def leave(self, learner: Any) -> None:
+        """Remove a learner, for which the others no longer wait."""
+        with self._arrived:
+            if learner in self._members:
+                self._members.remove(learner)
+                self._many = None
+                self._learn_if_complete()
+
+    def _learn_if_complete(self) -> None:
+        """Make an update if the batches of all members are there."""
+        if not self._members or len(self._batches) < len(self._members):
+            return
+        try:
+            result = self._learn()
+            for run, member in enumerate(self._members):
+                self._results[member] = UpdateResult(result.errors[run], result.metrics[:, run])
+        except BaseException as error:
+            for member in self._members:
+                self._results[member] = error
+        self._batches.clear()
+        self._arrived.notify_all()
+
+    def _learn(self) -> UpdateResult:
+        """Return the result of all members' updates."""
+        updates = [member.update_rule for member in self._members]
+        if self._many is None:
+            self._many = ManyUpdates(updates)
+            self._generators = [member.generator for member in self._members]
+            self._updater = self._many
+            device = self._generators[0].device
+            if device.type == "cuda":
+                self._updater = CapturedUpdate(self._many, device)
+        for name, optimizer in self._many.optimizers.items():
+            optimizer.param_groups[0]["lr"] = updates[0].optimizers[name].param_groups[0]["lr"]
+        batch = Batch.stack(aligned([self._batches[member] for member in self._members]))
+        return self._updater.update(batch, self._generators)
+
+
+def shared_batch(sample: Sample) -> Batch:
+    """Return what an update of several runs reads of one run's batch.
+
+    Raises:
+        UsageError: The batch brings its own loss or targets.
+    """
+    if sample.critic_loss is not None or sample.targets is not None:
+        raise UsageError("batches of this replay method have their own loss or targets; --together false trains it")
+    columns = {}
+    for name, column in vars(sample.transitions).items():
+        if name in READ:
+            columns[name] = column
+    extras = {name: sample.transitions.extras[name] for name in VIEWS if name in sample.transitions.extras}
+    return Batch(Transitions(**columns, extras=extras), sample.weights, sample.row_weights, sample.actor_weights)
+
+
+def aligned(batches: Sequence[Batch]) -> list[Batch]:
+    """Return batches that all have weights of rows, equal ones if these are missing, if any batch has some."""
+    found = []
+    for batch in batches:
+        weights = []
+        for name in ("row_weights", "actor_weights"):
+            own = getattr(batch, name)
+            if own is None and any(getattr(other, name) is not None for other in batches):
+                own = torch.ones_like(batch.weights)
+            weights.append(own)
+        found.append(Batch(batch.transitions, batch.weights, *weights))
+    return found

@@ -1,0 +1,62 @@
+"""Studies whose runs are threads of one process: the results of runs of their own, signals, failures."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from interreplay.experiments.commands.study import main
+from tests.experiments.commands.test_cluster_run import run, start, status, steps, study, table, wait_for  # noqa: F401
+
+EVALUATION = "evaluation/env_runners/episode_return_mean"
+
+
+@pytest.mark.slow
+def test_results_are_those_of_runs_of_their_own(study, tmp_path):  # noqa: F811
+    file = study(200, buffers="[Uniform, NMER]", seeds="2")
+    words = ("--max_concurrent", 1, "--results_dir", tmp_path / "alone", file)
+    assert run(tmp_path, *words)[0] == 0
+    code, out, err = run(tmp_path, "--together", "--results_dir", tmp_path / "together", file)
+    assert (code, err) == (0, ""), out
+    assert "4 runs learn as one" in out
+    for folder in (tmp_path / "alone").glob("SAC_*"):
+        other = tmp_path / "together" / folder.name
+        assert steps(other) == steps(folder) == [100, 200] and status(other)["state"] == "finished"
+        expected = [float(row[EVALUATION]) for row in table(folder / "progress.csv")]
+        found = [float(row[EVALUATION]) for row in table(other / "progress.csv")]
+        assert found == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.slow
+def test_sigterm_saves_all_runs_and_a_failed_run_does_not_stop_the_others(study, tmp_path):  # noqa: F811
+    file = study(600, envs="['envs_for_studies:Threads-v0', 'envs_for_studies:Bug-v0']", max_failures="0")
+    results = tmp_path / "r"
+    process = start(tmp_path, "--together", "--results_dir", results, file)
+    good, bad = (results / f"SAC_envs_for_studies-{kind}-v0_Uniform_s0" for kind in ("Threads", "Bug"))
+    wait_for(lambda: (good / "progress.csv").exists() and len(steps(good)) > 1, process)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=500)
+    assert process.returncode == 75, out + err
+    assert status(good)["state"] == "interrupted" and status(bad)["state"] == "failed"
+    assert "the simulator broke" in out and "2 runs learn as one" in out
+    code, out, err = run(tmp_path, "--resume", results)
+    assert code == 1, out + err  # the broken run is tried again and breaks again
+    assert steps(good) == list(range(100, 601, 100)) and status(good)["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--num_workers", "1"), "--num_workers is 1; expected 0 with --together"),
+        (("--scheduler", "asha"), "expected --scheduler fifo"),
+        (("--address", "auto"), "expected --address local instead of auto"),
+    ],
+)
+def test_what_runs_of_one_process_cannot_have_is_rejected(words, reason, tmp_path, capsys):
+    common = ["--envs", "Pendulum-v1", "--output_dir", str(tmp_path / "r"), "--together"]
+    with pytest.raises(SystemExit) as exit:
+        raise SystemExit(main([*common, *words]))
+    assert exit.value.code == 2 and reason in capsys.readouterr().err
+    assert not os.path.exists(tmp_path / "r")

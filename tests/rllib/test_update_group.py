@@ -1,0 +1,65 @@
+"""Runs in threads of one process whose updates are one: each run equals the run alone."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from interreplay.rllib.algorithms.update_group import UpdateGroup
+from tests.rllib.small_runs import config
+
+METHODS = ("Uniform", "NMER", "PER")
+
+
+def weights(algorithm):
+    return {name: value.clone() for name, value in algorithm.learner.single_module.state_dict().items()}
+
+
+def built(seed, method):
+    return config(buffer=method, seed=seed).training(normalize_observations=True).build_algo()
+
+
+def test_each_run_equals_the_run_alone(tmp_path):
+    alone, together = [], []
+    for seed, method in enumerate(METHODS):
+        algorithm = built(seed, method)
+        results = [algorithm.train() for _ in range(1 + seed)]
+        alone.append((weights(algorithm), results[-1]["learners"]))
+        algorithm.stop()
+    algorithms = [built(seed, method) for seed, method in enumerate(METHODS)]
+    group = UpdateGroup([algorithm.learner for algorithm in algorithms])
+
+    def run(seed, algorithm):
+        algorithm.learner.join(group)
+        results = [algorithm.train() for _ in range(1 + seed)]  # the first run ends first, and the others continue
+        group.leave(algorithm.learner)
+        together.append((seed, weights(algorithm), results[-1]["learners"]))
+        algorithm.save_to_path(str(tmp_path / str(seed)))
+
+    threads = [threading.Thread(target=run, args=each) for each in enumerate(algorithms)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(together) == len(METHODS)
+    for seed, found, reported in together:
+        expected, alone_reported = alone[seed]
+        for name, value in found.items():
+            torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+        for module, numbers in alone_reported.items():
+            for name, number in numbers.items():
+                if isinstance(number, float) and "loss" in name:
+                    assert reported[module][name] == pytest.approx(number, rel=1e-2, abs=1e-4), name
+        resumed = built(seed, METHODS[seed])
+        resumed.restore_from_path(str(tmp_path / str(seed)))
+        assert all(map(torch.equal, weights(resumed).values(), found.values()))
+        resumed.stop()
+        algorithms[seed].stop()
+
+
+def test_learners_that_differ_are_rejected():
+    one, other = built(0, "Uniform"), config().training(hiddens=(9,)).build_algo()
+    with pytest.raises(ValueError, match="hiddens of the runs is"):
+        UpdateGroup([one.learner, other.learner])
