@@ -1,6 +1,7 @@
 """A learned model in addition to replay: training, results, checkpoints, the command line, rejections."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -133,7 +134,8 @@ def test_the_preset_is_that_of_the_paper():
         settings = settings_for({"env": env, "preset": "mbpo"})
         assert settings.buffer == "ModelBased" and settings.updates_per_step == ratio
         made = ModelBased(**settings.buffer_args)
-        made.connect(type("C", (), {"environment": env, "environment_arguments": {}, "compute_terminated": None})())
+        context = {"environment": env, "environment_arguments": {}, "compute_terminated": None, "device": None}
+        made.connect(SimpleNamespace(**context))
         assert made.imagination.most_rows == 4 * 100_000 * length
         assert made.shares.current["real"] == 0.05
     other = settings_for({"env": "Hopper-v5", "preset": "mbpo", "buffer_arg": [("real", "NMER")]})

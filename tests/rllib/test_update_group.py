@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 
+from interreplay.rllib import DQNConfig
 from interreplay.rllib.algorithms.update_group import UpdateGroup
 from tests.rllib.small_runs import config
 
@@ -63,3 +64,9 @@ def test_learners_that_differ_are_rejected():
     one, other = built(0, "Uniform"), config().training(hiddens=(9,)).build_algo()
     with pytest.raises(ValueError, match="hiddens of the runs is"):
         UpdateGroup([one.learner, other.learner])
+
+
+def test_learners_of_values_are_rejected():
+    learner = DQNConfig().environment("CartPole-v1").training(steps_per_iteration=50).build_algo().learner
+    with pytest.raises(ValueError, match="learns by DQNUpdate"):
+        UpdateGroup([learner, learner])

@@ -127,10 +127,11 @@ class ActorCriticUpdate(Update, ABC):
                 raise ValueError(
                     "torch_compile is true; expected false with an encoder that learns, such as convolutions"
                 )
-            self.compiled_critic_gradients = compiled(self.critic_gradients)
-            self.compiled_policy_gradients = compiled(self.policy_gradients)
-            if at_once(self.actor[0].device):
-                self.polyak = compiled(polyak)
+            device = self.actor[0].device
+            self.compiled_critic_gradients = compiled(self.critic_gradients, device)
+            self.compiled_policy_gradients = compiled(self.policy_gradients, device)
+            if at_once(device):
+                self.polyak = compiled(polyak, device)
                 for optimizer in self.optimizers.values():
                     optimizer.compile(compiled)
 
@@ -161,24 +162,12 @@ class ActorCriticUpdate(Update, ABC):
         if self.targets_are_due:
             self.move_targets()
 
-        metrics = self.measured(critics.loss, critics.errors, critics.target, alpha)
+        metrics = measured(critics.loss, critics.errors, critics.target, self.policy_metrics, alpha)
         return UpdateResult(critics.errors.mean(dim=0), metrics, critics.scores)
 
     def temperature(self) -> list[Tensor]:
         """Return a copy of the temperature α, or nothing if the algorithm has none."""
         return [self.networks.log_alpha.detach().exp()] if "alpha" in self.optimizers else []
-
-    def measured(self, loss: Tensor, errors: Tensor, target: Tensor, alpha: Sequence[Tensor]) -> Tensor:
-        """Return the metrics of an update in the order of `metrics`, ``(k, ...)``.
-
-        Args:
-            loss: The critics' loss ``(...)``.
-            errors: TD errors ``(..., critics, n)``.
-            target: q_t ``(..., n)``.
-            alpha: `temperature` before the update.
-        """
-        values = (errors + target.unsqueeze(-2)).mean(dim=(-2, -1))
-        return torch.stack([loss, *self.policy_metrics, *alpha, values])
 
     def learn_critics(
         self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
@@ -451,6 +440,22 @@ class ActorCriticUpdate(Update, ABC):
         self.resets_at_steps = int(state["resets_at_steps"])
         for metric, value in zip(self.policy_metrics, state["policy_metrics"], strict=True):
             metric.fill_(float(value))
+
+
+def measured(
+    loss: Tensor, errors: Tensor, target: Tensor, policy_metrics: Sequence[Tensor], alpha: Sequence[Tensor]
+) -> Tensor:
+    """Return the metrics ``(k, ...)`` of an update, or of the updates of several runs, in the order of `metrics`.
+
+    Args:
+        loss: The critics' loss ``(...)``.
+        errors: TD errors ``(..., critics, n)``.
+        target: q_t ``(..., n)``.
+        policy_metrics: Metrics of the last update of the policy, ``(...)`` each.
+        alpha: The temperature ``(...)`` before the update, if there is one.
+    """
+    values = (errors + target.unsqueeze(-2)).mean(dim=(-2, -1))
+    return torch.stack([loss, *policy_metrics, *alpha, values])
 
 
 def next_noise(rows: Transitions, m: int, rng: Randomness) -> Tensor:

@@ -21,13 +21,14 @@ MOST_PROGRAMS = 1_000
 """Maximum number of programs of one function, one for each algorithm in the process and each form of batch."""
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
     """Return a function as one program for each shape of its arguments; results are equal up to rounding.
 
     The first call takes half a minute, or some seconds if PyTorch finds the program in its cache.
 
     Args:
         function: A function of tensors that draws nothing. It may compute gradients.
+        device: Where these tensors are.
 
     Raises:
         UsageError: There is no C++ compiler, or Python's headers are missing.
@@ -39,7 +40,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     config: Any = importlib.import_module("torch._dynamo.config")
     config.trace_autograd_ops = True
     config.recompile_limit = config.accumulated_recompile_limit = MOST_PROGRAMS
-    options: dict[str, Any] = (
-        {} if torch.cuda.is_available() else {"cpp_wrapper": True}
-    )  # CUDA graphs leave no Python to compile
+    options: dict[str, Any] = {}
+    if device.type == "cpu":  # on a GPU, CUDA graphs leave out the Python between kernels
+        options["cpp_wrapper"] = True
     return torch.compile(function, fullgraph=True, dynamic=False, options=options)

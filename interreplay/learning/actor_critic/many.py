@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, measured
 from interreplay.learning.actor_critic.compilation import compiled
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.networks.batched_layers import at_once
@@ -69,8 +69,9 @@ class ManyUpdates(Update):
         self._critic_gradients = self.critic_gradients
         self._policy_gradients = self.policy_gradients
         if first.settings.torch_compile:
-            self._critic_gradients = compiled(self.critic_gradients)
-            self._policy_gradients = compiled(self.policy_gradients)
+            device = first.actor[0].device
+            self._critic_gradients = compiled(self.critic_gradients, device)
+            self._policy_gradients = compiled(self.policy_gradients, device)
 
     def _stack_networks(self) -> None:
         """Stack parameters and buffers, and let the runs have views of the stacks."""
@@ -131,8 +132,7 @@ class ManyUpdates(Update):
         if first.targets_are_due and self._targets:
             first.polyak(self._targets, self._target_sources, first.tau)
 
-        values = (errors + target.unsqueeze(-2)).mean(dim=(-2, -1))
-        return UpdateResult(errors.mean(dim=-2), torch.stack([loss, *self._policy_metrics, *alpha, values]))
+        return UpdateResult(errors.mean(dim=-2), measured(loss, errors, target, self._policy_metrics, alpha))
 
     def _draw(self, part: str, batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
         """Draw the noise ``(R, ...)`` of the targets or of the policies' losses; None if nothing is drawn."""
@@ -239,11 +239,13 @@ def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
         ValueError: They cannot.
     """
     first = updates[0]
+    if not isinstance(first, ActorCriticUpdate) or isinstance(first, CrossQUpdate):
+        raise ValueError(
+            f"the algorithm learns by {type(first).__name__}; expected SAC, TQC, TD3 or DDPG for several runs"
+        )
     for name in NOT_TOGETHER:
         if getattr(first.settings, name, None):
             raise ValueError(f"{name} is {getattr(first.settings, name)!r}; expected none in updates of several runs")
-    if isinstance(first, CrossQUpdate):
-        raise ValueError("the algorithm is CrossQ; expected one without batch normalization in updates of several runs")
     if first.encoder:
         raise ValueError("the encoder learns; expected one without parameters in updates of several runs")
     for update in updates:

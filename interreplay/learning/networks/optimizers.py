@@ -118,7 +118,8 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
 
     def compile(self, compiler: Callable[..., Any]) -> None:
         """Let a compiled function take the steps, see `adam_of_parts`."""
-        self.kernel = compiler(functools.partial(adam_of_parts, decoupled=self.decoupled))
+        step = functools.partial(adam_of_parts, decoupled=self.decoupled)
+        self.kernel = compiler(step, self.param_groups[0]["params"][0].device)
 
     def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors that are stepped, and their gradients."""

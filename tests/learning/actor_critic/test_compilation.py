@@ -107,9 +107,9 @@ def test_an_encoder_that_learns_is_rejected():
 def test_a_missing_compiler_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(compilation.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(UsageError, match="torch_compile needs Python's headers"):
-        compilation.compiled(abs)
+        compilation.compiled(abs, torch.device("cpu"))
     monkeypatch.setattr(compilation.shutil, "which", lambda name: None)
     with pytest.raises(
         UsageError, match=r"torch_compile needs a C\+\+ compiler: g\+\+, clang\+\+, cl, or one that CXX"
     ):
-        compilation.compiled(abs)
+        compilation.compiled(abs, torch.device("cpu"))

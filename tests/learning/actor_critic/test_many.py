@@ -100,7 +100,7 @@ def test_runs_that_differ_are_rejected():
         ManyUpdates([narrow, wide])
     with pytest.raises(ValueError, match="the runs have SACUpdate and TD3Update"):
         ManyUpdates([*runs_of("SAC", {}), *runs_of("TD3", {})])
-    with pytest.raises(ValueError, match="the algorithm is CrossQ"):
+    with pytest.raises(ValueError, match="the algorithm learns by CrossQUpdate"):
         ManyUpdates([CrossQUpdate(CrossQNetworks(OBS, ACTIONS, (8,)))])
 
 

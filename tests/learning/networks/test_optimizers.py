@@ -12,7 +12,7 @@ def test_adam_of_parts_equals_the_fused_kernel(kind, decay, monkeypatch):
     first = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]
     second = [torch.nn.Parameter(parameter.detach().clone()) for parameter in first]
     fused, parts = kind(first, 0.01, weight_decay=decay), kind(second, 0.01, weight_decay=decay)
-    parts.compile(lambda function: function)
+    parts.compile(lambda function, device: function)
     monkeypatch.setattr(parts, "learning_rate", lambda: torch.tensor(0.01))  # as on a GPU
     for _ in range(20):
         for one, other in zip(first, second, strict=True):
