@@ -72,7 +72,8 @@ def main() -> None:
     base = seconds["alone"]
     lines = []
     for name, values in seconds.items():
-        of_all, of_one = values / arguments.updates * 1e6, values / arguments.updates / counts[name] * 1e6
+        of_all = values / arguments.updates * 1e6
+        of_one = of_all / counts[name]
         ratio = np.median(base / (values / counts[name]))
         lines.append([name, f"{np.median(of_all):.0f}", f"{np.median(of_one):.1f}", f"{ratio:.2f}"])
     what = torch.cuda.get_device_name() if device.type == "cuda" else "processor, one thread"

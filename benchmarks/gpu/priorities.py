@@ -215,7 +215,9 @@ def main() -> None:
     arguments = parser.parse_args()
     single_thread()
     device = arguments.device
-    rows, nmer_rows, batch = arguments.rows, arguments.nmer_rows, arguments.batch
+    rows = arguments.rows
+    nmer_rows = arguments.nmer_rows
+    batch = arguments.batch
     timing = {"steps": arguments.steps, "repeats": arguments.repeats}
     print(described(device), flush=True)
     if rows:

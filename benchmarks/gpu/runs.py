@@ -49,7 +49,7 @@ class Run:
             self.step(self.env.action_space.sample())
 
     def step(self, action: np.ndarray) -> None:
-        """Make one env step and store it; actions are those of HalfCheetah, within ±1."""
+        """Make one env step and store it; actions must be within ±1, as HalfCheetah's are."""
         from interreplay import Transitions
 
         following, reward, terminated, truncated, _ = self.env.step(action)

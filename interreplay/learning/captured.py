@@ -44,7 +44,7 @@ class CapturedUpdate:
         self._parameter: Tensor = optimizer.param_groups[0]["params"][0]
 
     def update(self, batch: Any, rng: Any) -> Any:
-        """Learn from a batch; arguments and result are those of `Update.update`."""
+        """Learn from a batch; arguments and result as in `Update.update`."""
         update = self._update
         if type(update).update is not Update.update or getattr(batch, "critic_loss", None) is not None:
             return update.update(batch.to(self._device), rng)
@@ -64,7 +64,7 @@ class CapturedUpdate:
             self._graphs[key] = graph
         optimizers: Any = update.optimizers.values()
         for optimizer in optimizers:
-            optimizer.prepare()
+            optimizer.learning_rate()  # a graph reads it on the GPU
         result = copied(graph(columns))
         update.finish(rng)
         return result
@@ -89,19 +89,16 @@ class CapturedFunction:
         function: Takes columns on the GPU, always the same tensors, and returns tensors in any structure. It reads no
             value on the processor.
         columns: Columns of the shapes and types of those that will be given, in main memory or on a GPU.
-        generators: Generators on the GPU from which the function draws.
-        device: The GPU; None for that of the generators.
+        generators: Generators on the GPU from which the function draws, at least one.
     """
 
     def __init__(
         self,
         function: Callable[[list[Tensor]], Any],
         columns: Sequence[Tensor],
-        generators: Sequence[torch.Generator] = (),
-        device: torch.device | None = None,
+        generators: Sequence[torch.Generator],
     ):
-        if device is None:
-            device = generators[0].device
+        device = generators[0].device
         self._function = function
         self._generators = generators
         self._stage = Stage(columns, device)

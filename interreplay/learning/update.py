@@ -275,10 +275,10 @@ class Update(ABC):
 
     @abstractmethod
     def learn(self, batch: Any, rng: Any) -> Any:
-        """Make the operations on tensors of an update, with its arguments and result.
+        """Compute an update of tensors; arguments and result as in `update`.
 
-        Which operations these are depends on the form of the batch and on `phase` alone, so that a CUDA graph can
-        repeat them. Whatever Python counts belongs into `finish`.
+        The operations depend only on the form of the batch and on `phase`, so that a CUDA graph can repeat them.
+        Counting in Python belongs in `finish`.
         """
 
     def phase(self) -> Hashable:
@@ -286,7 +286,11 @@ class Update(ABC):
         return None
 
     def finish(self, rng: Any) -> None:  # noqa: B027 - many updates count nothing
-        """Count an update, and do what is due after it; the argument is that of `update`."""
+        """Count an update, and do what is due after it.
+
+        Args:
+            rng: As in `update`.
+        """
 
     def score(self, rows: Transitions, names: Collection[str], rng: torch.Generator) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by name, computed by forward passes alone.

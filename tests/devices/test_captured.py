@@ -13,12 +13,12 @@ from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
-from tests.devices.test_updates import pairs
+from tests.devices.test_updates import pairs, prepared
 from tests.learning.actor_critic import test_crossq as of_crossq
 from tests.learning.actor_critic import test_many as of_many
 from tests.learning.conftest import flat_float64, float64  # noqa: F401
 from tests.learning.policy_gradient import test_impala as of_impala
-from tests.learning.update_cases import ALGORITHMS, CASES, WITHOUT, given, keep_float64, make  # noqa: F401
+from tests.learning.update_cases import ALGORITHMS, given, keep_float64, make  # noqa: F401
 from tests.learning.value import test_dqn as of_dqn
 
 UPDATES = 9
@@ -53,18 +53,14 @@ def assert_same(build, networks, batches, device, between=lambda update, i: None
         assert equal(value, updates[1].networks.state_dict()[name]), name
 
 
-def rows_and_weights(algorithm, views=0, weighted=False):
-    return [Batch(*given(i, algorithm, views, weighted)) for i in range(UPDATES)]
+def rows_and_weights(algorithm):
+    return [Batch(*given(i, algorithm, 0, False)) for i in range(UPDATES)]
 
 
 @pytest.mark.parametrize(("algorithm", "case"), pairs())
 def test_actors_and_critics(algorithm, case, device):
-    settings, views, encoder, weighted = CASES[case]
-    _, kind, own = ALGORITHMS[algorithm]
-    settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
-    activation = settings.pop("activation", "relu")
-    networks = make(algorithm, encoder, activation, settings)
-    assert_same(lambda nets: kind(nets, **settings), networks, rows_and_weights(algorithm, views, weighted), device)
+    networks, build, rows = prepared(algorithm, case, UPDATES)
+    assert_same(build, networks, [Batch(*each) for each in rows], device)
 
 
 def test_learning_rates_and_loaded_states_change_between_updates(device):

@@ -101,15 +101,21 @@ def pairs() -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize(("algorithm", "case"), pairs())
-def test_actors_and_critics(algorithm, case, device):
+def prepared(algorithm: str, case: str, updates: int) -> tuple[Any, Callable[[Any], Any], list[Any]]:
+    """Return networks, a function that makes an update of networks, and rows and weights of so many updates."""
     settings, views, encoder, weighted = CASES[case]
     _, kind, own = ALGORITHMS[algorithm]
     settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
     activation = settings.pop("activation", "relu")
-    batches = [from_rows(*given(i, algorithm, views, weighted)) for i in range(UPDATES)]
     networks = make(algorithm, encoder, activation, settings)
-    assert_same_updates(lambda nets: kind(nets, **settings), networks, batches, device)
+    rows = [given(i, algorithm, views, weighted) for i in range(updates)]
+    return networks, lambda nets: kind(nets, **settings), rows
+
+
+@pytest.mark.parametrize(("algorithm", "case"), pairs())
+def test_actors_and_critics(algorithm, case, device):
+    networks, build, rows = prepared(algorithm, case, UPDATES)
+    assert_same_updates(build, networks, [from_rows(*each) for each in rows], device)
 
 
 @pytest.mark.parametrize("warm_up", [3, 100])

@@ -16,7 +16,7 @@ from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFold
 from interreplay.experiments.training.train_loop import Training
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
-from interreplay.rllib.algorithms.update_group import UpdateGroup
+from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
 
 Job = tuple[Path, dict[str, Any]]
 Event = tuple[str, str, dict[str, Any]]
@@ -86,7 +86,7 @@ def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
     reason = ""
     for learner in learners[1:]:
         try:
-            UpdateGroup([learners[0], learner])
+            check_group([learners[0], learner])
             members.append(learner)
         except ValueError as error:
             others.append(learner)

@@ -114,14 +114,14 @@ class ManyUpdates(Update):
         first = self.updates[0]
         alpha = [self._stacks["log_alpha"].detach().exp()] if "alpha" in self.optimizers else []
 
-        noise = self._draw("target", batch, rng)
+        noise = self._draw(target_noise, batch, rng)
         loss, errors, target, gradients = self._critic_gradients(batch, noise)
         for parameter, gradient in zip(self._critics, gradients, strict=True):
             parameter.grad = gradient
         self.optimizers["critic"].apply()
 
         if first.policy_is_due:
-            noise = self._draw("policy", batch, rng)
+            noise = self._draw(policy_noise, batch, rng)
             metrics, gradients = self._policy_gradients(batch, noise)
             torch._foreach_copy_(self._policy_metrics, metrics)
             for parameter, gradient in zip(self._policy, gradients, strict=True):
@@ -134,15 +134,11 @@ class ManyUpdates(Update):
 
         return UpdateResult(errors.mean(dim=-2), measured(loss, errors, target, self._policy_metrics, alpha))
 
-    def _draw(self, part: str, batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
-        """Draw the noise ``(R, ...)`` of the targets or of the policies' losses; None if nothing is drawn."""
+    def _draw(self, draw: Callable[..., Tensor | None], batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
+        """Return the noise ``(R, ...)`` that a function draws for each run; None if it draws nothing."""
         drawn = []
         for run, (update, generator) in enumerate(zip(self.updates, rng, strict=True)):
-            rows = batch.transitions[run]
-            if part == "target":
-                noise = update.target_noise(rows, view_count(rows), generator)
-            else:
-                noise = update.policy_noise(rows, generator)
+            noise = draw(update, batch.transitions[run], generator)
             if noise is None:
                 return None
             drawn.append(noise)
@@ -275,6 +271,12 @@ def tensors_of(networks: nn.Module) -> dict[str, Tensor]:
     return dict(networks.named_parameters()) | dict(networks.named_buffers())
 
 
-def view_count(rows: Transitions) -> int:
-    """Return the number of views per row, see `views`."""
-    return rows.extras["views_obs"].shape[1] if "views_obs" in rows.extras else 1
+def target_noise(update: ActorCriticUpdate, rows: Transitions, rng: torch.Generator) -> Tensor | None:
+    """Draw the noise of a run's targets for rows ``(n, ...)``."""
+    m = rows.extras["views_obs"].shape[1] if "views_obs" in rows.extras else 1
+    return update.target_noise(rows, m, rng)
+
+
+def policy_noise(update: ActorCriticUpdate, rows: Transitions, rng: torch.Generator) -> Tensor | None:
+    """Draw the noise of the losses of a run's policy for rows ``(n, ...)``."""
+    return update.policy_noise(rows, rng)

@@ -32,12 +32,8 @@ class PlainOptimizer(torch.optim.Optimizer):
         inspect.unwrap(torch.optim.Optimizer.load_state_dict)(self, state_dict)
         self.loads += 1
 
-    def prepare(self) -> None:
-        """Write to the GPU what a CUDA graph of a step reads there."""
-        self.learning_rate()
-
     def learning_rate(self) -> float | Tensor:
-        """Return the learning rate; on a GPU as a tensor ``()``, whose value is not part of a CUDA graph."""
+        """Return the learning rate; on a GPU as a tensor ``()``, which is updated here and not in a CUDA graph."""
         group = self.param_groups[0]
         device = group["params"][0].device
         if device.type == "cpu":
@@ -173,7 +169,7 @@ def adam_of_parts(
         averages: First moments.
         squares: Second moments.
         _: Nothing: there is no maximum of second moments.
-        steps: Step counts, of which the first is that of all.
+        steps: Step counts ``()``; the first counts for all parameters.
         lr: Learning rate ``()``.
         beta1: β₁.
         beta2: β₂.

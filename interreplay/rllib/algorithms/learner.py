@@ -78,9 +78,14 @@ class BatchLearner(ExactOptimizerStates):
         return self._update_rule.metrics
 
     @property
+    def captures(self) -> bool:
+        """Whether updates run as CUDA graphs."""
+        return self._captured is not None
+
+    @property
     def batch_device(self) -> torch.device:
         """Device where batches are expected: main memory if updates run as CUDA graphs, which copy them."""
-        return self._device if self._captured is None else CPU
+        return CPU if self.captures else self._device
 
     def learn_from(self, batch: Any) -> Any:
         """Make one gradient update with a batch on any device, and return its result on the learner's device."""

@@ -34,10 +34,7 @@ class UpdateGroup:
     """
 
     def __init__(self, learners: Sequence[Any]):
-        check_alike([learner.update_rule for learner in learners])
-        for learner in learners:
-            if learner.update_rule.scores_wanted:
-                raise ValueError("a replay method needs scores of each update; expected methods that do not")
+        check_group(learners)
         self._members = list(learners)
         self._batches: dict[Any, Batch] = {}
         self._results: dict[Any, UpdateResult | BaseException] = {}
@@ -51,7 +48,7 @@ class UpdateGroup:
 
         Args:
             learner: A member of the group.
-            sample: Its batch, in main memory.
+            sample: Its batch.
 
         Raises:
             UsageError: The batch brings its own loss or targets.
@@ -96,13 +93,24 @@ class UpdateGroup:
             self._many = ManyUpdates(updates)
             self._generators = [member.generator for member in self._members]
             self._updater = self._many
-            device = self._generators[0].device
-            if device.type == "cuda":
-                self._updater = CapturedUpdate(self._many, device)
+            if self._members[0].captures:
+                self._updater = CapturedUpdate(self._many, self._generators[0].device)
         for name, optimizer in self._many.optimizers.items():
             optimizer.param_groups[0]["lr"] = updates[0].optimizers[name].param_groups[0]["lr"]
         batch = Batch.stack(aligned([self._batches[member] for member in self._members]))
         return self._updater.update(batch, self._generators)
+
+
+def check_group(learners: Sequence[Any]) -> None:
+    """Check that the updates of several learners can be one.
+
+    Raises:
+        ValueError: They cannot.
+    """
+    check_alike([learner.update_rule for learner in learners])
+    for learner in learners:
+        if learner.update_rule.scores_wanted:
+            raise ValueError("a replay method needs scores of each update; expected methods that do not")
 
 
 def shared_batch(sample: Sample) -> Batch:
