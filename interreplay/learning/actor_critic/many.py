@@ -15,7 +15,6 @@ from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, Cr
 from interreplay.learning.actor_critic.compilation import compiled
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.networks.batched_layers import at_once
-from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.optimizers import FastAdam
 from interreplay.learning.update import Batch, Update, UpdateResult, actor_row_weights, columns_of, views, with_columns
 from interreplay.transitions import Transitions
@@ -116,16 +115,14 @@ class ManyUpdates(Update):
 
         noise = self._draw(target_noise, batch, rng)
         loss, errors, target, gradients = self._critic_gradients(batch, noise)
-        for parameter, gradient in zip(self._critics, gradients, strict=True):
-            parameter.grad = gradient
+        set_gradients(self._critics, gradients)
         self.optimizers["critic"].apply()
 
         if first.policy_is_due:
             noise = self._draw(policy_noise, batch, rng)
             metrics, gradients = self._policy_gradients(batch, noise)
             torch._foreach_copy_(self._policy_metrics, metrics)
-            for parameter, gradient in zip(self._policy, gradients, strict=True):
-                parameter.grad = gradient
+            set_gradients(self._policy, gradients)
             for name, optimizer in self.optimizers.items():
                 if name != "critic":
                     optimizer.apply()
@@ -205,7 +202,7 @@ class OneRun(nn.Module):
         super().__init__()
         self.networks = copy.deepcopy(update.networks)
         for module in self.networks.modules():
-            if isinstance(module, BatchedMLP):
+            if hasattr(module, "plain"):  # `BatchedMLP` and listed layers
                 module.plain = True
         self._update = copy.copy(update)
         self._update.networks = self.networks
@@ -226,6 +223,12 @@ class OneRun(nn.Module):
             return update.critic_losses(batch, obs, next_obs, m, noise)
         rows = batch.transitions
         return update.policy_losses(rows, update.actor_views(rows, obs, m), actor_row_weights(batch), noise)
+
+
+def set_gradients(stacks: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+    """Set the gradients of contiguous stacks, in the same order in memory, as the kernel of `FastAdam` requires."""
+    for stack, gradient in zip(stacks, gradients, strict=True):
+        stack.grad = gradient.contiguous()  # the gradients of `nn.Linear` are transposed
 
 
 def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:

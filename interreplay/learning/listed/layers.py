@@ -220,7 +220,12 @@ class LayerStack(nn.Module):
         inputs: Width of the inputs.
         outputs: Number of outputs.
         place: Beginning of error messages.
+
+    Attributes:
+        plain: Whether autograd differentiates each operation that follows the layers, as `torch.func` requires.
     """
+
+    plain = False
 
     def __init__(self, count: int, layers: Layers, inputs: int, outputs: int, place: str):
         super().__init__()

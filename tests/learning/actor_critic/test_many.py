@@ -8,12 +8,17 @@ import torch
 from interreplay.learning.actor_critic.crossq import CrossQNetworks, CrossQUpdate
 from interreplay.learning.actor_critic.many import ManyUpdates
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
+from interreplay.learning.listed.networks import list_actor_and_critics
 from interreplay.learning.update import Batch
 from tests.learning.batches import ACTIONS, OBS
 from tests.learning.update_cases import ALGORITHMS, WITHOUT, given, keep_float64, make, state_of  # noqa: F401
 
 RUNS = 3
 UPDATES = 6
+LISTED = {
+    "actor": [{"layer": "Linear", "out_features": 7}, "Tanh", "Linear"],
+    "critic": [{"layer": "Linear", "out_features": 6}, "LayerNorm", "ELU", "Linear"],
+}
 OPTIONS = {  # settings, views per row, row weights
     "defaults": ({}, 0, False),
     "decay, delay, layer norm": ({"weight_decay": 0.1, "critic_layer_norm": True, "policy_delay": 2}, 0, True),
@@ -24,6 +29,7 @@ OPTIONS = {  # settings, views per row, row weights
         False,
     ),
     "PAL": ({"pal_alpha": 0.4, "actor_target": "mean", "n_critics": 3}, 0, True),
+    "listed layers": ({"network": LISTED}, 0, True),
 }
 
 
@@ -31,9 +37,12 @@ def runs_of(algorithm, settings, device="cpu"):
     """Return the updates of several runs with different networks, and settings that the algorithm has."""
     kind, own = ALGORITHMS[algorithm][1:]
     settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
+    network = settings.pop("network", {})
     updates = []
     for run in range(RUNS):
         networks = make(algorithm, settings=settings)
+        list_actor_and_critics(networks, network)
+        networks.double()
         with torch.no_grad():
             for parameter in networks.parameters():
                 parameter += 0.01 * run * torch.sin(torch.arange(parameter.numel()).view_as(parameter))
