@@ -40,6 +40,7 @@ METAVARS = {
     "inputs": "FILE",
     "search": "NAME=DISTRIBUTION",
     "address": "ADDRESS|auto|local",
+    "together": "PROCESSES",
     "output_dir": "DIR",
     "resume": "DIR",
     "wandb": "PROJECT",
@@ -253,6 +254,8 @@ class FlagParser(OneLineParser):
         """
         words = with_two_dashes(list(map(underscored, argv)), self._option_string_actions)
         words, notes = without_harmless(words)
+        if self._get_positional_actions():
+            words = with_truth(words, self._option_string_actions)
         sys.stdout.writelines(f"{note}\n" for note in notes)
         assigned: list[str] = []
         if self._complete:
@@ -322,6 +325,25 @@ def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[s
         match = _ONE_DASH.fullmatch(word)
         if match and (match[1] in SHORT or (len(match[1]) > 1 and f"--{match[1]}" in known)):
             word = f"--{SHORT.get(match[1], match[1])}{match[2]}"
+        found.append(word)
+    return found
+
+
+def with_truth(words: Sequence[str], known: Mapping[str, argparse.Action]) -> list[str]:
+    """Return words with ``=true`` after flags of that type that no True or False follows, but a positional argument.
+
+    Args:
+        words: The command line.
+        known: The options of the parser.
+    """
+    found = []
+    for word, following in zip(words, [*words[1:], "-"], strict=True):
+        action = known.get(word)
+        if action is not None and action.type is boolean and not following.startswith("-"):
+            try:
+                boolean(following)
+            except argparse.ArgumentTypeError:
+                word = f"{word}=true"
         found.append(word)
     return found
 
