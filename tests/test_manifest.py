@@ -34,6 +34,7 @@ def with_flipped_bits(content):
         yield damaged
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_manifest_is_detected(checkpoint):
     path = checkpoint / manifest.MANIFEST
     content = path.read_bytes()
@@ -107,6 +108,7 @@ def test_settings_are_part_of_the_checkpoint(two):
         assert state_files.resolve(path) == path
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_the_settings_is_detected(two):
     newer, older = two
     path = newer / "settings.json"

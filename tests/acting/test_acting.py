@@ -54,6 +54,7 @@ def saved(tmp_path_factory):
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_policy_acts_as_its_algorithm(saved, name):
     folder, single, expected, of_algorithm, first = saved(name)

@@ -61,6 +61,7 @@ def names(run):
     return sorted(path.name for path in run.iterdir() if "checkpoint" in path.name)
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_is_kept_next_to_the_newest(run, capsys):
     assert names(run) == ["best_checkpoint_00000300", "checkpoint_00000600"]
     best = run / "best_checkpoint_00000300"
@@ -75,6 +76,7 @@ def test_the_best_checkpoint_is_kept_next_to_the_newest(run, capsys):
     assert first == f"{best}, evaluation return -100.0" and last.startswith("1 episode: return")
 
 
+@pytest.mark.slow
 def test_a_run_resumes_from_its_best_checkpoint(run, scored, capsys):
     straight = {row["num_env_steps_sampled_lifetime"]: row for row in csv.DictReader((run / "progress.csv").open())}
     words = ["--resume", str(run), "--best", "--total_env_steps", "700", "--quiet"]
@@ -110,6 +112,7 @@ def test_training_returns_count_where_there_are_no_evaluations(tmp_path):
     assert best.name == f"best_checkpoint_{max(known, key=known.get):08d}"
 
 
+@pytest.mark.slow
 def test_no_best_checkpoint_with_keep_best_false(tmp_path, capsys):
     run = train(tmp_path, "--keep_best", "False", "--total_env_steps", "200")
     assert names(run) == ["checkpoint_00000200"] and ", best" not in capsys.readouterr().out.splitlines()[-1]
@@ -125,6 +128,7 @@ def test_no_best_checkpoint_with_keep_best_false(tmp_path, capsys):
     assert "is not the folder of a run" in output and "--best requires --resume RUN" in output
 
 
+@pytest.mark.slow
 def test_the_best_and_newest_checkpoint_share_files_if_equal(tmp_path, scored):
     run = train(tmp_path, "--total_env_steps", "200")
     assert names(run) == ["best_checkpoint_00000200", "checkpoint_00000200"]

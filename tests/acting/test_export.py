@@ -62,6 +62,7 @@ def observations(space, count, normal):
     return np.random.default_rng(0).normal((100.0, -5.0, 0.0), (20.0, 0.1, 1.0), (count, 3)) if normal else batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_onnxruntime_acts_as_the_policy(checkpoint, tmp_path, capsys, name):
     assert command.main(["export", str(checkpoint(name)), "--to", str(tmp_path / "policy.onnx")]) == 0
@@ -79,6 +80,7 @@ def test_onnxruntime_acts_as_the_policy(checkpoint, tmp_path, capsys, name):
     assert len(np.unique(own, axis=0)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["goals"])
 def test_a_program_of_pytorch_acts_as_the_policy(checkpoint, tmp_path, name):
     assert command.main(["export", str(checkpoint(name)), "--to", str(tmp_path / "policy.pt2")]) == 0
@@ -106,6 +108,7 @@ def test_as_a_user_exports(checkpoint, tmp_path):
     assert logging.root.manager.disable == logging.NOTSET
 
 
+@pytest.mark.slow
 def test_a_file_that_acts_differently_is_an_error(checkpoint, tmp_path, monkeypatch, capsys):
     forward = exporting.DeterministicPolicy.forward
     monkeypatch.setattr(exporting.DeterministicPolicy, "forward", lambda self, *parts: forward(self, *parts) * 0.99)

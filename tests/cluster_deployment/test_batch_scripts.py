@@ -100,6 +100,7 @@ class Watched:
         return self.process.wait(timeout=300), self.out.read_text()
 
 
+@pytest.mark.slow
 def test_bash_and_shellcheck_accept_every_script():
     for path in SCRIPTS:
         done = subprocess.run(["bash", "-n", path], capture_output=True, text=True, timeout=20)
@@ -208,6 +209,7 @@ def test_other_exit_codes_end_the_job(job):
         assert not (job / "asked").exists()
 
 
+@pytest.mark.slow
 def test_a_warning_with_time_left_saves_and_continues(job):
     watched = Watched(job, "python3", "driver.py")
     watched.until("driver ready")

@@ -112,12 +112,14 @@ def prepared(algorithm: str, case: str, updates: int) -> tuple[Any, Callable[[An
     return networks, lambda nets: kind(nets, **settings), rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "case"), pairs())
 def test_actors_and_critics(algorithm, case, device):
     networks, build, rows = prepared(algorithm, case, UPDATES)
     assert_same_updates(build, networks, [from_rows(*each) for each in rows], device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm_up", [3, 100])
 def test_crossq(warm_up, device):
     networks, update = of_crossq.make(warm_up)
@@ -125,6 +127,7 @@ def test_crossq(warm_up, device):
     assert_same_updates(lambda nets: type(update)(nets, target_entropy=-3.0), networks, batches, device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", of_dqn.HEADS)
 @pytest.mark.parametrize("kind", of_dqn.KINDS)
 def test_values(kind, head, device, flat_float64):  # noqa: F811

@@ -94,6 +94,7 @@ def test_lives_end_nothing_where_they_are_not_to():
     assert seen and terminated and info["lives"] == 0
 
 
+@pytest.mark.slow
 def test_sticky_actions_repeat_a_frame_in_four():
     env = Atari("freeway")  # whose games last for 2,048 steps
     env.reset(seed=1)
@@ -177,6 +178,7 @@ def test_it_keeps_to_its_seed_and_its_state(name):
     assert equal(play(env, actions), play(other, actions)), "through lives and games"
 
 
+@pytest.mark.slow
 def test_ids():
     def unwrapped(name, **arguments):
         return make(name, **arguments).unwrapped

@@ -198,6 +198,7 @@ def test_any_replay_method_is_the_virtual_part():
     assert (sample.origins == 1).all() and (sample.mix < 1).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("real", ["Uniform", "PER"])
 @pytest.mark.parametrize("model", ["stochastic", "deterministic"])
 def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):

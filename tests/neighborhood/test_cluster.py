@@ -79,6 +79,7 @@ def check_moments(storage: Storage, clustering, tolerance: float = 1e-5) -> None
 PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more at once than is usual": [30, 90, 150, 11, 200, 200, 3]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_means_and_deviations_are_those_of_the_stored_rows(kind):
     for portions in PORTIONS.values():
@@ -137,6 +138,7 @@ def test_between_refreshes_new_rows_join_the_nearest_center():
     assert clustering.refreshed == 400
 
 
+@pytest.mark.slow
 def test_many_rows_are_reassigned_in_turn(monkeypatch):
     monkeypatch.setattr("interreplay.neighborhood.clusters.clustering.REASSIGNED", 100)
     *_, (storage, clustering) = fed(ClusterCenter(20, 50), 1000, [10] * 400)
@@ -209,6 +211,7 @@ def test_the_only_member_of_a_cluster_is_not_blended(variant):
         assert torch.equal(found.stored_slots(torch.from_numpy(slots))[alone, 0], torch.from_numpy(slots)[alone])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["center", "member"])
 def test_statistics(variant):
     buffer = LCER(capacity=60, variant=variant, n_clusters=25, refresh_every=10, seed=0)
@@ -259,6 +262,7 @@ def test_noise_is_zero_without_deviation_and_within_bounds():
     assert (made.actions.abs() < 1).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drift", "worse"), [(0.0, 1.1), (0.01, 1.5)])
 def test_centers_are_about_as_good_as_those_of_lloyds_algorithm(drift, worse):
     """Against Lloyd's algorithm from k-means++; if rows drift, no center is left behind or stays at zero."""
@@ -287,6 +291,7 @@ def test_the_number_of_clusters_is_at_most_half_the_rows():
     assert len(clustering.centers) > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_step", "kind"), [(1, {}), (3, {}), (1, DISCRETE), (3, DISCRETE)])
 @pytest.mark.parametrize("variant", ["center", "member"])
 def test_a_restored_state_resumes_bit_exactly(variant, n_step, kind):
@@ -412,6 +417,7 @@ def test_goals_are_clustered_by_state_goal_and_action():
     assert torch.equal(made.actions, rows.actions) and torch.equal(made.rewards, rows.rewards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("envs", [1, 3])
 def test_means_follow_the_view_of_a_draw(envs):
     """As RLlib's stock algorithms do, which name n_step at a draw, when many rows are stored and observed already."""

@@ -63,6 +63,7 @@ def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
     return set(sorted(fitting, key=lambda i: float(((z[i] - z[slot]) ** 2).sum()))[:k])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("actions", "far"), [("box", 1.0), ("discrete", 30.0)])
 def test_neighbors_equal_those_of_brute_force(actions, far):
     storage, knn = Storage(700), KNN(k=4, draw=None)
@@ -97,6 +98,7 @@ def test_values_of_few_rows():
     assert {int(found[0]) for found in drawn} == {77, 300} and {int(found[1]) for found in drawn} == {-1}
 
 
+@pytest.mark.slow
 def test_random_neighbors_have_equal_values():
     storage = Storage(300)
     storage.add(rows(300))
@@ -112,6 +114,7 @@ def test_random_neighbors_have_equal_values():
     assert len(counts) == fitting + 1 and counts.std() < 1.3 * np.sqrt(counts.mean())
 
 
+@pytest.mark.slow
 def test_composite_kernels_ignore_discrete_actions():
     buffer = replay_buffers.BIER(capacity=300, seed=0, composite=True)
     buffer.add(rows(300, actions="discrete", choices=2))
@@ -194,6 +197,7 @@ def lcer(seed=0, **more):
     return replay_buffers.LCER(capacity=400, n_clusters=8, refresh_every=50, seed=seed, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("actions", "n_step"), [("discrete", 1), ("box", 3), ("discrete", 3)])
 def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
     """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""

@@ -104,6 +104,7 @@ def test_no_neighbors_then_all_then_the_nearest():
     assert world.recall() == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [normal, walks])
 @pytest.mark.parametrize("batch", [1, 100])
 def test_recall_during_growth(data, batch):
@@ -141,6 +142,7 @@ def test_wrapping_the_ring_several_times(capacity, batch):
         assert world.recall(newest) >= 0.96
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrapped", "sudden"), [(False, True), (True, False)])
 def test_scale_of_one_dimension_triples(wrapped, sudden):
     world = World(2000 if wrapped else 8000)
@@ -184,6 +186,7 @@ def test_duplicates_are_neighbors():
     assert np.abs(rows[twins] - rows[:50, None]).max() == 0  # nineteen twins fill all ten places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0.0, 7.3, -1e6])
 def test_constant_dimensions_are_ignored(value):
     world = World(1000)
@@ -241,6 +244,7 @@ def test_several_draws_do_not_repeat_and_are_uniform():
     assert sorted(drawn) == [-1, -1, 0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [200, 1 << 17])
 @pytest.mark.parametrize("rows", [1, 333, 2500])
 def test_a_restored_state_resumes_bit_exactly(rows, exact, monkeypatch):

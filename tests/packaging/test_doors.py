@@ -37,6 +37,7 @@ def call(*words: str, cwd: Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_scripts_without_packages_name_the_environment(clone):
     assert len(DOORS) == 8
     for door in DOORS:

@@ -137,6 +137,7 @@ def test_the_batch_scripts_run_python_in_the_image(site):
     assert "import ray" in asked[0], "the environment is tried before anything runs"
 
 
+@pytest.mark.slow
 def test_the_image_receives_the_gpu_and_scratch_folder_of_the_job(site):
     done = run(site, "activate; python -V", CUDA_VISIBLE_DEVICES="0", RAY_TMPDIR=str(site))
     assert done.returncode == 0, done.stderr

@@ -34,6 +34,7 @@ def finite(result):
     return all(np.isfinite(value) for value in found.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", UNROLLS)
 def test_each_learns_and_reports(trainer):
     algorithm = config(trainer=trainer).build_algo()

@@ -27,6 +27,7 @@ def sac():
     )
 
 
+@pytest.mark.slow
 def test_results_can_be_read_by_a_report(tmp_path):
     algo = sac().build_algo()
     with interreplay.log_to(algo, tmp_path / "results" / "run", total_env_steps=400) as log:

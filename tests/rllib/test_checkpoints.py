@@ -122,6 +122,7 @@ class Unsaveable(gym.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.0, False, self.t == 70, {}
 
 
+@pytest.mark.slow
 def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
     algorithm = config(Unsaveable).build_algo()
     algorithm.train()
@@ -203,6 +204,7 @@ def test_a_missing_folder_is_rejected(tmp_path):
         config().build_algo().restore_from_path(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_another_number_of_environments_starts_new_episodes(count, tmp_path):
     stopped = config().env_runners(num_envs_per_env_runner=2).build_algo()

@@ -30,6 +30,7 @@ def learned(algorithm, iterations=2):
     return np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("buffer", "arguments"),
     [("PER", {}), ("S4RL", {"augmentation": "gaussian", "views": 2})],

@@ -94,6 +94,7 @@ def test_a_stop_request_ends_an_evaluation_and_the_next_one_is_complete():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_a_request_from_another_thread_ends_an_evaluation():
     algorithm = config(evaluation_max_episode_steps=10**9).build_algo()
     timer = threading.Timer(1.0, algorithm.request_stop)

@@ -83,6 +83,7 @@ def test_a_run_resumed_in_the_middle_of_an_episode_has_equal_files(buffer, tmp_p
     assert (folder / "episodes.csv").read_text() == whole
 
 
+@pytest.mark.slow
 def test_learning_does_not_depend_on_the_table_and_python_writes_the_file(tmp_path):
     algorithms = []
     for table in (False, True):

@@ -106,6 +106,7 @@ def evaluated(envs, video=False):
     return returns, found
 
 
+@pytest.mark.slow
 def test_evaluations_are_independent_of_the_number_of_environments_and_videos():
     returns, learned = evaluated(1)
     assert returns[0] != returns[1] and returns[0][1] < returns[0][2]

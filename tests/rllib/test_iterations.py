@@ -45,6 +45,7 @@ def test_trained_rows_are_counted_like_in_rllib(tmp_path):
     again.stop()
 
 
+@pytest.mark.slow
 def test_minimum_samples_and_seconds_per_iteration():
     algorithm = config().reporting(min_sample_timesteps_per_iteration=45).build_algo()
     assert [algorithm.train()["env_steps"] for _ in range(2)] == [45, 90]

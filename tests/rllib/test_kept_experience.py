@@ -68,6 +68,7 @@ def test_a_run_keeps_the_rows_of_its_buffer(tmp_path):
     assert store.episodes().lengths.tolist() == [20] * 5
 
 
+@pytest.mark.slow
 def test_rows_are_those_that_were_added_and_results_do_not_change():
     plain, recorded = config().build_algo(), config().build_algo()
     kept = []
@@ -81,6 +82,7 @@ def test_rows_are_those_that_were_added_and_results_do_not_change():
     assert equal(rows, buffer_rows(recorded))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "rows"),
     [(["--keep_experience", "0"], 0), (["--keep_experience", "40"], 40), (["--num_envs_per_worker", "2"], 100)],
@@ -95,6 +97,7 @@ def test_the_number_of_kept_rows(tmp_path, words, rows):
     assert rows - 5 < store.rows <= rows and store.column("step")[-1] == 100
 
 
+@pytest.mark.slow
 def test_resuming_is_exact_and_moves_later_rows_aside(tmp_path, capsys):
     assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9")) == 0
     run = only_run(tmp_path)
@@ -116,6 +119,7 @@ def crashed(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, capsys):
     run = crashed(tmp_path)
     before = everything(ExperienceStore(run / "experience"))
@@ -244,6 +248,7 @@ def test_algorithms_and_models_learn_from_the_rows_of_all_runs(tmp_path, two_run
     assert ExperienceStore(run / "experience").rows == 120
 
 
+@pytest.mark.slow
 def test_conditions_apply_on_the_command_line(tmp_path, two_runs, capsys):
     words = [*flags(tmp_path, "--total_env_steps", "0", "--updates", "40", "--offline-data", two_runs)]
     place = words.index("--learning_starts")
@@ -306,6 +311,7 @@ def forked(settings, buffer="Uniform", seed=0, reseeded=True, **arguments):
     return made
 
 
+@pytest.mark.slow
 def test_an_arm_with_the_parent_s_method_and_streams_continues_as_the_parent(tmp_path):
     algorithm, settings = parent(tmp_path, "PER")
     arm = forked(settings, "PER", seed=3, reseeded=False)
@@ -338,6 +344,7 @@ def test_another_method_is_rebuilt_from_the_parent_s_rows(tmp_path, method):
     assert bool(ends[149]) or int(arm.replay_buffer.storage.successor(torch.tensor([149]))) == 150
 
 
+@pytest.mark.slow
 def test_arms_of_one_seed_are_identical_and_others_differ(tmp_path):
     _, settings = parent(tmp_path)
     first, second, other = forked(settings, seed=1), forked(settings, seed=1), forked(settings, seed=2)
@@ -350,6 +357,7 @@ def test_arms_of_one_seed_are_identical_and_others_differ(tmp_path):
     assert first.replay_buffer.rng.bit_generator.state != before
 
 
+@pytest.mark.slow
 def test_other_algorithms_environments_and_missing_columns_are_rejected(tmp_path):
     _, settings = parent(tmp_path)
     with pytest.raises(CheckpointError, match="has the algorithm 'SAC'; this run has 'TD3'"):

@@ -110,6 +110,7 @@ COMMAND = (
 ).split()
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     assert main(["train", *COMMAND, "--local_dir", str(tmp_path)]) == 0
     (folder,) = tmp_path.iterdir()

@@ -50,6 +50,7 @@ def test_each_part_has_its_own_bounds(name, normalized):
     assert actions.random(np.random.default_rng(0), 3).shape == (3, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
     straight = made(name, buffer="NMER", k=3).env_runners(num_envs_per_env_runner=2).build_algo()
@@ -74,6 +75,7 @@ def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
         assert export(policy, tmp_path / "policy.pt2", observations=20).difference < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", FAMILIES)
 def test_each_family_learns(trainer):
     settings = getattr(ours, f"{trainer}Config")().environment(ENV.format("Nested"))
@@ -103,6 +105,7 @@ def accepted(name):
     return "finite bounds" if "Unbounded" in name else r"Box of continuous actions \(or a Dict or Tuple of these\)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "runners"), [*((name, 0) for name in REJECTED), ("MultiDiscrete", 1)])
 def test_unsupported_action_spaces_are_rejected(name, runners):
     with pytest.raises(ValueError, match=accepted(name)) as error:

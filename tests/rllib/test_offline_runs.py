@@ -63,6 +63,7 @@ def test_half_of_each_batch_is_recorded_and_resuming_is_exact(name, tmp_path):
     assert again.replay_buffer.sources["offline"].key == offline.key
 
 
+@pytest.mark.slow
 def test_a_changed_dataset_is_rejected(name, tmp_path):
     algorithm = mixed(name).build_algo()
     algorithm.train()
@@ -80,6 +81,7 @@ def alone(name, kind=config, **inside):
     return made.training(collect=False, normalize_observations=True, anneal_steps=300)
 
 
+@pytest.mark.slow
 def test_learning_from_recorded_rows_alone(name, tmp_path):
     inside = {"method": "S4RL", "arguments": {"views": 2}}
     straight, results = run(alone(name, **inside), 2)

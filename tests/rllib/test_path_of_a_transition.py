@@ -112,6 +112,7 @@ def documented() -> list[str]:
     return re.findall(r"^\d+\. `([^`]+)`", section, flags=re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_path_is_as_documented_and_short(algorithm):
     method = algorithm.config.replay_buffer_config["type"]
     path = path_of_the_reward(algorithm.training_step)

@@ -80,6 +80,7 @@ def test_a_task_that_requires_memory_is_solved(settings, low, high):
     algorithm.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "replay"), [("CLEAR", None), ("LASER", ELITE), ("A3C", None)])
 def test_resuming_equals_not_stopping(trainer, replay, tmp_path):
     made = lambda: config("CartPole-v1", trainer, replay=replay, **CELLS).build_algo()

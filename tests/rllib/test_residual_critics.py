@@ -52,6 +52,7 @@ def test_a_resumed_run_is_bit_exact(trainer, tmp_path):
         each.stop()
 
 
+@pytest.mark.slow
 def test_a_reset_at_an_env_step_is_the_reset_interval_that_matches():
     """Updates begin with env step 50, so that step 70 makes update 21."""
     by_steps, _ = run(config(buffer="NMER").training(reset_at=[70]), 1)
@@ -64,6 +65,7 @@ def test_a_reset_at_an_env_step_is_the_reset_interval_that_matches():
         each.stop()
 
 
+@pytest.mark.slow
 def test_discrete_actions_have_residual_networks():
     algorithm, results = run(made("SAC", "CartPole-v1", "PER"))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
@@ -71,6 +73,7 @@ def test_discrete_actions_have_residual_networks():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_a_stored_policy_acts_alike_and_can_be_exported(tmp_path):
     algorithm, _ = run(made("SAC"), 1)
     checkpoint = tmp_path / "c"
@@ -85,6 +88,7 @@ def test_a_stored_policy_acts_alike_and_can_be_exported(tmp_path):
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_a_faded_selector_is_an_argument():
     algorithm, _ = run(config(buffer="NMER", selector=Faded(Prioritized(), rate=0.98)))
     assert torch.isfinite(algorithm.replay_buffer.sample(8).weights).all()

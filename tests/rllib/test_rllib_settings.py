@@ -191,6 +191,7 @@ def test_normalize_actions(normalized):
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_observations_are_normalized_by_the_statistics_of_all_stored_ones(tmp_path):
     for settings in ({"observation_filter": "MeanStdFilter"}, {"env_to_module_connector": lambda *_: MeanStdFilter()}):
         made = config().env_runners(**settings)

@@ -42,6 +42,7 @@ def made(trainer, env, buffer, settings, scale=True, factor=None):
     return found.training(**settings, scale_rewards=scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [FAMILIES[0], GOALS], ids=[NAMES[0], "HER"])
 def test_a_divisor_of_1_has_no_effect(family, monkeypatch):
     plain, _ = run(made(*family, scale=False), 1)
@@ -52,6 +53,7 @@ def test_a_divisor_of_1_has_no_effect(family, monkeypatch):
     assert same(weights(plain), weights(fixed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=NAMES)
 def test_weights_are_independent_of_the_unit_of_rewards(family, monkeypatch):
     monkeypatch.setattr(RewardScale, "EPSILON", 0.0)  # what remains is exact for powers of 2
@@ -61,6 +63,7 @@ def test_weights_are_independent_of_the_unit_of_rewards(family, monkeypatch):
     assert same(weights(one), weights(other))
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_bit_exact(tmp_path):
     family = FAMILIES[3]
     straight, _ = run(made(*family), 2)
@@ -73,6 +76,7 @@ def test_a_resumed_run_is_bit_exact(tmp_path):
     assert same(weights(straight), weights(resumed))
 
 
+@pytest.mark.slow
 def test_results_and_stored_rows_keep_unscaled_rewards():
     algorithm, results = run(made("SAC", "Pendulum-v1", "Uniform", {}), 3)
     rewards = algorithm.replay_buffer.storage.column("rewards")[:225].tolist()

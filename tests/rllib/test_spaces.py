@@ -44,6 +44,7 @@ def check(settings, tmp_path):
     return moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LIGHT)
 def test_sac_trains_with_every_kind_of_observation(kind, tmp_path):
     check(made(kind, buffer="PER"), tmp_path)
@@ -68,6 +69,7 @@ def test_dicts_of_numbers_are_blended(tmp_path):
     check(made("FloatDict", buffer="NMER", k=3), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Discrete", "Tuple"])
 def test_continuous_parts_are_blended_among_equal_discrete_parts(kind, tmp_path):
     check(made(kind, buffer="NMER", k=3), tmp_path)

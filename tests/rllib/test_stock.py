@@ -78,6 +78,7 @@ def assert_is(drawn: SingleAgentEpisode, row: dict) -> None:
     assert drawn.get_extra_model_outputs("n_step", 0) == row["n_step"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "discrete", "numpy"), by_turns([1, 3, 5], [False, True], [False, True]))
 def test_sampled_rows_equal_added_ones_over_n_steps_chunks_and_the_seam(discrete, n, numpy):
     worlds, buffer = Worlds(seed=n, discrete=discrete), ReplayBuffer(30, buffer="Uniform", seed=0)

@@ -116,6 +116,7 @@ def test_sac_and_tqc_train(cluster, config, kind, core):
         algorithm.stop()
 
 
+@pytest.mark.slow
 def test_rllibs_own_sac_trains_with_our_buffer_by_its_class(cluster):
     buffer = {"type": ReplayBuffer, "buffer": "NMER", "capacity": 1000, "k": 3}
     config = short(SACConfig(), "Pendulum-v1").training(replay_buffer_config=buffer)
@@ -137,6 +138,7 @@ def test_a_method_not_passed_as_buffer_has_a_hint():
     assert "as buffer" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_dict", [False, True], ids=["config", "dict, as Tune hands it over"])
 def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
     buffer = {"type": "interreplay.rllib.ReplayBuffer", "buffer": "PER", "capacity": 1000, "alpha": 0.5, "beta": 0.4}
@@ -151,6 +153,7 @@ def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
         algorithm.stop()
 
 
+@pytest.mark.slow
 def test_dqn_with_a_blending_buffer_keeps_its_actions(cluster):
     algorithm = short(StockDQNConfig(), "CartPole-v1").replay("LCER", capacity=1000).build_algo()
     try:

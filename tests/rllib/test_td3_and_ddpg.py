@@ -17,6 +17,7 @@ OPTIONS = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "criti
 OPTIONS |= {"weight_decay": 0.01, "reset_interval": 80}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "options"), [("TD3", OPTIONS), ("DDPG", {"n_step": 3})])
 def test_they_train_and_return_td_errors(trainer, options):
     algorithm, results = run(config(buffer="PER", trainer=trainer).training(**options))

@@ -15,6 +15,7 @@ LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
 """What a method needs that an algorithm does not have: targets to compare with, another loss than that of quantiles."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_they_train_and_return_td_errors(trainer):
     narrow = {"critic_hiddens": (32, 32)} if trainer == "CrossQ" else {}  # the default is eight times as wide

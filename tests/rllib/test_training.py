@@ -34,6 +34,7 @@ def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
         assert torch.equal(column, theirs.columns()[name]), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ratio", "updates"), [(2.0, 202), (0.5, 50)])
 def test_update_to_data_ratio(ratio, updates):
     algorithm, results = run(config().training(updates_per_step=ratio))
@@ -53,6 +54,7 @@ def test_vector_environments_store_no_row_across_a_reset():
         assert not mine.truncated[:-1].any() and bool(mine.truncated[-1]) == (len(mine) == 200)
 
 
+@pytest.mark.slow
 def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     made = config().evaluation(evaluation_interval=2, evaluation_duration=3)
     algorithm, results = run(made, 2)
@@ -113,6 +115,7 @@ def test_pal_with_uniform_replay():
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
 
 
+@pytest.mark.slow
 def test_resuming_with_scored_candidates_is_exact(tmp_path):
     algorithm, _ = run(config(buffer="LaBER"), 1)
     path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
@@ -162,6 +165,7 @@ def test_every_other_method_trains(buffer):
     assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["center", "member"])
 def test_clusters_train_and_are_reported(variant):
     algorithm, results = run(config(buffer="LCER", variant=variant, n_clusters=20))
@@ -172,6 +176,7 @@ def test_clusters_train_and_are_reported(variant):
     assert ("neighbor_distance" in described) == (variant == "member")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["cosine", "kl"])
 def test_elite_compares_recorded_and_current_policies(distance):
     algorithm = config(buffer="Elite", distance=distance).build_algo()

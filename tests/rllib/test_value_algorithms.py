@@ -87,6 +87,7 @@ def test_each_is_dqn_with_other_defaults(trainer):
     assert made.replay_buffer_config["type"] == ("PER" if trainer == "Rainbow" else "Uniform")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", VARIANTS)
 def test_each_learns(trainer):
     algorithm = config(trainer=trainer).build_algo()
@@ -127,6 +128,7 @@ def test_dqn_trains_with_hindsight():
     algorithm.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", ["NMER", "LCER"])
 def test_blends_keep_discrete_actions(buffer):
     algorithm = config(buffer=buffer).build_algo()
@@ -137,6 +139,7 @@ def test_blends_keep_discrete_actions(buffer):
     algorithm.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Box2D", "Discrete", "Nested", "ImageAndVector", "Image"])
 def test_every_kind_of_observation_trains(kind):
     algorithm = config(Steps, env_config={"kind": kind}).build_algo()
@@ -160,6 +163,7 @@ def test_encoders_by_name(encoder, width):
     assert module.encode(torch.zeros(2, *KINDS["Image"][0].shape, dtype=torch.uint8)).shape == (2, width)
 
 
+@pytest.mark.slow
 def test_convolutions_in_bfloat16():
     made = config(Steps, env_config={"kind": "Image"}).training(conv_dtype="bfloat16", train_batch_size=16)
     algorithm = made.build_algo()
@@ -169,6 +173,7 @@ def test_convolutions_in_bfloat16():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_target_networks_share_the_statistics_of_images(tmp_path):
     made = lambda: config("interreplay/Catch-v0").training(normalize_observations=True).build_algo()
     trained, resumed = made(), made()

@@ -89,6 +89,7 @@ def test_frequencies_are_the_integrals_of_the_weight(selector, rows, capacity):
     assert chisquare(counts, areas / areas.sum() * counts.sum()).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "capacity"), [(50, 80), (130, 50)])
 @pytest.mark.parametrize("kind", [Prioritized, LossAdjusted])
 def test_fading_multiplies_the_probabilities_of_the_inner_selector(kind, rows, capacity):

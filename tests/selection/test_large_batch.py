@@ -37,6 +37,7 @@ def buffer_of(multiplier: float = 4.0, n_step: int = 1) -> tuple[ReplayBuffer, R
     return buffer, known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("multiplier", [2.0, 4.0])
 def test_candidates_are_kept_in_proportion_to_their_errors(multiplier):
     """The candidates are reproduced from the state of the generator."""

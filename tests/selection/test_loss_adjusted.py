@@ -86,6 +86,7 @@ def test_lap_with_blends_and_with_combined_selection():
     assert float(combined.selector.inner.priorities(sample.slots).max()) == 7.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.25, 0.0, 1.0])
 def test_la3p_draws_uniform_critic_and_actor_rows(share):
     buffer = filled(LA3P, {"largest_error": np.abs(ERRORS)}, uniform_share=share)

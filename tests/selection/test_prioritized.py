@@ -22,6 +22,7 @@ def errors(n: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(2).normal(size=n) * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 def test_frequencies_and_probabilities(alpha):
     storage, selector = filled(alpha=alpha, eps=0.01)

@@ -21,6 +21,7 @@ def _top(request, monkeypatch):
     monkeypatch.setattr(sum_tree, "TOP", request.param)
 
 
+@pytest.mark.slow
 def test_leaves_sums_and_draws_equal_those_of_a_plain_array():
     for size in (1, 2, 15, 16, 17, 255, 256, 257, 5000):
         rng, tree, naive = np.random.default_rng(size), SumTree(size), np.zeros(size)

@@ -86,6 +86,7 @@ def test_a_task_in_which_both_arms_are_at_the_floor_has_no_interval(tmp_path):
     assert "| A-v0 | 20.00 (–) | 20.00 (–) | 1.00 (–) |" in text
 
 
+@pytest.mark.slow
 def test_an_unfinished_study_has_no_conclusion(tmp_path):
     folder = ratios(tmp_path)
     run = {"trainer": "SAC", "env": "A-v0", "label": "NMER-20", "flags": {}}
@@ -95,6 +96,7 @@ def test_an_unfinished_study_has_no_conclusion(tmp_path):
     assert "2 of 7 runs have not ended: the reading waits for them." in ratio_study.found_in(folder)[0]
 
 
+@pytest.mark.slow
 def test_seeds_that_have_not_ended_everywhere_wait(tmp_path):
     folder = ratios(tmp_path)
     before = ratio_study.found_in(folder)[0]
@@ -109,6 +111,7 @@ def test_an_interval_needs_two_seeds(tmp_path):
         ratio_study.found_in(folder)
 
 
+@pytest.mark.slow
 def test_near_partners(tmp_path):
     ratios(tmp_path)
     study(tmp_path / "sac_stable_critic", {"Uniform-LN": 200, "NMER-LN": 300, "NaiveMixup": 50}, seeds=4)

@@ -34,6 +34,7 @@ def tasks():
     return screening.areas_by_task(runs, dict.fromkeys((*LEARNED, screening.NOT_LEARNED), 10.0), (100, 101))
 
 
+@pytest.mark.slow
 def test_estimates_are_mean_log_ratios_with_and_without_the_task_that_is_not_learned(tasks):
     lines = screening.describe(tasks).splitlines()
     assert lines[0].endswith("| × preset, without quadruped-run | with it |")
@@ -51,6 +52,7 @@ def test_seeds_give_an_interval_around_the_estimate(tasks):
     assert low < ratio < high
 
 
+@pytest.mark.slow
 def test_the_figure_shows_the_learned_tasks(tasks):
     (axis,) = screening.draw(tasks).axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["better", "worse"]

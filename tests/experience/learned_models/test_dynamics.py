@@ -33,6 +33,7 @@ def learned(request):
     return model
 
 
+@pytest.mark.slow
 def test_steps_follow_the_learned_dynamics(learned):
     states, actions, following, rewards = linear(500, seed=1)
     found = learned.step(states, actions, np.random.default_rng(0))

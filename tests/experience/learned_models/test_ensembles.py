@@ -191,6 +191,7 @@ def test_fit_without_improvement_keeps_the_initial_weights():
     assert all(torch.equal(one, other) for one, other in zip(before, made.tensors, strict=True))
 
 
+@pytest.mark.slow
 def test_fit_learns_and_is_repeatable():
     inputs, targets = data(1_000)
     results = []

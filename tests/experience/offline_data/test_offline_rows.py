@@ -107,6 +107,7 @@ def mappings_at(address):
     return [line for line, (low, high) in zip(lines, ranges, strict=True) if low <= address < high]
 
 
+@pytest.mark.slow
 def test_pages_that_were_drawn_from_stay_shared(tmp_path, monkeypatch):
     monkeypatch.setattr(state_files.arrays, "MAPPED", 1)
     source = Offline(minari_dataset(episodes(40, 100)), "NMER", {"k": 3}, seed=0)

@@ -211,6 +211,7 @@ def added_until_over(process):
     return added
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_random_moments_loses_at_most_the_running_episode(tmp_path):
     rng = random.Random(0)
     rows = episodes_of([20] * 1000)

@@ -139,6 +139,7 @@ def accepted(flag):
     raise AssertionError(f"{flag.name} accepts none of them")
 
 
+@pytest.mark.slow
 def test_dashes_and_underscores_are_the_same():
     for name in FLAGS.keys() - {"config"}:  # which brings other flags along
         value = accepted(FLAGS[name])

@@ -58,6 +58,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", TABLE)
 def test_bad_input_is_one_line_and_exit_code_2(program, folder, monkeypatch, capsys):
     def no_ray(*arguments: object, **options: object) -> None:

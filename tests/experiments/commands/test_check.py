@@ -234,6 +234,7 @@ def test_a_run_ends_with_one_line(capsys):
     assert err.count("\n") == 1 and " returned " in err
 
 
+@pytest.mark.slow
 def test_the_parts_of_the_page_pass(capsys):
     for words in (
         "my_parts:Recent share=.2",
@@ -247,6 +248,7 @@ def test_the_parts_of_the_page_pass(capsys):
         assert lines[-1].endswith(f"{len(CHECKS)} of {len(CHECKS)} checks passed")
 
 
+@pytest.mark.slow
 def test_a_part_that_breaks_the_contract_fails(capsys):
     for name, failing in {
         "Unseeded": ["Two buffers with one seed", "The state of an empty buffer"],

@@ -181,6 +181,7 @@ def test_tensorboards_events_have_environment_steps(finished):
     assert len(names) < 50 and {"learner/critic_loss", "replay/td_error_mean", "speed/updates"} <= set(names)
 
 
+@pytest.mark.slow
 def test_a_finished_run_resumes_with_more_steps(copy, capsys):
     assert custom_training.main(["--resume", str(copy), "--total_env_steps", "350", "--quiet"]) == 0
     assert steps(copy) == [100, 200, 300, 350]
@@ -195,6 +196,7 @@ def test_a_finished_run_resumes_with_more_steps(copy, capsys):
     assert "100 / " not in out
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_passed_over(copy, capsys):
     for file in (copy / "checkpoint_00000300").rglob("*"):
         if file.is_file() and file.name != "settings.json":
@@ -209,6 +211,7 @@ def test_a_damaged_checkpoint_is_passed_over(copy, capsys):
     assert "checkpoint_00000300.set_aside" in checkpoints(copy)
 
 
+@pytest.mark.slow
 def test_results_elsewhere(copy, tmp_path, capsys):
     line = ["--resume", str(copy / "checkpoint_00000200"), "--local_dir", str(tmp_path / "new"), "--quiet"]
     assert custom_training.main(line) == 0
@@ -281,6 +284,7 @@ def test_rows_that_cannot_be_stored(capsys, tmp_path, envs):
         assert not any((tmp_path / "results").glob("*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "column"), [("Nan", "rewards"), ("Inf", "obs")])
 def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp_path):
     local_dir = tmp_path / "results"

@@ -91,6 +91,7 @@ def test_an_equal_return_is_not_an_improvement_and_a_better_one_starts_again():
     assert rule.reason == "2 evaluations without a return above 6.0 (--stop_without_improvement 2)"
 
 
+@pytest.mark.slow
 def test_a_return_that_is_reached_ends_the_run_well(tmp_path, capsys):
     assert train(tmp_path, "--stop_at_return", "-5") == 0
     assert steps(tmp_path) == [50]
@@ -108,6 +109,7 @@ def test_without_evaluations_the_return_in_training_counts(tmp_path):
     assert rows(tmp_path)[-1]["stop_reason"] == "training return 0.0 reached --stop_at_return -5"
 
 
+@pytest.mark.slow
 def test_no_improvement_ends_the_run_and_a_resumed_run_counts_on(tmp_path):
     assert train(tmp_path, "--stop_without_improvement", "2") == 0
     assert steps(tmp_path) == [50, 100, 150]
@@ -117,6 +119,7 @@ def test_no_improvement_ends_the_run_and_a_resumed_run_counts_on(tmp_path):
     assert rows(tmp_path)[-1]["stop_reason"] == reason
 
 
+@pytest.mark.slow
 def test_time_ends_a_run_like_a_signal_and_counts_for_each_process(clock, tmp_path, capsys):
     assert train(tmp_path, "--max_time", "3m") == 75
     assert "--max_time 3m has elapsed; continue with: " in capsys.readouterr().out

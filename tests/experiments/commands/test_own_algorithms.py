@@ -114,6 +114,7 @@ def test_the_configuration_makes_its_algorithm_with_its_update(folder, name, upd
     algorithm.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_a_run_is_resumed_evaluated_and_exported(folder, capsys):
     assert train.main([*TINY, "--trainer", NAME]) == 0

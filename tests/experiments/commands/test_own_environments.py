@@ -245,6 +245,7 @@ def misbehaving(folder):
     sys.modules.pop("misbehaving", None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("name", AT_STEP_80)
 def test_an_environment_that_misbehaves_ends_a_run_with_one_line_and_a_checkpoint(misbehaving, name, capsys):

@@ -113,6 +113,7 @@ def test_distributions_reject_losses(folder, capsys):
     assert "distributions have their own loss" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "env"), [("DQN", "CartPole-v1"), ("TD3", "Pendulum-v1"), ("A2C", "CartPole-v1")])
 def test_a_name_of_a_built_in_loss_equals_its_setting(folder, trainer, env):
     """`Huber` by name is `huber_delta`; for unrolls, `Squared` is the default."""

@@ -248,6 +248,7 @@ def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, cap
 # -- environments that break or hang ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_path, capsys):
     flags = ["--env", "special_envs:Bug-v0", "--total_env_steps", 300, "--checkpoint_freq", 0]
     line = [*new(tmp_path / "results", *flags), "--checkpoint_freq", "0"]
@@ -262,6 +263,7 @@ def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_p
     assert steps(run) == [100, 200]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "env"), [("SAC", "Explodes-v0"), ("DQN", "ExplodesDiscrete-v0")])
 def test_training_that_diverges_never_saves_it_and_names_the_last_finite_checkpoint(
     trainer, env, envs, tmp_path, capsys

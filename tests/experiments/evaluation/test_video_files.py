@@ -93,12 +93,14 @@ def test_an_unwritable_video_is_a_usage_error(tmp_path):
         film.close()
 
 
+@pytest.mark.slow
 def test_frames_per_second_are_those_of_the_environment():
     for env, fps in [("Hopper-v5", 125), ("InvertedPendulum-v5", 25)]:
         config = SACConfig().environment(env, env_config={"render_mode": "rgb_array"})
         assert video.check_rendering(config) == fps == gym.make(env).metadata["render_fps"]
 
 
+@pytest.mark.slow
 def test_a_closed_environment_does_not_blank_the_frames():
     closed = gym.make(DOUBLE_PENDULUM, render_mode="rgb_array")
     closed.reset()

@@ -88,6 +88,7 @@ def test_the_summary_has_means_and_standard_deviations(trained):
     assert result.summary() == f"4 episodes: {expected}"
 
 
+@pytest.mark.slow
 def test_a_gif_shows_every_step_of_the_first_episodes(checkpoint, tmp_path):
     result = play(checkpoint, episodes=3, seed=1, video=tmp_path / "a.gif", video_episodes=2)
     steps = sum(e.length for e in result.episodes[:2])
@@ -167,6 +168,7 @@ def test_a_dataset_holds_the_steps_of_the_environment(checkpoint, tmp_path, monk
         play(checkpoint, episodes=1, dataset="no name")
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_line_per_episode(trained, capsys, tmp_path):
     assert enjoy.main([str(trained), "--episodes", "2", "--seed", "0", "--video", str(tmp_path / "a.gif")]) == 0
     out, err = capsys.readouterr()

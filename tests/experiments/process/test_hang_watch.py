@@ -49,6 +49,7 @@ def test_a_process_without_progress_ends_and_records_its_stacks(tmp_path, hang):
     assert "hanging_function" in (tmp_path / "hung.txt").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timeout", [30.0, 0.0])
 def test_a_process_with_progress_is_not_stopped(tmp_path, timeout):
     done = run(tmp_path, timeout, "none")

@@ -30,6 +30,7 @@ def page_of(tmp_path):
     return (tmp_path / "out" / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_all_files_are_written_and_readable(report):
     names = {path.name for path in report.iterdir()}
     figures = {"sac-learning", "sac-aggregate", "sac-improvement", "sac-time"}
@@ -99,6 +100,7 @@ def test_the_command_prints_states_and_the_path_of_the_page(tmp_path, capsys):
     assert "No run counts: nothing is compared. --count all" in page
 
 
+@pytest.mark.slow
 def test_without_uniform_another_method_is_the_baseline(tmp_path, capsys):
     for seed in range(2):
         for method, last in (("NMER", 9.0), ("Uniform-LN", 7.0)):
@@ -111,6 +113,7 @@ def test_without_uniform_another_method_is_the_baseline(tmp_path, capsys):
     assert set(zip(improvement["method"], improvement["baseline"], strict=True)) == {("NMER", "Uniform-LN")}
 
 
+@pytest.mark.slow
 def test_without_a_scale_the_page_shows_differences(tmp_path, capsys):
     for seed in range(3):
         ours(tmp_path / "runs", "Hopper-v5", "Uniform", seed, [0.0, -50.0 - seed, -90.0])

@@ -57,6 +57,7 @@ def test_videos_of_evaluations_are_in_tensorboard(tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_video_shows_the_first_episode_up_to_a_limit():
     film = EvaluationVideo(config("InvertedPendulum-v5"))
     for i in range(MAX_EVALUATION_FRAMES + 50):

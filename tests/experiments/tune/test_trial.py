@@ -116,6 +116,7 @@ def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
     assert TrialFolder(folder).status()["starts"] == 2
 
 
+@pytest.mark.slow
 def test_the_clock_of_a_resumed_run_continues(tmp_path):
     with StudyRun(tmp_path / "run", settings(), 60) as run:
         training = run._prepare()
@@ -130,6 +131,7 @@ def test_the_clock_of_a_resumed_run_continues(tmp_path):
         assert following >= (total + lasted) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
     folder = tmp_path / "run"
     with StudyRun(folder, settings(), 60) as run, pytest.raises(SystemExit):
@@ -177,6 +179,7 @@ def fragile(folder: Path, times: int, nan: bool = False, at: int = 38, **more) -
     return code, output.getvalue().splitlines(), TrialFolder(folder).status()
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path):
     code, output, status = fragile(tmp_path / "run", times=1)
     assert code == 0 and status["state"] == FINISHED and status["starts"] == 2

@@ -124,6 +124,7 @@ def test_droqs_passes_have_masks_of_their_own_in_targets_critics_and_the_actors_
     assert math.isclose(report[1].item(), (before.log_alpha.exp() * log_probs - q).mean().item(), rel_tol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masks", [False, True])
 @pytest.mark.parametrize("widths", [(3, 3), (2, 4)])
 def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make_it(widths, masks):

@@ -58,6 +58,7 @@ def generators():
     return [torch.Generator().manual_seed(run) for run in range(RUNS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_each_run_learns_what_it_learns_alone(algorithm, option):

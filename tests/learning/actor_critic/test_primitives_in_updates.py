@@ -50,6 +50,7 @@ def settings_of(algorithm, settings):
     return ALGORITHMS[algorithm][2] | accepted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "case"), pairs())
 def test_updates_equal_those_in_plain_pytorch(algorithm, case):
     settings, views, encoder, weighted = (CASES | OF_TD3)[case]

@@ -77,6 +77,7 @@ def naive_target(networks, rows, next_obs, noise, alpha, drop, r):
     return torch.tensor(kept, dtype=torch.float64).mean(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drop", "kappa", "m"), [(0, 1.0, 1), (2, 1.0, 1), (4, 0.3, 1), (2, 1.0, 3)])
 def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
     networks, update = make(drop_per_critic=drop, kappa=kappa)

@@ -84,6 +84,7 @@ def test_activations_are_freed_without_the_garbage_collector():
         gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_gradcheck(options, grouping):
     layers, x = stacked(**options), float64(2, SIZES[0]).requires_grad_()

@@ -57,6 +57,7 @@ def test_outputs_and_gradients_are_those_of_plain_networks(chosen, blocks, activ
     torch.testing.assert_close(of_rows[:, 1:], plain_gradients[0][:, 1:])
 
 
+@pytest.mark.slow
 def test_gradcheck(grouping):
     layers, x = networks(outputs=2), float64(2, INPUTS).requires_grad_()
     assert gradcheck(lambda x, *_: layers.outputs(x), (x, *layers.parameters()))

@@ -75,6 +75,7 @@ def test_a_pass_draws_uniform_fractions_per_row():
     assert (counts - 0.1).abs().max() < 0.01 and len(drawn[:, 0].unique()) == 200
 
 
+@pytest.mark.slow
 def test_the_quantiles_of_a_coin_are_learned():
     """A return of 0 or 1 with even odds: quantiles below .5 are 0, those above are 1."""
     torch.manual_seed(0)
