@@ -6,6 +6,7 @@ after the other takes about ten times as long as the GPU needs for them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -21,6 +22,8 @@ MOST_GRAPHS = 16
 """Maximum number of graphs of an update; updates of further forms run as usual."""
 ALIGNMENT = 16
 """Columns of a batch start at multiples of so many bytes."""
+CAPTURING = threading.Lock()
+"""Held while a graph is recorded."""
 
 
 class CapturedUpdate:
@@ -132,7 +135,8 @@ class CapturedFunction:
         for generator in self._generators:
             graph.register_generator_state(generator)
         try:
-            with torch.cuda.graph(graph, stream=self._stream):
+            # Other threads, which train other runs, may use the GPU but not record graphs at the same time.
+            with CAPTURING, torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._result = self._function(self._stage.columns)
         except RuntimeError as error:
             raise RuntimeError(

@@ -93,22 +93,22 @@ def found(settings: SimpleNamespace) -> Environment:
 
 
 def check_together(study: Study, address: str) -> None:
-    """Reject what runs in one process cannot have.
+    """Reject what runs that share processes cannot have.
 
     Raises:
-        UsageError: ``together`` is true, and runs have processes of their own or end early.
+        UsageError: ``together`` is not 0, and runs have processes of their own or end early.
     """
     execution = study.execution
     if not execution.together:
         return
     if address != "local":
-        raise UsageError(f"--together runs in one process; expected --address local instead of {address}")
+        raise UsageError(f"--together runs on this machine; expected --address local instead of {address}")
     if execution.scheduler != "fifo" or execution.searcher == TPE:
         raise UsageError("--together runs all runs at once; expected --scheduler fifo and --searcher random")
     for run in study.runs:
         workers = settings_for(run.given()).num_workers
         if workers:
-            raise UsageError(f"--num_workers is {workers}; expected 0 with --together, which has one process")
+            raise UsageError(f"--num_workers is {workers}; expected 0 with --together")
 
 
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:

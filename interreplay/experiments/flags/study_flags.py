@@ -27,7 +27,12 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("max_concurrent", whole(1), None, "parallel runs (default: as many as the CPUs allow)"),
         Flag("max_failures", whole(0), 2, "maximum number of retries of a failed run from its checkpoint"),
         Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without an env step until a run counts as hung"),
-        Flag("together", boolean, False, "all runs at once in one process, for a GPU; equal updates become one"),
+        Flag(
+            "together",
+            whole(0),
+            0,
+            "number of processes that train all runs at once and make equal updates as one; 0: one process per run",
+        ),
     ),
     "search; also as keys of a study file": (
         Flag(

@@ -67,7 +67,8 @@ class Execution:
         max_concurrent: Number of runs at a time; 0 for as many as there are CPUs for.
         max_failures: How often a failed run is retried from its last checkpoint.
         hang_timeout: Seconds without an env step after which a run counts as hung.
-        together: Whether all runs are threads of one process, in which runs with equal updates learn as one.
+        together: Number of processes that train all runs at once, each run as a thread, and make equal updates as one;
+            0 for a process per run.
         scheduler: Stops runs early, see `interreplay.experiments.tune.hyperparameter_search.scheduler`.
         searcher: How searched settings are drawn: ``random`` before the study begins, ``tpe`` when each run starts,
             given the results of earlier runs.
@@ -79,7 +80,7 @@ class Execution:
     max_concurrent: int = 0
     max_failures: int = 2
     hang_timeout: float = 900.0
-    together: bool = False
+    together: int = 0
     scheduler: str = "fifo"
     searcher: str = "random"
     search: Mapping[str, str] = field(default_factory=dict)

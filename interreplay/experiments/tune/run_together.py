@@ -1,123 +1,66 @@
-"""Run a study in this process: one thread per run, and runs with equal updates learn as one."""
+"""Run all runs of a study at once in a few processes, each with one thread per run."""
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
+import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
-from interreplay.experiments.training.train_loop import Training
-from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, described
-from interreplay.rllib import ray_session
-from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
-
-Job = tuple[Path, dict[str, Any]]
-Event = tuple[str, str, dict[str, Any]]
+from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
+from interreplay.experiments.tune.run_threads import Job, work
 
 
-class Meeting:
-    """Where all runs wait for each other before they train, to be grouped by the form of their updates.
+class Worker:
+    """A process that trains some of the runs.
 
     Args:
-        count: Number of runs.
-        note: Called with a line about each group.
+        jobs: Folder and settings of each of these runs.
+        execution: Threads of the process and retries.
 
     Attributes:
-        building: Held while a run builds its algorithm, which draws from generators of the whole process.
+        events: Where its events and notes arrive; None while there is no process.
+        starts: How often it was started.
     """
 
-    def __init__(self, count: int, note: Callable[[str], object]):
-        self.building = threading.Lock()
-        self._expected = count
-        self._note = note
-        self._learners: list[Any] = []
-        self._groups: dict[Any, UpdateGroup] = {}
-        self._begun = False
-        self._changed = threading.Condition()
+    def __init__(self, jobs: Sequence[Job], execution: Execution):
+        self._jobs = list(jobs)
+        self._execution = execution
+        self._process: Any = None
+        self.events: Any = None
+        self.starts = 0
 
-    def join(self, learner: Any) -> None:
-        """Wait until all runs are ready or over; then updates are shared."""
-        with self._changed:
-            self._learners.append(learner)
-            self._begin_if_complete()
-            while not self._begun:
-                self._changed.wait()
+    def start(self) -> None:
+        """Start the process."""
+        context = multiprocessing.get_context("spawn")
+        self.events, events = context.Pipe(duplex=False)
+        self._process = context.Process(target=work, args=(self._jobs, self._execution, events))
+        self._process.start()
+        events.close()  # only the process has it now, so that `self.events` ends with the process
+        self.starts += 1
 
-    def leave(self, learner: Any | None) -> None:
-        """End the part of a run, whose learner is None if the run did not get as far as training."""
-        with self._changed:
-            if not self._begun:
-                self._expected -= 1
-                if learner in self._learners:
-                    self._learners.remove(learner)
-                self._begin_if_complete()
-        if learner in self._groups:
-            self._groups[learner].leave(learner)
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, if it runs."""
+        if self._process is not None and self._process.is_alive():
+            os.kill(self._process.pid, number)
 
-    def _begin_if_complete(self) -> None:
-        if self._begun or len(self._learners) < self._expected:
-            return
-        left = list(self._learners)
-        while left:
-            members, left, reason = alike(left)
-            if len(members) > 1:
-                group = UpdateGroup(members)
-                for learner in members:
-                    self._groups[learner] = group
-                    learner.join(group)
-                self._note(f"{len(members)} runs learn as one")
-            else:
-                self._note(f"a run learns alone ({reason})" if reason else "a run learns alone")
-        self._begun = True
-        self._changed.notify_all()
+    def join(self) -> str:
+        """Wait for the end of the process; return how it failed, "" if it did not."""
+        self.events = None
+        self._process.join()
+        code = self._process.exitcode
+        if code == 0:
+            return ""
+        return f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
 
-
-def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
-    """Return the learners whose updates can be one with that of the first, the others, and why the last cannot."""
-    members = [learners[0]]
-    others = []
-    reason = ""
-    for learner in learners[1:]:
-        try:
-            check_group([learners[0], learner])
-            members.append(learner)
-        except ValueError as error:
-            others.append(learner)
-            reason = str(error)
-    return members, others, reason
-
-
-class RunInThread(StudyRun):
-    """A run of a study whose updates are shared with other runs of this process.
-
-    Args:
-        folder: Folder of the run.
-        settings: Result of ``argument_parser.settings_for``.
-        meeting: Where it meets the other runs.
-    """
-
-    def __init__(self, folder: Path, settings: dict[str, Any], meeting: Meeting):
-        super().__init__(folder, settings, hang_timeout=0.0)  # a timer of the process cannot watch each thread
-        self._meeting = meeting
-        self._learner: Any = None
-
-    def _prepare(self) -> Training:
-        with self._meeting.building:
-            training = super()._prepare()
-        self._learner = training.algo.learner
-        self._meeting.join(self._learner)
-        return training
-
-    def leave(self) -> None:
-        """Let the other runs learn without this one."""
-        self._meeting.leave(self._learner)
+    def unfinished(self) -> list[str]:
+        """Return the names of the runs that are not over."""
+        return [folder.name for folder, _ in self._jobs if TrialFolder(folder).status()["state"] not in OVER]
 
 
 def run_together(
@@ -133,7 +76,7 @@ def run_together(
 
     Args:
         jobs: Folder and settings of each run.
-        execution: Threads of the process and retries.
+        execution: Number of processes, their threads, and retries.
         on_event: Called with an event (``start``, ``result``, ``retry``, ``fail`` or ``end``), the run's name and its
             figures.
         beat: Called twice a second.
@@ -142,74 +85,71 @@ def run_together(
     Returns:
         The exit code for the signal received, 0 without one.
     """
-    ray_session.prepare_host(execution.cpus_per_trial, 0, jobs[0][1]["device"])
-    runs: list[RunInThread] = []
+    workers = [Worker(share, execution) for share in shares(jobs, execution.together)]
 
-    def request(what: str) -> None:
-        for run in runs:
-            run.ask(what)
+    def send(number: int) -> None:
+        for worker in workers:
+            worker.signal(number)
 
-    with Interrupts(lambda: request("stop"), lambda: request("save")) as interrupts:
-        for attempt in range(execution.max_failures + 1):
-            left = [job for job in jobs if TrialFolder(job[0]).status()["state"] not in OVER]
-            if not left or interrupts.received:
-                break
-            last = attempt == execution.max_failures
-            meeting = Meeting(len(left), note)
-            runs[:] = [RunInThread(folder, settings, meeting) for folder, settings in left]
-            run_threads(runs, on_event, beat, last)
+    try:
+        with Interrupts(lambda: send(signal.SIGTERM), lambda: send(signal.SIGUSR1)) as interrupts:
+            for worker in workers:
+                worker.start()
+            if interrupts.received:  # before the last ones had started
+                send(signal.SIGTERM)
+            next_beat = time.monotonic()
+            while running := [worker for worker in workers if worker.events is not None]:
+                ready = wait([worker.events for worker in running], timeout=0.5)
+                for worker in running:
+                    if worker.events not in ready:
+                        continue
+                    try:
+                        receive(worker.events, on_event, note)
+                    except EOFError:
+                        reason = worker.join()
+                        if reason and not interrupts.received:
+                            repair(worker, reason, execution.max_failures, on_event)
+                if time.monotonic() >= next_beat:
+                    beat()
+                    next_beat = time.monotonic() + 0.5
+    finally:
+        send(signal.SIGKILL)  # after another Ctrl-C
     return interrupts.exit_code if interrupts.received else 0
 
 
-def run_threads(
-    runs: Sequence[RunInThread],
-    on_event: Callable[[str, str, dict[str, Any]], Any],
-    beat: Callable[[], Any],
-    last: bool,
+def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
+    """Distribute jobs over processes, equally many to each; jobs that differ only in method and seed stay together."""
+    alike: dict[str, list[Job]] = {}
+    for job in jobs:
+        learned = {name: value for name, value in job[1].items() if name not in ("buffer", "buffer_args", "seed")}
+        alike.setdefault(repr(sorted(learned.items())), []).append(job)
+    ordered = [job for group in alike.values() for job in group]
+    ends = [len(jobs) * number // count for number in range(count + 1)]
+    return [ordered[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True) if end > start]
+
+
+def receive(
+    events: Connection, on_event: Callable[[str, str, dict[str, Any]], Any], note: Callable[[str], object]
 ) -> None:
-    """Execute runs, one thread each, and report their events in this thread.
+    """Report the next event or note of a process.
 
-    Args:
-        runs: The runs.
-        on_event: As in `run_together`.
-        beat: Called twice a second.
-        last: Whether failed runs are not tried again.
+    Raises:
+        EOFError: The process has ended.
     """
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    threads = [threading.Thread(target=execute, args=(run, events, last), daemon=True) for run in runs]
-    for thread in threads:
-        thread.start()
-    next_beat = time.monotonic()
-    while any(thread.is_alive() for thread in threads) or not events.empty():
-        with contextlib.suppress(queue.Empty):
-            on_event(*events.get(timeout=0.5))
-        if time.monotonic() >= next_beat:
-            beat()
-            next_beat = time.monotonic() + 0.5
-
-
-def execute(run: RunInThread, events: queue.SimpleQueue[Event], last: bool) -> None:
-    """Execute a run and put its events, see `run_together`.
-
-    Args:
-        run: The run.
-        events: Receives the events.
-        last: Whether the run is not tried again if it fails.
-    """
-    name = run.folder.path.name
-    events.put(("start", name, {}))
-    figures: dict[str, Any] = {}
     try:
-        try:
-            with run:
-                for figures in run.results():
-                    events.put(("result", name, figures))
-        finally:
-            run.leave()
-        status = run.folder.status()
-        end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
-        events.put(("end", name, figures | {"done": True, "begun_at": status.get("begun_at", 0)} | end))
-    except PermanentFailure as error:
-        events.put(("end", name, figures | {"done": True, "state": FAILED, "reason": str(error)}))
-    except BaseException as error:
-        events.put(("fail" if last else "retry", name, {"reason": described(error)}))
+        received = events.recv()
+    except ConnectionResetError as error:
+        raise EOFError from error
+    if isinstance(received, str):
+        note(received)
+    else:
+        on_event(*received)
+
+
+def repair(worker: Worker, reason: str, max_failures: int, on_event: Callable[[str, str, dict[str, Any]], Any]) -> None:
+    """Start a process again that has ended with unfinished runs, or report that they failed."""
+    again = worker.starts <= max_failures
+    for name in worker.unfinished():
+        on_event("retry" if again else "fail", name, {"reason": reason})
+    if again:
+        worker.start()

@@ -120,7 +120,7 @@ def shared_batch(sample: Sample) -> Batch:
         UsageError: The batch brings its own loss or targets.
     """
     if sample.critic_loss is not None or sample.targets is not None:
-        raise UsageError("batches of this replay method have their own loss or targets; --together false trains it")
+        raise UsageError("batches of this replay method have their own loss or targets; --together 0 trains it")
     columns = {}
     for name, column in vars(sample.transitions).items():
         if name in READ:

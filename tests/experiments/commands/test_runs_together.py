@@ -1,13 +1,16 @@
-"""Studies whose runs are threads of one process: the results of runs of their own, signals, failures."""
+"""Studies whose runs share processes: the results of runs of their own, signals, failures."""
 
 from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
+import psutil
 import pytest
 
 from interreplay.experiments.commands.study import main
+from interreplay.experiments.tune.run_together import shares
 from tests.experiments.commands.test_cluster_run import run, start, status, steps, study, table, wait_for  # noqa: F401
 
 EVALUATION = "evaluation/env_runners/episode_return_mean"
@@ -18,9 +21,9 @@ def test_results_are_those_of_runs_of_their_own(study, tmp_path):  # noqa: F811
     file = study(200, buffers="[Uniform, NMER]", seeds="2")
     words = ("--max_concurrent", 1, "--results_dir", tmp_path / "alone", file)
     assert run(tmp_path, *words)[0] == 0
-    code, out, err = run(tmp_path, "--together", "--results_dir", tmp_path / "together", file)
+    code, out, err = run(tmp_path, "--together", 2, "--results_dir", tmp_path / "together", file)
     assert (code, err) == (0, ""), out
-    assert "4 runs learn as one" in out
+    assert out.count("2 runs learn as one") == 2
     for folder in (tmp_path / "alone").glob("SAC_*"):
         other = tmp_path / "together" / folder.name
         assert steps(other) == steps(folder) == [100, 200] and status(other)["state"] == "finished"
@@ -33,7 +36,7 @@ def test_results_are_those_of_runs_of_their_own(study, tmp_path):  # noqa: F811
 def test_sigterm_saves_all_runs_and_a_failed_run_does_not_stop_the_others(study, tmp_path):  # noqa: F811
     file = study(600, envs="['envs_for_studies:Threads-v0', 'envs_for_studies:Bug-v0']", max_failures="0")
     results = tmp_path / "r"
-    process = start(tmp_path, "--together", "--results_dir", results, file)
+    process = start(tmp_path, "--together", 1, "--results_dir", results, file)
     good, bad = (results / f"SAC_envs_for_studies-{kind}-v0_Uniform_s0" for kind in ("Threads", "Bug"))
     wait_for(lambda: (good / "progress.csv").exists() and len(steps(good)) > 1, process)
     process.send_signal(signal.SIGTERM)
@@ -46,6 +49,36 @@ def test_sigterm_saves_all_runs_and_a_failed_run_does_not_stop_the_others(study,
     assert steps(good) == list(range(100, 601, 100)) and status(good)["state"] == "finished"
 
 
+@pytest.mark.slow
+def test_a_killed_process_is_started_again(study, tmp_path):  # noqa: F811
+    file = study(400, envs="['envs_for_studies:Threads-v0']", seeds="2")
+    results = tmp_path / "r"
+    process = start(tmp_path, "--together", 2, "--results_dir", results, file)
+    folders = [results / f"SAC_envs_for_studies-Threads-v0_Uniform_s{seed}" for seed in range(2)]
+    wait_for(lambda: all((folder / "progress.csv").exists() for folder in folders), process)
+    workers = [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+    assert len(workers) == 2
+    workers[0].kill()
+    out, err = process.communicate(timeout=500)
+    assert process.returncode == 0, out + err
+    assert "its process ended with SIGKILL" in out
+    for folder in folders:
+        assert steps(folder) == [100, 200, 300, 400] and status(folder)["state"] == "finished"
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(1, ["a0 a1 a2 b0 b1 b2"]), (2, ["a0 a1 a2", "b0 b1 b2"]), (4, ["a0", "a1 a2", "b0", "b1 b2"])],
+)
+def test_runs_with_equal_settings_share_a_process(count, expected):
+    jobs = []
+    for seed in range(3):
+        for env in "ab":
+            jobs.append((Path(f"{env}{seed}"), {"env": env, "seed": seed, "buffer": "NMER"}))
+    found = [" ".join(str(folder) for folder, _ in share) for share in shares(jobs, count)]
+    assert found == expected
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -55,7 +88,7 @@ def test_sigterm_saves_all_runs_and_a_failed_run_does_not_stop_the_others(study,
     ],
 )
 def test_what_runs_of_one_process_cannot_have_is_rejected(words, reason, tmp_path, capsys):
-    common = ["--envs", "Pendulum-v1", "--output_dir", str(tmp_path / "r"), "--together"]
+    common = ["--envs", "Pendulum-v1", "--output_dir", str(tmp_path / "r"), "--together", "2"]
     with pytest.raises(SystemExit) as exit:
         raise SystemExit(main([*common, *words]))
     assert exit.value.code == 2 and reason in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""The runs of one process of a study: one thread per run, and runs with equal updates learn as one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from interreplay.experiments.process.signals import Interrupts
+from interreplay.experiments.studies.study import Execution
+from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
+from interreplay.experiments.training.train_loop import Training
+from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, described
+from interreplay.rllib import ray_session
+from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
+
+Job = tuple[Path, dict[str, Any]]
+Event = tuple[str, str, dict[str, Any]]
+
+
+class Meeting:
+    """Where all runs wait for each other before they train, to be grouped by the form of their updates.
+
+    Args:
+        count: Number of runs.
+        note: Called with a line about each group.
+
+    Attributes:
+        building: Held while a run builds its algorithm, which draws from generators of the whole process.
+    """
+
+    def __init__(self, count: int, note: Callable[[str], object]):
+        self.building = threading.Lock()
+        self._expected = count
+        self._note = note
+        self._learners: list[Any] = []
+        self._groups: dict[Any, UpdateGroup] = {}
+        self._begun = False
+        self._changed = threading.Condition()
+
+    def join(self, learner: Any) -> None:
+        """Wait until all runs are ready or over; then updates are shared."""
+        with self._changed:
+            self._learners.append(learner)
+            self._begin_if_complete()
+            while not self._begun:
+                self._changed.wait()
+
+    def leave(self, learner: Any | None) -> None:
+        """End the part of a run, whose learner is None if the run did not get as far as training."""
+        with self._changed:
+            if not self._begun:
+                self._expected -= 1
+                if learner in self._learners:
+                    self._learners.remove(learner)
+                self._begin_if_complete()
+        if learner in self._groups:
+            self._groups[learner].leave(learner)
+
+    def _begin_if_complete(self) -> None:
+        if self._begun or len(self._learners) < self._expected:
+            return
+        left = list(self._learners)
+        while left:
+            members, left, reason = alike(left)
+            if len(members) > 1:
+                group = UpdateGroup(members)
+                for learner in members:
+                    self._groups[learner] = group
+                    learner.join(group)
+                self._note(f"{len(members)} runs learn as one")
+            else:
+                self._note(f"a run learns alone ({reason})" if reason else "a run learns alone")
+        self._begun = True
+        self._changed.notify_all()
+
+
+def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
+    """Return the learners whose updates can be one with that of the first, the others, and why the last cannot."""
+    members = [learners[0]]
+    others = []
+    reason = ""
+    for learner in learners[1:]:
+        try:
+            check_group([learners[0], learner])
+            members.append(learner)
+        except ValueError as error:
+            others.append(learner)
+            reason = str(error)
+    return members, others, reason
+
+
+class RunInThread(StudyRun):
+    """A run of a study whose updates are shared with other runs of this process.
+
+    Args:
+        folder: Folder of the run.
+        settings: Result of ``argument_parser.settings_for``.
+        meeting: Where it meets the other runs.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], meeting: Meeting):
+        super().__init__(folder, settings, hang_timeout=0.0)  # a timer of the process cannot watch each thread
+        self._meeting = meeting
+        self._learner: Any = None
+
+    def _prepare(self) -> Training:
+        with self._meeting.building:
+            training = super()._prepare()
+        self._learner = training.algo.learner
+        self._meeting.join(self._learner)
+        return training
+
+    def leave(self) -> None:
+        """Let the other runs learn without this one."""
+        self._meeting.leave(self._learner)
+
+
+def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
+    """Train all jobs in this process, or until a signal, and exit with its code.
+
+    Args:
+        jobs: Folder and settings of each run.
+        execution: Threads of the process and retries.
+        events: Receives events, see `run_together.run_together`, and notes.
+    """
+    os.setpgid(0, 0)  # Ctrl-C interrupts the program, which then stops this process
+    ray_session.prepare_host(execution.cpus_per_trial, 0, jobs[0][1]["device"])
+    runs: list[RunInThread] = []
+
+    def request(what: str) -> None:
+        for run in runs:
+            run.ask(what)
+
+    with Interrupts(lambda: request("stop"), lambda: request("save")) as interrupts:
+        for attempt in range(execution.max_failures + 1):
+            left = [job for job in jobs if TrialFolder(job[0]).status()["state"] not in OVER]
+            if not left or interrupts.received:
+                break
+            received: queue.SimpleQueue[Event | str] = queue.SimpleQueue()
+            meeting = Meeting(len(left), received.put)
+            runs[:] = [RunInThread(folder, settings, meeting) for folder, settings in left]
+            last = attempt == execution.max_failures
+            threads = [threading.Thread(target=execute, args=(run, received, last), daemon=True) for run in runs]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads) or not received.empty():
+                with contextlib.suppress(queue.Empty):
+                    events.send(received.get(timeout=0.5))
+    sys.exit(interrupts.exit_code if interrupts.received else 0)
+
+
+def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
+    """Execute a run and put its events, see `run_together.run_together`.
+
+    Args:
+        run: The run.
+        events: Receives the events.
+        last: Whether the run is not tried again if it fails.
+    """
+    name = run.folder.path.name
+    events.put(("start", name, {}))
+    figures: dict[str, Any] = {}
+    try:
+        try:
+            with run:
+                for figures in run.results():
+                    events.put(("result", name, figures))
+        finally:
+            run.leave()
+        status = run.folder.status()
+        end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
+        events.put(("end", name, figures | {"done": True, "begun_at": status.get("begun_at", 0)} | end))
+    except PermanentFailure as error:
+        events.put(("end", name, figures | {"done": True, "state": FAILED, "reason": str(error)}))
+    except BaseException as error:
+        events.put(("fail" if last else "retry", name, {"reason": described(error)}))
