@@ -94,6 +94,7 @@ def test_a_run_resumes_from_its_best_checkpoint(run, scored, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_a_best_beyond_the_checkpoint_is_set_aside(run, scored):
     shutil.copytree(run / "checkpoint_00000600", run / "checkpoint_00000200")  # of another time: only names count here
     aside = RunFolder(run).set_aside_after(run / "checkpoint_00000200")

@@ -47,6 +47,7 @@ def emulator_of(game):
     return emulator
 
 
+@pytest.mark.slow
 def test_frames_rewards_and_lives_are_those_of_the_emulator():
     """Four frames per action, the larger of the last two made small, four of them, no-ops and FIRE before."""
     import cv2

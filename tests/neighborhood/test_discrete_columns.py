@@ -122,6 +122,7 @@ def test_composite_kernels_ignore_discrete_actions():
     assert (sample.mix < 1).any() and torch.isfinite(sample.transitions.rewards).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actions", ["box", "discrete"])
 @pytest.mark.parametrize("name", BLENDING)
 def test_rows_with_other_values_are_not_blended(name, actions):
@@ -233,6 +234,7 @@ def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
     assert lone > 20
 
 
+@pytest.mark.slow
 def test_a_mean_with_one_value_is_the_mean_without_discrete_columns():
     given, made = rows(600), {}
     for name, stored in without_and_with_one_value(given).items():

@@ -128,6 +128,7 @@ def test_recall_with_many_cells(batch, cells):
     assert world.recall() >= 0.96
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("capacity", "batch"),
     [(50, 1), (700, 64), (600, 600)],
@@ -176,6 +177,7 @@ def test_one_outlier_changes_the_scale():
     assert world.recall() >= 0.97
 
 
+@pytest.mark.slow
 def test_duplicates_are_neighbors():
     world = World(2000)
     rows = np.repeat(normal(60), 20, axis=0)[np.random.default_rng(0).permutation(1200)]
@@ -220,6 +222,7 @@ def test_overwritten_rows_are_not_neighbors():
             assert not new[slots.numpy()[~new]].any()
 
 
+@pytest.mark.slow
 def test_draws_are_uniform_among_the_k_nearest():
     world = World(500, k=10)
     world.add(normal(400))
@@ -231,6 +234,7 @@ def test_draws_are_uniform_among_the_k_nearest():
     assert ((counts - 4000) ** 2 / 4000).sum() < 27.9  # chi-squared with 9 degrees of freedom, p = .001
 
 
+@pytest.mark.slow
 def test_several_draws_do_not_repeat_and_are_uniform():
     world = World(500, k=10, draw=4)
     world.add(normal(400))

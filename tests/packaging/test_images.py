@@ -145,6 +145,7 @@ def test_the_image_receives_the_gpu_and_scratch_folder_of_the_job(site):
     assert last == f"exec --nv --bind {ROOT} --bind {site} {site}/interreplay.sif python -V"
 
 
+@pytest.mark.slow
 def test_signals_reach_the_program_in_the_image(site):
     code = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(75)); print(1, flush=True);"
     text = (

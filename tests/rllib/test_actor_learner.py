@@ -161,6 +161,7 @@ def test_a_mix_is_half_replayed_and_is_reported():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_caching_draws_one_update_earlier_and_is_reproducible():
     """The first replayed batch has nothing prepared; results then differ from those without caching."""
 

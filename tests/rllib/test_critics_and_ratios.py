@@ -32,6 +32,7 @@ def test_rl_module_sets_the_number_of_critics():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_delayed_policy_updates_continue_over_iterations():
     algorithm, results = run(of_preset("redq"), 2)
     rule, learned = algorithm.learner._update_rule, results[-1]["learners"]["default_policy"]
@@ -74,6 +75,7 @@ def test_a_reset_keeps_rows_counts_and_observation_statistics():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_observation_statistics_are_frozen_in_evaluation():
     made = of_preset("droq").training(normalize_observations=True)
     algorithm, _ = run(made.evaluation(evaluation_interval=None, evaluation_duration=1))

@@ -82,6 +82,7 @@ def test_resuming_equals_not_stopping(tmp_path):
     assert_same_run(straight, resumed)
 
 
+@pytest.mark.slow
 def test_observations_are_blended_among_equal_actions():
     algorithm = config("CartPole-v1", "NMER").build_algo()
     learned(algorithm)

@@ -72,6 +72,7 @@ def check_batch(algorithm, env):
     return rows
 
 
+@pytest.mark.slow
 def test_a_user_environment_that_ends_at_its_goal():
     algorithm, results = run(config(Reach, "HER").environment(Reach, env_config={"reach": 0.2}))
     rows = check_batch(algorithm, Reach({"reach": 0.2}))

@@ -56,6 +56,7 @@ def buffer_rows(algorithm):
     return storage[torch.arange(len(storage))]
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_rows_of_its_buffer(tmp_path):
     assert main(flags(tmp_path, "--total_env_steps", "100")) == 0
     store = ExperienceStore(only_run(tmp_path) / "experience")
@@ -140,6 +141,7 @@ def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, c
     )
 
 
+@pytest.mark.slow
 def test_recovering_nothing_and_without_experience(tmp_path, capsys):
     assert main(flags(tmp_path, "--total_env_steps", "80")) == 0
     run = only_run(tmp_path)

@@ -63,6 +63,7 @@ def test_rollouts_are_compared_with_the_simulator_by_length():
         assert statistics[f"model/on_manifold_reward_error_at_{number}"] >= 0
 
 
+@pytest.mark.slow
 def test_env_config_determines_the_termination_function():
     def terminated(**arguments):
         made = modelled("Hopper-v5", rollout_length=4).environment("Hopper-v5", env_config=arguments)

@@ -62,6 +62,7 @@ def test_update_ratios(tmp_path):
     assert len(draw().axes) == 3
 
 
+@pytest.mark.slow
 def test_stable_critics(tmp_path):
     ratios(tmp_path)
     folder = study(tmp_path / "sac_stable_critic", {"Uniform-LN": 200, "NMER-LN": 200, "NaiveMixup": 50}, seeds=4)
@@ -80,6 +81,7 @@ def test_stable_critics(tmp_path):
     assert len(draw().axes) == 3
 
 
+@pytest.mark.slow
 def test_a_task_in_which_both_arms_are_at_the_floor_has_no_interval(tmp_path):
     arms = {"Uniform-1": -5, "NMER-1": -5, "Uniform-20": -9, "NMER-20": 150}
     text, _ = ratio_study.found_in(study(tmp_path / "sac_nmer_ratio", arms, seeds=4))

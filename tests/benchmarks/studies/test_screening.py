@@ -46,6 +46,7 @@ def test_estimates_are_mean_log_ratios_with_and_without_the_task_that_is_not_lea
     assert len(lines) == 5  # an arm that lacks a seed is left out
 
 
+@pytest.mark.slow
 def test_seeds_give_an_interval_around_the_estimate(tasks):
     spread = {env: {arm: areas + [-5.0, 5.0] for arm, areas in task.items()} for env, task in tasks.items()}
     ratio, low, high = screening.estimate(list(spread.values()), "better")

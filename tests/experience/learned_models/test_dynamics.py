@@ -45,6 +45,7 @@ def test_steps_follow_the_learned_dynamics(learned):
     assert torch.equal(found.states, again.states)
 
 
+@pytest.mark.slow
 def test_each_row_is_predicted_by_an_elite(learned):
     states, actions, *_ = linear(300, seed=1)
     found = learned.step(states, actions, np.random.default_rng(4))

@@ -155,6 +155,7 @@ def test_a_run_of_a_study_is_resumed_by_the_study(begun, tmp_path, capsys):
 # -- stopped early ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_before_its_first_iteration_ends_stays_in_its_folder(envs, tmp_path, capsys):
     parent = tmp_path / "results"
     assert custom_training.main(new(parent, "--env", "special_envs:Term-v0", "--total_env_steps", 100)) == 75

@@ -213,6 +213,7 @@ def test_rmsprop_is_centered_with_epsilon_under_the_root(steps):
     torch.testing.assert_close(parameter.detach(), torch.tensor(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSprop"])
 def test_it_learns_what_it_is_taught(optimizer):
     """Rewards of one step, from a table: the loss falls to nothing."""
