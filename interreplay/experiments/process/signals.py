@@ -11,6 +11,8 @@ from typing import Any
 
 RESUMABLE = 75
 """Exit code after SIGTERM (EX_TEMPFAIL of sysexits): everything is saved, and ``--resume`` continues."""
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""Signals that `Interrupts` handles."""
 
 
 class Interrupts:
@@ -19,19 +21,21 @@ class Interrupts:
     Args:
         stop: Called from the signal handler; must only record the request.
         save: Called from the handler at every SIGUSR1, with which schedulers announce their time limit.
+        silent: Whether nothing is printed.
 
     Attributes:
         received: The first signal's number, or 0.
     """
 
-    def __init__(self, stop: Callable[[], Any], save: Callable[[], Any] = lambda: None):
+    def __init__(self, stop: Callable[[], Any], save: Callable[[], Any] = lambda: None, silent: bool = False):
         self._stop = stop
         self._save = save
+        self._silent = silent
         self._before: dict[int, Any] = {}
         self.received = 0
 
     def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in HANDLED:
             self._before[number] = signal.signal(number, self._handle)
         return self
 
@@ -48,21 +52,21 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:
-            _report(b"\nsaving, then continuing\n")
+            self._report(b"\nsaving, then continuing\n")
             self._save()
             return
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.received:
             self.received = number
-            _report(b"\nstopping after the current update, then saving; Ctrl-C again stops at once\n")
+            self._report(b"\nstopping after the current update, then saving; Ctrl-C again stops at once\n")
         self._stop()
 
-
-def _report(line: bytes) -> None:
-    """Write to the descriptor: a handler may interrupt a write to the buffered stream."""
-    with contextlib.suppress(OSError):  # a closed pipe
-        os.write(2, line)
+    def _report(self, line: bytes) -> None:
+        """Write to the descriptor: a handler may interrupt a write to the buffered stream."""
+        if not self._silent:
+            with contextlib.suppress(OSError):  # a closed pipe
+                os.write(2, line)
 
 
 def before_anything_is_to_save() -> None:

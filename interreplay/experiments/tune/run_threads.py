@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from interreplay.experiments.process.signals import Interrupts
+from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 from interreplay.experiments.training.train_loop import Training
@@ -138,7 +138,8 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
         for run in runs:
             run.ask(what)
 
-    with Interrupts(lambda: request("stop"), lambda: request("save")) as interrupts:
+    with Interrupts(lambda: request("stop"), lambda: request("save"), silent=True) as interrupts:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the program
         for attempt in range(execution.max_failures + 1):
             left = [job for job in jobs if TrialFolder(job[0]).status()["state"] not in OVER]
             if not left or interrupts.received:
@@ -151,8 +152,12 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
             for thread in threads:
                 thread.start()
             while any(thread.is_alive() for thread in threads) or not received.empty():
-                with contextlib.suppress(queue.Empty):
+                try:
                     events.send(received.get(timeout=0.5))
+                except queue.Empty:
+                    continue
+                except OSError:  # the program was killed
+                    request("stop")
     sys.exit(interrupts.exit_code if interrupts.received else 0)
 
 

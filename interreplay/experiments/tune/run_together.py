@@ -7,10 +7,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from interreplay.experiments.process.signals import Interrupts
+from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
 from interreplay.experiments.tune.run_threads import Job, work
@@ -93,10 +94,7 @@ def run_together(
 
     try:
         with Interrupts(lambda: send(signal.SIGTERM), lambda: send(signal.SIGUSR1)) as interrupts:
-            for worker in workers:
-                worker.start()
-            if interrupts.received:  # before the last ones had started
-                send(signal.SIGTERM)
+            start(workers)
             next_beat = time.monotonic()
             while running := [worker for worker in workers if worker.events is not None]:
                 ready = wait([worker.events for worker in running], timeout=0.5)
@@ -115,6 +113,17 @@ def run_together(
     finally:
         send(signal.SIGKILL)  # after another Ctrl-C
     return interrupts.exit_code if interrupts.received else 0
+
+
+def start(workers: Sequence[Worker]) -> None:
+    """Start processes. Signals that arrive meanwhile wait until this process and the new ones can handle them."""
+    resource_tracker.ensure_running()  # lets signals through once it has started
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    try:
+        for worker in workers:
+            worker.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
 
 
 def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
@@ -152,4 +161,4 @@ def repair(worker: Worker, reason: str, max_failures: int, on_event: Callable[[s
     for name in worker.unfinished():
         on_event("retry" if again else "fail", name, {"reason": reason})
     if again:
-        worker.start()
+        start([worker])

@@ -43,8 +43,7 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
         Lower and upper bound; NaN if a stratum has fewer than two runs, or if the statistic of some resamples is NaN.
     """
     if min(stratum.shape[-1] for stratum in strata) < 2:
-        shape = np.shape(statistic(*strata, axis=-1))
-        unknown = np.full(shape, np.nan)[()]
+        unknown = np.full(strata[0].shape[:-1], np.nan)[()]
         return unknown, unknown
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # for resamples with a statistic of NaN

@@ -49,19 +49,24 @@ def test_sigterm_saves_all_runs_and_a_failed_run_does_not_stop_the_others(study,
     assert steps(good) == list(range(100, 601, 100)) and status(good)["state"] == "finished"
 
 
+def workers_of(process):
+    """Return the processes that train runs."""
+    return [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+
+
 @pytest.mark.slow
-def test_a_killed_process_is_started_again(study, tmp_path):  # noqa: F811
+def test_a_killed_process_is_started_again_and_one_that_starts_is_not_killed_by_a_signal(study, tmp_path):  # noqa: F811
     file = study(400, envs="['envs_for_studies:Threads-v0']", seeds="2")
     results = tmp_path / "r"
     process = start(tmp_path, "--together", 2, "--results_dir", results, file)
     folders = [results / f"SAC_envs_for_studies-Threads-v0_Uniform_s{seed}" for seed in range(2)]
+    wait_for(lambda: len(workers_of(process)) == 2, process)
+    process.send_signal(signal.SIGUSR1)  # all runs save
     wait_for(lambda: all((folder / "progress.csv").exists() for folder in folders), process)
-    workers = [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
-    assert len(workers) == 2
-    workers[0].kill()
+    workers_of(process)[0].kill()
     out, err = process.communicate(timeout=500)
     assert process.returncode == 0, out + err
-    assert "its process ended with SIGKILL" in out
+    assert "its process ended with SIGKILL" in out and "SIGUSR1" not in out
     for folder in folders:
         assert steps(folder) == [100, 200, 300, 400] and status(folder)["state"] == "finished"
 

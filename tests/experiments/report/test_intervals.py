@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -56,6 +57,9 @@ def test_resampling_stays_within_environments():
 def test_one_run_has_no_interval():
     assert np.isnan(interval(mean, [np.array([1.0, 2.0]), np.array([1.0])])).all()
     assert np.isnan(interval(mean, [np.ones((4, 1))])).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(interval(mean, [np.array([])])).all()
 
 
 def test_intervals_of_curves_are_those_of_their_points():
