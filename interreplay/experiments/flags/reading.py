@@ -337,7 +337,7 @@ def with_truth(words: Sequence[str], known: Mapping[str, argparse.Action]) -> li
         known: The options of the parser.
     """
     found = []
-    for word, following in zip(words, [*words[1:], "-"], strict=True):
+    for word, following in zip(words, [*words[1:], "-"], strict=False):
         action = known.get(word)
         if action is not None and action.type is boolean and not following.startswith("-"):
             try:
