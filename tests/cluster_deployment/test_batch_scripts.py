@@ -233,6 +233,7 @@ def test_a_warning_shortly_before_the_end_saves_and_stops_in_time(job, monkeypat
     assert (job / "asked").read_text() == "scontrol requeue 12\n"
 
 
+@pytest.mark.slow
 def test_a_warning_before_the_signal_handlers_does_not_end_the_driver(job):
     watched = Watched(job, "python3", "driver.py")
     time.sleep(0.3)
@@ -319,6 +320,7 @@ def ray_start(job, role, **env):
     return subprocess.run(["bash", node, role, "10.0.0.1"], env=own, capture_output=True, text=True, timeout=300).stdout
 
 
+@pytest.mark.slow
 def test_ray_receives_the_resources_of_the_job(job):
     head = ray_start(job, "head", SLURM_MEM_PER_NODE="10000", CUDA_VISIBLE_DEVICES="2,5")
     assert {"--num-cpus=4", "--num-gpus=2", f"--memory={8000 * 2**20 * 9 // 10}"} < set(head.split())
@@ -328,6 +330,7 @@ def test_ray_receives_the_resources_of_the_job(job):
     assert f"--object-store-memory={400 * 2**20}" in per_cpu and "--num-gpus=0" in per_cpu
 
 
+@pytest.mark.slow
 def test_a_small_shared_memory_holds_a_small_object_store(job):
     assert f"--object-store-memory={160 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="200")
     assert f"--object-store-memory={80 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="64")

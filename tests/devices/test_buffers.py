@@ -16,6 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Elite has no policy")
 FIELDS = ("slots", "weights", "neighbor_slots", "mix", "variances", "row_weights")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_batches_are_the_processors(name, device):
     recipe = VARIANTS[name]

@@ -136,6 +136,7 @@ def test_values(kind, head, device, flat_float64):  # noqa: F811
     assert_same_updates(lambda nets: DQNUpdate(nets, double=True, target_update_period=2), networks, batches, device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continuous", [False, True])
 def test_unrolls(continuous, device):
     networks = of_impala.networks(continuous)

@@ -44,6 +44,7 @@ def filled(kind: type, spaces: tuple, capacity: int):
     return buffer
 
 
+@pytest.mark.slow
 def test_uniform():
     for name, spaces in SPACES.items():
         buffer = filled(Uniform, spaces, 3000)

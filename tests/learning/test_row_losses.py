@@ -126,6 +126,7 @@ def results_of(algorithm):
     return results, update
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_losses_and_weights_of_rows_have_the_effect_that_plain_pytorch_gives_them(algorithm):
     results, update = results_of(algorithm)

@@ -111,6 +111,7 @@ def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
     return np.linalg.norm((z[:, None] - clustering.centers.centers[None]) / everything.std(0), axis=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [ClusterCenter, ClusterMember])
 @pytest.mark.parametrize("portions", PORTIONS)
 def test_after_a_refresh_every_row_is_in_the_cluster_of_its_nearest_center(part, portions):

@@ -100,6 +100,7 @@ def test_an_endless_episode_takes_no_more_room_than_the_ring():
     assert future.trajectories.used < 200
 
 
+@pytest.mark.slow
 def test_ended_episodes_are_dropped():
     world, future = World(capacity=20, envs=4), HindsightGoals()
     for episode in range(200):  # interrupted without an end, as by a failing environment

@@ -209,6 +209,7 @@ def test_all_rows_equal():
     assert world.recall() == 1.0
 
 
+@pytest.mark.slow
 def test_overwritten_rows_are_not_neighbors():
     world = World(64, k=10, draw=None)
     world.add(normal(64, d=3))
@@ -339,6 +340,7 @@ def test_bad_arguments(arguments):
         KNN(**arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "adds_first", "rows"), [(3, True, 700), (20, False, 700), (40, True, 300)])
 def test_a_state_with_another_k_is_indexed_again(k, adds_first, rows):
     """As population-based training changes k; before and after the ring of 500 is full."""

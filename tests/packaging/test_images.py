@@ -129,6 +129,7 @@ def run(site: Path, text: str, **env: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_the_batch_scripts_run_python_in_the_image(site):
     done = run(site, "activate; python -c 'import sys; print(*sys.argv[1:])' 'two words' x", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (0, "two words x\n"), done.stderr

@@ -131,6 +131,7 @@ class Point(Line):
         super().__init__((config or {})["kind"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Nested", "ImageAndVector"])
 def test_nested_and_image_observations_train(kind):
     algorithm = config(trainer="CLEAR").environment(Point, env_config={"kind": kind}).build_algo()

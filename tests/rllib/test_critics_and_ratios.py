@@ -43,6 +43,7 @@ def test_delayed_policy_updates_continue_over_iterations():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_discrete_actions_support_the_options():
     made = config("CartPole-v1").training(n_critics=4, target_subset=2, critic_layer_norm=True, critic_dropout=0.1)
     algorithm, results = run(made.training(policy_delay=3, actor_target="mean", target_entropy="half"))
@@ -51,6 +52,7 @@ def test_discrete_actions_support_the_options():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_a_reset_keeps_rows_counts_and_observation_statistics():
     made = of_preset("sr-sac", buffer="PER").training(normalize_observations=True)
     algorithm = made.build_algo()

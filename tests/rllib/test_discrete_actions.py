@@ -43,6 +43,7 @@ def test_methods_that_keep_actions_train(buffer, arguments):
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_actions_with_an_offset_in_several_environments():
     algorithm = config(Steps).env_runners(num_envs_per_env_runner=3).build_algo()
     assert learned(algorithm)

@@ -36,6 +36,7 @@ def test_epsilon_follows_its_schedule():
     assert isinstance(algorithm.config.exploration, EpsilonGreedy) and algorithm.config.exploration.progress == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "name"),
     [("SAC", "Sampled"), ("SAC", "Random"), ("TQC", "Gaussian"), ("CrossQ", "Sampled")],

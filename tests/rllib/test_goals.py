@@ -143,6 +143,7 @@ def test_robotics_environments_train_and_resume(env, settings, near, tmp_path):
         check_batch(straight, gym.make(env, **settings).unwrapped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENVS)
 def test_the_state_of_a_robotics_environment_is_everything(name):
     registration.register(name)

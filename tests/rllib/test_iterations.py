@@ -33,6 +33,7 @@ def config(env=failing_envs.Draws, **training):
     return made.training(**settings | training)
 
 
+@pytest.mark.slow
 def test_trained_rows_are_counted_like_in_rllib(tmp_path):
     algorithm = config().build_algo()
     results = [algorithm.train() for _ in range(3)]
@@ -55,6 +56,7 @@ def test_minimum_samples_and_seconds_per_iteration():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_a_state_without_a_buffer_fills_it_before_learning():
     algorithm = config().build_algo()
     for _ in range(3):

@@ -73,6 +73,7 @@ def test_env_config_determines_the_termination_function():
     assert terminated() > 0 == terminated(terminate_when_unhealthy=False)
 
 
+@pytest.mark.slow
 def test_a_source_object_and_rejections():
     made = config().replay(ModelBased("NMER", **QUICK), capacity=700)
     assert made.replay_buffer_config == {"type": "ModelBased", "real": "NMER", "capacity": 700, **QUICK}

@@ -205,6 +205,7 @@ def test_unsuitable_data_is_rejected_in_one_line(name, tmp_path, capsys, words, 
     assert message in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_preset_of_rlpd(name, tmp_path):
     words = ["--preset", "rlpd", "--env", "Pendulum-v1", "--offline-data", f"minari:{name}", "--hiddens", "8"]
     settings = settings_for(make_parser().given([*words, "--learning_starts", "30", "--train_batch_size", "8"]))

@@ -120,6 +120,7 @@ def test_the_path_is_as_documented_and_short(algorithm):
     assert len(path) <= MAX_FILES[method][0], path
 
 
+@pytest.mark.slow
 def test_few_files_are_executed_for_one_step_and_one_update(algorithm):
     executed: set[str] = set()
 

@@ -231,6 +231,7 @@ def cartpole_dqn(config):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
     ("script", "ours", "read"),

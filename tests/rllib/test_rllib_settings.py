@@ -140,6 +140,7 @@ def test_lr_sets_all_learning_rates_at_their_defaults():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_learning_rates_follow_their_schedules_over_env_steps_and_resumes(tmp_path):
     made = config(TD3Config).training(actor_lr=[[0, 1.0e-3], [100, 2.0e-4]], lr=[[0, 1e-3], [10, 1e-4]])
     algorithm = built(made)

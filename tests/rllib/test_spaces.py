@@ -65,6 +65,7 @@ def test_images_stay_bytes():
     algorithm.stop()
 
 
+@pytest.mark.slow
 def test_dicts_of_numbers_are_blended(tmp_path):
     check(made("FloatDict", buffer="NMER", k=3), tmp_path)
 

@@ -38,6 +38,7 @@ def test_actions_are_random_during_warm_up_and_noisy_afterwards():
     assert away.std().item() == pytest.approx(0.05, rel=0.2) and abs(away.mean().item()) < 0.02
 
 
+@pytest.mark.slow
 def test_noise_persists_within_episodes():
     made = config(trainer="DDPG").training(
         exploration=OrnsteinUhlenbeck(sigma=0.02, theta=0.02),

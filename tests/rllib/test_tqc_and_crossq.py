@@ -54,6 +54,7 @@ def statistics(state):
     return {name: value for name, value in state.items() if name.endswith((".mean", ".variance", ".trained"))}
 
 
+@pytest.mark.slow
 def test_evaluation_and_acting_leave_the_statistics_unchanged():
     algorithm = config(trainer="CrossQ").evaluation(evaluation_interval=1, evaluation_duration=1).build_algo()
     algorithm.train()

@@ -12,6 +12,7 @@ from tests.rllib.small_runs import config, run, same, weights
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
+@pytest.mark.slow
 def test_iterations_count_steps_and_updates():
     algorithm, results = run(config())
     assert algorithm.env_steps == 150 == len(algorithm.replay_buffer)
@@ -70,6 +71,7 @@ def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     assert [len(e) for e in episodes] == [200, 200] and all(e.is_truncated for e in episodes)
 
 
+@pytest.mark.slow
 def test_td_errors_reach_the_selector():
     algorithm, _ = run(config(buffer="PER"))
     raw = algorithm.replay_buffer.selector.priorities(torch.arange(150))
@@ -92,6 +94,7 @@ def test_the_largest_error_of_the_critics_reaches_the_selector():
     assert plain.learner._update_rule.scores_wanted == frozenset()
 
 
+@pytest.mark.slow
 def test_the_reducible_loss_reaches_the_selector():
     algorithm, _ = run(config(buffer="ReLo"))
     raw = algorithm.replay_buffer.selector.priorities(torch.arange(150))
@@ -109,6 +112,7 @@ def test_two_losses_of_the_critics_are_rejected(buffer, settings):
         config().training(huber_delta=1.0, pal_alpha=0.4).validate()
 
 
+@pytest.mark.slow
 def test_pal_with_uniform_replay():
     algorithm, results = run(config().training(pal_alpha=0.4))
     assert algorithm.learner._update_rule.loss.alpha == 0.4
@@ -148,6 +152,7 @@ class Succeeding(Counting):
         return np.full(2, self.steps / 1_000, np.float32), 0.0, False, self.steps % 10 == 0, info
 
 
+@pytest.mark.slow
 def test_success_fills_an_event_table():
     made = config(Succeeding, "EventTables", events=["success"], history=0).training(n_step=1)
     algorithm, results = run(made)

@@ -241,6 +241,7 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
     assert torch.equal(actions[0], actions[1]) and torch.equal(actions[0], actions[2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", ["DQN", "Rainbow"])
 def test_evaluations_do_not_explore(trainer):
     algorithm = config(trainer=trainer).evaluation(evaluation_interval=1, evaluation_duration=2).build_algo()

@@ -64,6 +64,7 @@ def test_tables_contain_the_steps_that_led_to_events(history, portion, gaps):
             assert len(table) == len(set(table.members.tolist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shares", "default"), [([0.3, 0.1], 0.6), (None, 0.5), ([0.5, 0.5], 0.0), ([0.0, 0.2], 0.8)])
 def test_shares_are_exact_and_rows_of_a_table_equally_likely(shares, default):
     buffer = EventTables(
@@ -90,6 +91,7 @@ def test_shares_are_exact_and_rows_of_a_table_equally_likely(shares, default):
     assert (sample.weights == 1).all()
 
 
+@pytest.mark.slow
 def test_fractions_of_a_row_are_drawn_in_some_batches():
     """3 % of 10 rows are one row in some batches and none in others."""
     buffer = EventTables(capacity=200, events=["terminated"], shares=[0.03], history=0, seed=0)

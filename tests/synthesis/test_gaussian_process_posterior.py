@@ -22,6 +22,7 @@ def points(seed=1):
     return rng.normal(size=(N, M, D)), rng.normal(size=(N, M, T)), rng.normal(size=(N, Q, D))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "mean", "per_target"), by_turns(KERNELS, ["zero", "constant", "linear"], [True, False]), ids=str
 )

@@ -56,6 +56,7 @@ def test_another_size_is_drawn_again():
     assert replay.draw(4, np.random.default_rng(1)).size == 4
 
 
+@pytest.mark.slow
 def test_draws_are_uniform():
     mix = mix_of("uniform", capacity=10)
     rng = np.random.default_rng(0)

@@ -82,6 +82,7 @@ def test_sources_without_enough_unrolls_contribute_none():
     assert waiting.due(8) == {"queue": 4, "uniform": 4}
 
 
+@pytest.mark.slow
 def test_each_unroll_is_fresh_exactly_once():
     mix, rng, fresh, start = make_mix(FOUR), np.random.default_rng(0), [], 0
     while start < 1_000:

@@ -72,6 +72,7 @@ def test_a_ring_keeps_the_newest_in_write_order():
         assert store.write_numbers(torch.tensor([newest])).item() == store.written - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 6, 60])
 def test_a_reservoir_is_a_uniform_sample_of_all_unrolls(size: int):
     """χ² over 600 reservoirs of 5 of 30: each unroll is in a reservoir with probability 1/6."""

@@ -44,6 +44,7 @@ def ratios(tmp_path):
     return study(tmp_path / "sac_nmer_ratio", arms, seeds=6)
 
 
+@pytest.mark.slow
 def test_update_ratios(tmp_path):
     text, draw = ratio_study.found_in(ratios(tmp_path))
     assert "| A-v0 | NMER-20 | 150, 152, 153, 154, 156, 158 | 154 | 154 | 2 |" in text

@@ -61,6 +61,7 @@ def test_each_row_is_predicted_by_an_elite(learned):
     assert apart.argmin(dim=0).unique().tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_stochastic_model_predicts_the_noise_of_the_data():
     model = Dynamics("stochastic", **QUICK, settings=FitSettings(64, 3e-3, max_epochs=60))
     model.fit(*linear(3_000, noise=0.2), np.random.default_rng(0))

@@ -156,6 +156,7 @@ def data(rows, seed=0, noise=0.1):
     return torch.from_numpy(inputs), torch.from_numpy(outputs.astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [3, 0])
 def test_fit_restores_the_best_weights_of_each_member(bounds, monkeypatch):
     made = Networks(4, [4, 32, 32, 6 if bounds else 3], np.random.default_rng(0), bounds)
@@ -180,6 +181,7 @@ def test_fit_restores_the_best_weights_of_each_member(bounds, monkeypatch):
 EPOCH = fitting.epoch
 
 
+@pytest.mark.slow
 def test_fit_without_improvement_keeps_the_initial_weights():
     made = Networks(2, [4, 16, 3], np.random.default_rng(0))
     inputs, targets = data(400)

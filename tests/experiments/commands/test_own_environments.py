@@ -270,6 +270,7 @@ def check_ended(folder, name, err):
     assert (home / "error.txt").exists() and (home / "checkpoint_00000079").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_an_environment_that_misbehaves_ends_an_evaluation_with_one_line(misbehaving, capsys):
     words = ["--env", "misbehaving:ExitInEvaluation-v0", "--evaluation_interval", "0"]

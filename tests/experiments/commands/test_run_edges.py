@@ -126,6 +126,7 @@ def one_line(text: str, *parts: str) -> None:
 # -- one process per folder -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_another_process_in_the_folder_is_respected(begun, capsys, monkeypatch):
     monkeypatch.setattr(train, "PATIENCE", 0.1)
     before = {path: path.stat().st_mtime_ns for path in begun.rglob("*")}
@@ -135,6 +136,7 @@ def test_another_process_in_the_folder_is_respected(begun, capsys, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in begun.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_a_run_of_a_study_is_resumed_by_the_study(begun, tmp_path, capsys):
     run = tmp_path / "study" / "run"
     run.parent.mkdir()

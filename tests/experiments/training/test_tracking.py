@@ -159,6 +159,7 @@ def test_an_unreachable_server_is_reported(monkeypatch, tmp_path):
         trackers(None, "file:/proc/x")
 
 
+@pytest.mark.slow
 def test_a_missing_key_is_reported_with_a_solution(monkeypatch, tmp_path):
     pytest.importorskip("wandb")
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
