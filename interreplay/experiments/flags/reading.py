@@ -330,7 +330,7 @@ def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[s
 
 
 def with_truth(words: Sequence[str], known: Mapping[str, argparse.Action]) -> list[str]:
-    """Return words with ``=true`` after flags of that type that no True or False follows, but a positional argument.
+    """Return words with ``=true`` appended to boolean flags that a positional argument follows.
 
     Args:
         words: The command line.

@@ -157,8 +157,9 @@ def receive(
 
 def repair(worker: Worker, reason: str, max_failures: int, on_event: Callable[[str, str, dict[str, Any]], Any]) -> None:
     """Start a process again that has ended with unfinished runs, or report that they failed."""
+    names = worker.unfinished()
     again = worker.starts <= max_failures
-    for name in worker.unfinished():
+    for name in names:
         on_event("retry" if again else "fail", name, {"reason": reason})
-    if again:
+    if names and again:
         start([worker])
