@@ -115,6 +115,10 @@ class Whole(Accepts):
         return value
 
 
+SEED = Whole(0, 2**31 - 1)
+"""A seed. RLlib adds a million and the runner's index for evaluations; NumPy accepts sums below 2^32."""
+
+
 class OneOf(Accepts):
     """Accept one of several names.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from interreplay.experiments.evaluation.video import EvaluationVideo
+from interreplay.learning.setting_fields import SEED
 from interreplay.rllib import IMPALAConfig, SACConfig
 from tests.rllib.small_runs import config, same, weights
 
@@ -50,6 +51,13 @@ def numbered(cluster):
 def build(envs, kind=SACConfig, **settings):
     made = kind().environment(ID).env_runners(num_envs_per_env_runner=envs)
     return made.training(hiddens=(8,), **settings).debugging(seed=0).build_algo()
+
+
+def test_the_largest_seed_trains_and_evaluates():
+    made = SACConfig().environment(ID).evaluation(evaluation_interval=1, evaluation_duration=2)
+    algorithm = made.training(hiddens=(8,), steps_per_iteration=10).debugging(seed=SEED.high).build_algo()
+    assert algorithm.train()["evaluation"]["env_runners"]["num_episodes"] == 2
+    algorithm.stop()
 
 
 @pytest.mark.parametrize(("envs", "episode_count"), [(1, 5), (4, 4), (4, 13), (8, 3)])

@@ -93,6 +93,7 @@ class Other(TorchRLModule):
             "train_batch_size is 64 and train_batch_size_per_learner 16; expected one of them",
         ),
         (lambda c: c.training(n_step=(5, 2)), r"n_step is \(5, 2\); expected a whole number of at least 1, or two"),
+        (lambda c: c.debugging(seed=2**31), "seed is 2147483648; expected a whole number from 0 to 2147483647"),
         (lambda c: c.training(gamma=1.5), "gamma is 1.5; expected a number of at least 0, at most 1"),
         (lambda c: c.training(gamma=[[0, 0.9], [10, 0.99]]), "gamma is"),
         (lambda c: c.training(grad_clip=0.0), "grad_clip is 0.0"),

@@ -22,6 +22,7 @@ from interreplay.experiments.flags.reading import without_harmless
 from interreplay.experiments.flags.values import boolean, number, only, whole, without
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import own_cpus
+from interreplay.learning.setting_fields import SEED
 from interreplay.learning.settings import LoopSettings
 from interreplay.unrolls import schema
 
@@ -238,7 +239,7 @@ def translated(given: Mapping[str, str]) -> list[str]:
                 stated.add(ours)
         values = only(values, stated)
     if values.get("seed") is None:
-        values["seed"] = str(secrets.randbits(32))
+        values["seed"] = str(secrets.randbelow(SEED.high + 1))
     words = ["--trainer=IMPALA"]
     for name, value in values.items():
         if value is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
+from interreplay.learning.setting_fields import SEED, Accepts, Number, OneOf, Whole
 from interreplay.runs.early_stop import seconds
 
 _OPENING = "{[("
@@ -47,8 +47,8 @@ def whole(low: int, high: int | None = None) -> Callable[[str], int]:
     return reader(Whole(low, high))
 
 
-seed = whole(0, 2**32 - 1)
-"""Reader of a seed, as NumPy's generators accept it."""
+seed = reader(SEED)
+"""Reader of a seed."""
 
 
 def choice(*names: str) -> Callable[[str], str]:

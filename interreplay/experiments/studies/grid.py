@@ -18,8 +18,11 @@ from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.replay_flags import readable, short
 from interreplay.experiments.flags.values import read_written, written
 from interreplay.experiments.studies.study import PlannedRun
+from interreplay.learning.setting_fields import SEED, Whole
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
+SEED_COUNT = Whole(1, 1_000)
+"""Larger numbers are rejected because they are probably seeds."""
 
 
 class SettingsResolver(NamedTuple):
@@ -267,11 +270,14 @@ def seeds_from(value: Any) -> list[int]:
     Raises:
         UsageError: The value is neither.
     """
-    if type(value) is int and value > 0:
+    if SEED_COUNT.admits(value):
         return list(range(value))
-    if isinstance(value, list | tuple) and value and all(type(seed) is int and seed >= 0 for seed in value):
+    if isinstance(value, list | tuple) and value and all(map(SEED.admits, value)):
         return list(value)
-    raise UsageError(f"seeds {value!r}: expected a number of seeds such as 5, or a list such as [0, 1, 2]")
+    raise UsageError(
+        f"seeds {value!r}: expected a number of seeds from 1 to {SEED_COUNT.high}, such as 5, "
+        f"or a list of seeds from 0 to {SEED.high}, such as [0, 1, 2]"
+    )
 
 
 def as_seeds(words: Sequence[str]) -> int | list[int]:

@@ -57,7 +57,6 @@ class TrialFolder(RunFolder):
 
     def note_drawn(self, values: dict[str, Any]) -> None:
         """Write the values that a search drew."""
-        self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / DRAWN, json.dumps(values) + "\n")
 
     def note_failure(self, line: str, state: str = CRASHED) -> dict[str, Any]:
@@ -82,7 +81,8 @@ def shortened(text: str, most: int = 500) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file atomically: readers see the old or the new contents."""
+    """Write a file atomically: readers see the old or the new contents. Its folder is created if necessary."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     work = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
     with work.open("w") as file:
         file.write(text)

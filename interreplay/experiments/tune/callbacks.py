@@ -58,7 +58,7 @@ class Progress(tune.Callback):
             cause = ""
             if trial.error_file:
                 for line in Path(trial.error_file).read_text().split("\n"):
-                    if "exit" in line.lower():
+                    if "exit" in line.lower() or "low on memory" in line:
                         cause = line.partition(" Some common causes include")[0]  # Ray appends guesses
             failures = folder.note_failure(f"its process ended: {cause}")["failures"]
         self._failures[str(trial)] = len(failures)

@@ -14,10 +14,11 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.exceptions import OutOfMemoryError
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 from ray.tune.schedulers import TrialScheduler
 
-from interreplay.errors import UsageError
+from interreplay.errors import RunFailure, UsageError
 from interreplay.experiments.process.machine import check_room, counted, own_cpus
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution, cpus_per_run
@@ -142,6 +143,11 @@ def run_trials(
                 if request == "stop":
                     ending.request()
     if errors:
+        if isinstance(errors[0].__cause__, OutOfMemoryError):  # Tune tries runs again that end in other ways
+            raise RunFailure(
+                "the machine's memory was full, and Ray ended runs; --resume continues them, "
+                "with a smaller --max_concurrent if they filled the memory themselves"
+            ) from errors[0]
         raise errors[0]
     if interrupts.received:
         return interrupts.exit_code

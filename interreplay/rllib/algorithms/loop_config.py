@@ -19,7 +19,7 @@ from interreplay.errors import accepted_names
 from interreplay.learning.architectures import COMMON
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.listed.networks import STREAMS
-from interreplay.learning.setting_fields import OrWord, Rate, Whole, accepted_by, defaults, rate_at
+from interreplay.learning.setting_fields import SEED, OrWord, Rate, Whole, accepted_by, defaults, rate_at
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.rllib_settings import (
@@ -325,6 +325,8 @@ class LoopConfig(AlgorithmConfig):
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.lr is not None and not Rate().admits(self.lr):
             raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
+        if self.seed is not None:
+            self._check_setting("seed", SEED)
 
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)

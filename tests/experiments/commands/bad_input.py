@@ -76,7 +76,7 @@ TRAIN = [
     ("--gamma nan", "--gamma", "'nan'"),
     ("--tau 0", "--tau", "above 0", "'0'"),
     ("--seed x", "--seed", "whole number", "'x'"),
-    ("--seed 99999999999", "--seed", "from 0 to 4294967295", "'99999999999'"),
+    ("--seed 99999999999", "--seed", "from 0 to 2147483647", "'99999999999'"),
     ("--buffer ''", "--buffer", "name of a replay method", "''"),
     ("--max_time soon", "--max_time", "90s, 30m, 2h, 1d or 1h30m, got 'soon'"),
     ("--stop_without_improvement 0", "--stop_without_improvement", "at least 1"),

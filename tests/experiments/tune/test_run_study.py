@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray import tune
+from ray.exceptions import OutOfMemoryError
 
+from interreplay.errors import RunFailure
+from interreplay.experiments.studies.study import Execution
+from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.trial_folder import CRASHED, TrialFolder
 from interreplay.experiments.tune import run_study
+from interreplay.experiments.tune.callbacks import Progress
 
 
 def test_variables_of_tune_are_set_only_during_a_study(monkeypatch):
@@ -27,3 +35,27 @@ def test_variables_of_tune_are_set_only_during_a_study(monkeypatch):
         run_study.run_trials([], unused, unused, unused, unused)
     assert found[0]["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] == "1" and found[0]["RAY_AIR_NEW_OUTPUT"] == "0"
     assert dict(os.environ) == before
+
+
+def test_a_study_that_ends_because_memory_is_full_states_how_to_continue(cluster, tmp_path, monkeypatch):
+    """Tune cannot handle that Ray ends a run's process during an iteration."""
+
+    def fit(tuner: tune.Tuner) -> None:
+        raise RuntimeError("Caught unexpected exception") from OutOfMemoryError("low on memory")
+
+    monkeypatch.setattr(tune.Tuner, "fit", fit)
+    monkeypatch.setattr(run_study, "start_signal_actor", lambda: None)
+    jobs = [(tmp_path / "run", {"num_workers": 0})]
+    with pytest.raises(RunFailure, match="memory was full.*--resume continues them"):
+        run_study.run_trials(jobs, Execution(), StudyFolder(tmp_path), lambda *event: None, lambda: None)
+
+
+def test_a_run_whose_process_ends_before_its_folder_exists_is_tried_again_with_the_reason(tmp_path):
+    error_file = tmp_path / "error.txt"
+    error_file.write_text("Failure # 1\n1 worker(s) were killed due to the node running low on memory.\nsizes: 1\n")
+    trial = SimpleNamespace(config={"job": {"folder": str(tmp_path / "run")}}, error_file=str(error_file))
+    events: list[Any] = []
+    progress = Progress(lambda event, name, figures: events.append((event, figures["reason"])))
+    progress.on_trial_recover(1, [], trial)
+    assert events == [("retry", "its process ended: 1 worker(s) were killed due to the node running low on memory.")]
+    assert TrialFolder(tmp_path / "run").status()["state"] == CRASHED
