@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from interreplay.environments import rendering
@@ -28,3 +32,12 @@ def test_the_choice(variables, libraries, expected, monkeypatch):
     monkeypatch.setattr(rendering.sys, "platform", "linux")
     monkeypatch.setattr(rendering.ctypes, "CDLL", load)
     assert rendering.choose_backend() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["training.build", "evaluation.evaluate", "rllib_command.main"])
+def test_rllib_is_imported_without_a_warning_about_the_display(module):
+    variables = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "MUJOCO_GL")}
+    program = f"import interreplay.experiments.{module}, ray.rllib"
+    done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=True)
+    assert "DISPLAY" not in done.stderr
