@@ -34,7 +34,7 @@ from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, St
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER
 from interreplay.runs.folder_lock import held
-from interreplay.runs.run_folder import check_name
+from interreplay.runs.run_folder import check_name, steps_of
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
@@ -219,12 +219,15 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         return summary(study, folder, 0)
     jobs = []
     totals = {}
+    saved = {}
     for run in todo:
         gpus = own_gpus() if study.execution.together else None
         settings = settings_of(study, folder, run, gpus)
         jobs.append((folder.path.absolute() / run.name, settings))
         totals[run.name] = settings["total_env_steps"]
-    reporter = StudyReporter(totals, done, sys.stdout)
+        for checkpoint in folder.trial(run).checkpoints()[:1]:
+            saved[run.name] = steps_of(checkpoint)
+    reporter = StudyReporter(totals, saved, done, sys.stdout)
     try:
         if study.execution.together:
             from interreplay.experiments.tune.run_together import run_together

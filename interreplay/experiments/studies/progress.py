@@ -18,19 +18,22 @@ class StudyReporter:
 
     Args:
         totals: Env steps of each run that is not finished, by name.
+        saved: Env steps of the newest checkpoint of each run that has one, by name.
         done: Number of runs that were finished before.
         stream: Receives the reports.
         every: Seconds between two lines about the whole study, without a bar.
     """
 
-    def __init__(self, totals: Mapping[str, int], done: int, stream: TextIO, every: float = EVERY):
+    def __init__(
+        self, totals: Mapping[str, int], saved: Mapping[str, int], done: int, stream: TextIO, every: float = EVERY
+    ):
         self._totals = totals
         self._stream = stream
         self._every = every
         self._all = len(totals) + done
         self._done = done
-        self._steps: dict[str, int] = {}
-        self._first: dict[str, int] = {}
+        self._steps = dict(saved)
+        self._saved = sum(saved.values())
         self._started: dict[str, float] = {}
         self._running: set[str] = set()
         self._ended: set[str] = set()
@@ -40,6 +43,7 @@ class StudyReporter:
         self._bar = None
         if stream.isatty():
             self._bar = bar(sum(totals.values()), stream)
+            self._bar.initial = self._bar.n = self._saved  # these steps do not count for the rate
 
     def note(self, line: str) -> None:
         """Write a line, above the bar if there is one."""
@@ -68,9 +72,7 @@ class StudyReporter:
             self._started.setdefault(name, time.monotonic())
         elif event == "result":
             self._steps[name] = int(figures["env_steps"])
-            self._first.setdefault(name, int(figures["begun_at"]))
             if self._bar is not None:
-                self._bar.initial = sum(self._first.values())  # steps of earlier processes do not count for the rate
                 self._bar.set_postfix_str(self._left(), refresh=False)
                 self._bar.update(sum(self._steps.values()) - self._bar.n)
         elif event == "retry":
@@ -114,7 +116,7 @@ class StudyReporter:
 
     def _left(self) -> str:
         """Return the time left at the mean rate of all runs so far, "" if it is unknown."""
-        made = sum(self._steps.values()) - sum(self._first.values())
+        made = sum(self._steps.values()) - self._saved
         left = 0
         for name in self._totals.keys() - self._ended:
             left += self._totals[name] - self._steps.get(name, 0)

@@ -181,7 +181,7 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
             run.leave()
         status = run.folder.status()
         end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
-        events.put(("end", name, figures | {"done": True, "begun_at": status.get("begun_at", 0)} | end))
+        events.put(("end", name, figures | {"done": True} | end))
     except PermanentFailure as error:
         events.put(("end", name, figures | {"done": True, "state": FAILED, "reason": str(error)}))
     except BaseException as error:

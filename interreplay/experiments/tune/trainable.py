@@ -40,12 +40,7 @@ class Trial(tune.Trainable):
         except (StopIteration, PermanentFailure):
             self._leave()
             status = self._run.folder.status()
-            self._last |= {
-                "done": True,
-                "env_steps": status["env_steps"],
-                "begun_at": status.get("begun_at", 0),
-                "reason": status.get("reason", ""),
-            }
+            self._last |= {"done": True, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
         except BaseException:
             self._leave()
             raise

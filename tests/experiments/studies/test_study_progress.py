@@ -29,25 +29,40 @@ def last(stream):
 def carry_out(reporter, clock, name, seconds, steps, state="finished"):
     reporter.on_event("start", name, {})
     clock[0] += seconds
-    reporter.on_event("result", name, {"env_steps": steps, "begun_at": 0})
+    reporter.on_event("result", name, {"env_steps": steps})
     reporter.on_event("end", name, {"env_steps": steps, "state": state})
 
 
 def test_the_time_left_is_at_the_mean_rate_of_all_runs(clock):
     output = io.StringIO()
     names = [f"run_s{seed}" for seed in range(4)]
-    reporter = StudyReporter(dict.fromkeys(names, 100), 2, output, every=10)
+    reporter = StudyReporter(dict.fromkeys(names, 100), {}, 2, output, every=10)
     for name in names[:2]:
         reporter.on_event("start", name, {})
     clock[0] = 20.0
     for name in names[:2]:
-        reporter.on_event("result", name, {"env_steps": 50, "begun_at": 0})
+        reporter.on_event("result", name, {"env_steps": 50})
     reporter.beat()
     assert lines(output) == ["[2/6] running: run_s0 50/100, run_s1 50/100; about 60 s left"]
     reporter.on_event("fail", names[2], {"reason": "no"})
     carry_out(reporter, clock, names[3], 10, 40, "stopped early")
     reporter.beat()
     assert last(output) == "[3/6] running: run_s0 50/100, run_s1 50/100; about 21 s left", "100 steps at 140 per 30 s"
+
+
+def test_resumed_runs_begin_at_their_checkpoints(clock):
+    output = io.StringIO()
+    reporter = StudyReporter({"a_s0": 1_000, "a_s1": 1_000}, {"a_s0": 800}, 0, output, every=10)
+    reporter.on_event("start", "a_s0", {})
+    clock[0] = 10.0
+    reporter.beat()
+    reporter.on_event("result", "a_s0", {"env_steps": 900})
+    clock[0] = 20.0
+    reporter.beat()
+    assert lines(output) == [
+        "[0/2] running: a_s0 800/1,000",
+        "[0/2] running: a_s0 900/1,000; about 4 min left",
+    ], "1,100 steps at 100 per 20 s"
 
 
 class Terminal(io.StringIO):
@@ -59,12 +74,14 @@ def test_a_terminal_shows_all_steps_in_a_bar_below_the_events(clock, monkeypatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     output = Terminal()
-    reporter = StudyReporter({"a_s0": 1_000, "a_s1": 1_000}, 0, output)
+    reporter = StudyReporter({"a_s0": 1_000, "a_s1": 1_000}, {"a_s0": 200}, 0, output)
+    reporter.beat()
+    assert "200/2,000" in output.getvalue()
     reporter.on_event("start", "a_s0", {})
     clock[0] = 300.0
-    reporter.on_event("result", "a_s0", {"env_steps": 500, "begun_at": 0})
+    reporter.on_event("result", "a_s0", {"env_steps": 500})
     reporter.beat()
-    assert "500/2,000" in output.getvalue() and "about 15 min left" in output.getvalue()
+    assert "500/2,000" in output.getvalue() and "about 25 min left" in output.getvalue()
     carry_out(reporter, clock, "a_s1", 600, 1_000)
     reporter.on_event("fail", "a_s0", {"reason": "no"})
     reporter.close()
@@ -74,7 +91,7 @@ def test_a_terminal_shows_all_steps_in_a_bar_below_the_events(clock, monkeypatch
 
 def test_the_reason_of_an_early_stop_is_reported(clock):
     output = io.StringIO()
-    reporter = StudyReporter({"a_s0": 1_000}, 0, output)
+    reporter = StudyReporter({"a_s0": 1_000}, {}, 0, output)
     reporter.on_event("start", "a_s0", {})
     reporter.on_event("end", "a_s0", {"env_steps": 500, "state": "finished", "reason": "evaluation return 9.0 reached"})
     assert last(output).startswith("[1/1] a_s0: finished (evaluation return 9.0 reached) at 500 steps, ")

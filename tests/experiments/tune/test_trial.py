@@ -91,7 +91,7 @@ def test_a_trial_stopped_before_its_first_iteration_reports_its_steps(tmp_path, 
     trial = trainable.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
     result = trial.step()
     assert result["done"] and result["state"] == INTERRUPTED
-    assert result["env_steps"] == result["begun_at"] == 0
+    assert result["env_steps"] == 0
 
 
 @pytest.mark.slow

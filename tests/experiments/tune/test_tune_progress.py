@@ -54,7 +54,7 @@ def test_the_cause_of_a_killed_worker_excludes_guesses(reported):
 
 def test_the_callback_can_be_pickled_with_a_reporter(tmp_path):
     with (tmp_path / "log").open("w") as stream:
-        pickled = pickle.dumps(Progress(StudyReporter({"a": 10}, 0, stream).on_event))
+        pickled = pickle.dumps(Progress(StudyReporter({"a": 10}, {}, 0, stream).on_event))
     assert pickle.loads(pickled).running == set()
 
 
