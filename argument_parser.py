@@ -1,4 +1,4 @@
-"""Every flag of the command line, and the settings that they make; the body is `interreplay.experiments.flags`."""
+"""All flags of the command line and their conversion to settings; implemented in `interreplay.experiments.flags`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Run a study, many runs at once; its body is `interreplay.experiments.commands.study`."""
+"""Run a study of many runs; implemented in `interreplay.experiments.commands.study`."""
 
 import sys
 
@@ -9,7 +9,7 @@ check_installation(__file__)
 from interreplay.experiments.commands.main import cluster  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(cluster())  # holds signals back while it imports what takes seconds
+    sys.exit(cluster())  # defers signals during the slow imports
 
 from interreplay.experiments.commands.study import main  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Train an agent with a replay method; its body is `interreplay.experiments.commands.train`."""
+"""Train an agent with a replay method; implemented in `interreplay.experiments.commands.train`."""
 
 import sys
 
@@ -9,7 +9,7 @@ check_installation(__file__)
 from interreplay.experiments.commands.main import train  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(train())  # holds signals back while it imports what takes seconds
+    sys.exit(train())  # defers signals during the slow imports
 
 from interreplay.experiments.commands.train import main  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Watch a trained policy, also with LCER's flags; its body is `interreplay.experiments.commands.evaluate`."""
+"""Watch a trained policy; also accepts LCER's flags. Implemented in `interreplay.experiments.commands.evaluate`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Train, resume or test in an actor-learner platform's words; see `interreplay.experiments.commands.actor_learner`."""
+"""Train, resume or test with another platform's flags; see `interreplay.experiments.commands.actor_learner`."""
 
 import sys
 
@@ -9,7 +9,7 @@ check_installation(__file__)
 from interreplay.experiments.commands.main import actor_learner  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(actor_learner())  # holds signals back while it imports what takes seconds
+    sys.exit(actor_learner())  # defers signals during the slow imports
 
 from interreplay.experiments.commands.actor_learner import main  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Train an agent of the folder configs in RLcycle's words; its body is `interreplay.experiments.commands.run_agent`."""
+"""Train an agent with RLcycle's settings; implemented in `interreplay.experiments.commands.run_agent`."""
 
 import sys
 
@@ -9,7 +9,7 @@ check_installation(__file__)
 from interreplay.experiments.commands.main import agent  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(agent())  # holds signals back while it imports what takes seconds
+    sys.exit(agent())  # defers signals during the slow imports
 
 from interreplay.experiments.commands.run_agent import main  # noqa: E402
 

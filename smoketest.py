@@ -1,4 +1,4 @@
-"""Is this installation sound? Its body is `interreplay.experiments.commands.smoketest`."""
+"""Check the installation; implemented in `interreplay.experiments.commands.smoketest`."""
 
 import sys
 

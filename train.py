@@ -1,4 +1,4 @@
-"""Train with the flags of LCER's train.py; its body is `interreplay.experiments.commands.lcer`."""
+"""Train with the flags of LCER's train.py; implemented in `interreplay.experiments.commands.lcer`."""
 
 import sys
 
@@ -9,7 +9,7 @@ check_installation(__file__)
 from interreplay.experiments.commands.main import lcer  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(lcer())  # holds signals back while it imports what takes seconds
+    sys.exit(lcer())  # defers signals during the slow imports
 
 from interreplay.experiments.commands.lcer import main  # noqa: E402
 

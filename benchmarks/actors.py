@@ -1,11 +1,12 @@
-"""Microseconds of the processor per env step: IMPALA and A2C compared with RLlib's IMPALA and Stable-Baselines3's A2C.
+"""Processor time per env step (µs): IMPALA and A2C compared with RLlib's IMPALA and Stable-Baselines3's A2C.
 
     python -m benchmarks.actors [--task cartpole|minatar|pong] [--repeats 15]
 
-All run in this process on one thread, in turn. RLlib's IMPALA is tuned and uses no separate processes; by default it
-polls them. MinAtar and Pong are measured without replay, with half and with three quarters of each batch replayed, and
-with an elite and an attentive store instead of a uniform one; the other programs have no replay.
-Pong is our environment for all; Stable-Baselines3's network there is Mnih et al.'s, ours IMPALA's shallow one.
+All contenders run in this process on one thread, in turn. RLlib's IMPALA is tuned to use no separate processes, which
+it polls by default. MinAtar and Pong are measured without replay, with half and with three quarters of each batch
+replayed, and with an elite and an attentive store instead of a uniform one. The other programs have no replay.
+All contenders play Pong in our environment, Stable-Baselines3 with the network of Mnih et al. and we with IMPALA's
+shallow network.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarks.measure import interleaved, per_step_table, single_thread
 from interreplay.environments import registration
 
 CALL = 3_000
-"""Env steps per timed call, or a few more: whole unrolls are made."""
+"""Minimum number of env steps per timed call, which ends with a whole unroll."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,15 @@ TASKS = {
 
 
 class Ours:
-    """Our algorithm. A call makes a little more than `CALL` env steps; `steps` counts all of them.
+    """Our algorithm. A call makes slightly more than `CALL` env steps; `steps` is their total number.
 
     Args:
         task: The task to learn.
         trainer: Name of the algorithm.
         replayed: Share of replayed unrolls in a batch.
         kind: Kind of the store of replayed unrolls.
-        runners: Number of processes that act; 0 acts in this process.
-        more: Settings, and ``steps`` of an unroll where they are not the task's.
+        runners: Number of actor processes; 0 acts in this process.
+        more: Further settings; ``steps`` replaces the task's steps of an unroll.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class StableBaselines:
 
 
 def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
-    """Return the contenders with one of `names` in their name, the plain one first."""
+    """Return the contenders whose name contains one of `names`, plain IMPALA first."""
     a2c: dict[str, Any] = {"steps": 5, "activation": "tanh", "shared_layers": False}
     made: dict[str, Callable[[], Any]] = {"ours, IMPALA": lambda: Ours(task)}
     if task.replay:
@@ -170,7 +171,7 @@ def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
 
 
 def measured(runs: dict[str, Any], repeats: int) -> dict[str, np.ndarray]:
-    """Return microseconds of the processor per env step ``(repeats,)`` by name."""
+    """Return the processor time per env step in microseconds ``(repeats,)`` by name."""
     steps: dict[str, list[int]] = {name: [] for name in runs}
 
     def counted(name: str) -> Callable[[], None]:
@@ -190,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="cartpole", choices=TASKS)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--only", default="", help="parts of names, with commas between them")
+    parser.add_argument("--only", default="", help="parts of contender names, separated by commas")
     arguments = parser.parse_args()
     single_thread()
     warnings.simplefilter("ignore")

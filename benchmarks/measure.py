@@ -1,4 +1,4 @@
-"""What every benchmark needs: one thread, interleaved repeats, medians, and a table."""
+"""Helpers of all benchmarks: one thread, interleaved repeats and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Timed = Callable[[], object]
 
 
 def single_thread() -> None:
-    """Let torch and BLAS use one thread; call before either is imported where that can be arranged."""
+    """Limit torch and BLAS to one thread; call this before either is imported, if possible."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     import torch
@@ -26,10 +26,10 @@ def interleaved(
     """Time each contender `repeats` times, in turn, so that a busy moment of the machine affects all of them.
 
     Args:
-        contenders: What to run, by name.
-        repeats: Timed calls of each.
-        warm_up: Calls of each beforehand that do not count.
-        clock: Returns seconds; `time.process_time` counts processor time only.
+        contenders: Functions to time, by name.
+        repeats: Number of timed calls per contender.
+        warm_up: Number of untimed calls per contender beforehand.
+        clock: Function that returns seconds; `time.process_time` counts processor time only.
 
     Returns:
         Seconds per call ``(repeats,)`` by name.
@@ -54,7 +54,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def per_step_table(title: str, micros: Mapping[str, np.ndarray]) -> str:
     """Return a markdown table of microseconds per env step ``(repeats,)`` by name, and their ratios to the first's."""
-    base, rows = next(iter(micros.values())), []
+    base = next(iter(micros.values()))
+    rows = []
     for name, values in micros.items():
         low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
         rows.append([name, middle, f"{low}–{high}", f"{values.min():.0f}", f"{np.median(values / base):.2f}"])
@@ -66,7 +67,7 @@ def micros_table(title: str, unit: str, micros: Mapping[str, np.ndarray]) -> str
 
     Args:
         title: Header of the names.
-        unit: What the microseconds are counted per, for example "update".
+        unit: Unit of work that takes these microseconds, for example "update".
         micros: Microseconds of each repeat by name.
     """
     base = next(iter(micros.values()))

@@ -1,9 +1,9 @@
-"""Env steps per second: ours with Uniform and NMER, Stable-Baselines3's, stock RLlib's, side by side.
+"""Env steps per second: ours with Uniform and NMER compared with Stable-Baselines3 and stock RLlib.
 
     python -m benchmarks.training [--trainer SAC|TD3] [--updates 20] [--env HalfCheetah-v5] [--repeats 15]
 
-All run in this process on one thread with batch 256, two layers of 256 and `--updates` per step, in turn for a
-second or so each. Stock RLlib has no TD3 and is left out with several updates per step.
+All contenders run in this process on one thread, in turn for about a second each, with batches of 256, two layers of
+256 and `--updates` updates per step. Stock RLlib has no TD3 and is left out with several updates per step.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks.measure import interleaved, single_thread, table
 
 SECONDS = 1.2
-"""What a timed call should take, about."""
+"""Approximate duration of a timed call."""
 RATES = {"ours": 90, "Stable-Baselines3": 75, "stock RLlib": 10}
-"""Env steps per second to expect with one update each."""
+"""Expected env steps per second with one update per step."""
 
 
 def steps(kind: str, updates: int) -> int:
@@ -28,7 +28,7 @@ def steps(kind: str, updates: int) -> int:
 
 
 def ours(env: str, buffer: str, trainer: str = "SAC", updates: int = 1, prefill: int = 1_000, **settings: Any) -> Any:
-    """Return our algorithm, its buffer holding `prefill` rows of random behavior."""
+    """Return our algorithm with `prefill` rows of random behavior in its buffer."""
     from interreplay import rllib
 
     config = getattr(rllib, f"{trainer}Config")().environment(env).debugging(seed=0)
@@ -73,7 +73,7 @@ def fill(buffer: Any, env: str, rows: int) -> None:
 
 
 def stable_baselines(env: str, trainer: str = "SAC", updates: int = 1) -> Callable[[], Any]:
-    """Return SB3's algorithm; batch size, networks and frequency are those of ours."""
+    """Return a function that trains SB3's algorithm with our batch size, networks and update frequency."""
     import stable_baselines3
 
     model = getattr(stable_baselines3, trainer)(
@@ -92,7 +92,7 @@ def stable_baselines(env: str, trainer: str = "SAC", updates: int = 1) -> Callab
 
 
 def stock(env: str) -> Callable[[], Any]:
-    """Return RLlib's SAC with its default buffer and networks, one update per env step."""
+    """Return the `train` method of RLlib's SAC with its default buffer and networks, one update per env step."""
     from ray.rllib.algorithms.sac import SACConfig
 
     count = steps("stock RLlib", 1)
@@ -111,7 +111,7 @@ def stock(env: str) -> Callable[[], Any]:
 
 
 def contenders(arguments: argparse.Namespace) -> dict[str, tuple[int, Callable[[], Any]]]:
-    """Return env steps per call and the call, by name."""
+    """Return the env steps per call and the function to call, by name."""
     env, trainer, updates = arguments.env, arguments.trainer, arguments.updates
     mine, theirs = steps("ours", updates), steps("Stable-Baselines3", updates)
     found = {
@@ -130,7 +130,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainer", default="SAC", choices=["SAC", "TD3"])
-    parser.add_argument("--updates", type=int, default=1, help="per env step")
+    parser.add_argument("--updates", type=int, default=1, help="updates per env step")
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--prefill", type=int, default=100_000, help="rows in NMER's buffer before the start")

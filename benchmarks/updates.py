@@ -1,12 +1,12 @@
-"""Milliseconds of one update of SAC and TD3: ours and plain PyTorch's, side by side.
+"""Milliseconds of one update of SAC and TD3: ours compared with plain PyTorch.
 
     python -m benchmarks.updates [--compile] [--repeats 100]
     python -m benchmarks.updates --against ../another_checkout [--cpu-time]
 
 HalfCheetah's shapes, batch 256, two layers of 256, one thread, no environment and no buffer. Plain PyTorch's SAC is
 the straightforward implementation: networks of `nn.Linear`, losses differentiated by autograd, `torch.optim.Adam`.
-`--compile` adds its losses through `torch.compile`, which needs a C++ compiler and half a minute. `--against` measures
-the updates of this and of another checkout, in one process and in turn.
+`--compile` also measures it with `torch.compile`, which requires a C++ compiler and half a minute. `--against` compares
+the updates of this and another checkout, in one process and in turn.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def transitions() -> Any:
 
 
 def ours(trainer: str, matrix_dtype: str = "float32", **settings: Any) -> Callable[[], object]:
-    """Return our update of an algorithm.
+    """Return a function that makes one update of our algorithm.
 
     Args:
         trainer: Name of the algorithm, SAC or TD3.
@@ -75,7 +75,7 @@ def ours(trainer: str, matrix_dtype: str = "float32", **settings: Any) -> Callab
 
 
 def defined(module: str, earlier: str) -> Any:
-    """Return a module of `interreplay.learning`, or in an earlier checkout the module of the name `earlier`."""
+    """Import a module of `interreplay.learning`, which has the name `earlier` in older checkouts."""
     try:
         return importlib.import_module(f"interreplay.learning.{module}")
     except ModuleNotFoundError:
@@ -83,7 +83,7 @@ def defined(module: str, earlier: str) -> Any:
 
 
 def called(update: Any) -> Callable[[], object]:
-    """Return an update of a fixed batch, as this checkout calls it, or as those before `Batch` did."""
+    """Return a function that updates from a fixed batch; checkouts older than `Batch` are called differently."""
     import torch
 
     rows, weights, rng = transitions(), torch.ones(BATCH), torch.Generator().manual_seed(0)
@@ -94,7 +94,7 @@ def called(update: Any) -> Callable[[], object]:
 
 
 def ours_of(checkout: str, trainer: str) -> Callable[[], object]:
-    """Return the update of another checkout, imported in addition to this checkout's."""
+    """Return the update of another checkout, which is imported in addition to this one."""
     mine = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "interreplay"}
     sys.path.insert(0, checkout)
     try:
@@ -107,7 +107,7 @@ def ours_of(checkout: str, trainer: str) -> Callable[[], object]:
 
 
 class Plain:
-    """SAC in plain PyTorch; `wrap` is what its two losses go through."""
+    """SAC in plain PyTorch; `wrap` is applied to its two loss functions."""
 
     def __init__(self, wrap: Callable[[Any], Any]):
         import torch

@@ -1,10 +1,10 @@
-"""Microseconds of the processor per env step: DQN and its variants compared with Stable-Baselines3's and RLlib's DQN.
+"""Processor time per env step (µs): DQN and its variants compared with Stable-Baselines3's and RLlib's DQN.
 
     python -m benchmarks.values [--task cartpole|cartpole-8|minatar|pong] [--repeats 15]
 
-All run in this process on one thread, in turn, with the networks, batches and updates per step of the task; SB3 has no
-MinAtar convolutions and is left out there; RLlib's DQN is on CartPole with one environment. We and SB3 play Pong in our
-environment, so that it costs both the same.
+All contenders run in this process on one thread, in turn, with the networks, batches and updates per step of the task.
+SB3 has no convolutions for MinAtar and is left out there. RLlib's DQN is only measured on one CartPole. We and SB3 play
+Pong in our environment, so that it takes both the same time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Task:
     """What all contenders have in common.
 
     Attributes:
-        env: Its id.
+        env: Id of the environment.
         hiddens: Widths of the layers.
         batch: Rows per update.
         every: Env steps per update.
-        environments: Stepped side by side.
-        capacity: Rows kept.
+        environments: Number of environments that are stepped together.
+        capacity: Capacity of the replay buffer.
     """
 
     env: str
@@ -55,7 +55,7 @@ TASKS = {
 
 
 def ours(task: Task, trainer: str = "DQN", **settings: Any) -> Callable[[], Any]:
-    """Return our algorithm after some learning."""
+    """Return the `train` method of our algorithm."""
     from interreplay import rllib
 
     config = getattr(rllib, f"{trainer}Config")().environment(task.env).debugging(seed=0)
@@ -77,7 +77,7 @@ def ours(task: Task, trainer: str = "DQN", **settings: Any) -> Callable[[], Any]
 
 
 def stable_baselines(task: Task, **settings: Any) -> Callable[[], Any]:
-    """Return SB3's DQN with the same networks, batches and frequency; it has neither PER nor variants."""
+    """Return a function that trains SB3's DQN with the same networks, batches and frequency (no PER, no variants)."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.env_util import make_vec_env
 
@@ -99,7 +99,7 @@ def stable_baselines(task: Task, **settings: Any) -> Callable[[], Any]:
 
 
 def stock_rllib(task: Task) -> Callable[[], Any]:
-    """Return RLlib's DQN, a uniform buffer, one update per step; it is asked for an iteration of `STEPS` steps."""
+    """Return the `train` method of RLlib's DQN with a uniform buffer and iterations of `STEPS` steps."""
     from ray.rllib.algorithms.dqn import DQNConfig
 
     return (

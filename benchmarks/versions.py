@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ray", "torch", "gymnasium", "numpy", "mujoco")
 TESTS = {
-    "host": ["tests/rllib/test_host.py", "tests/rllib/test_host_buffers.py", "tests/rllib/test_host_overrides.py"],
+    "host": ["tests/rllib/test_host.py", "tests/rllib/test_host_overrides.py"],
     "core": [
         "tests/test_buffer.py",
         "tests/test_contract.py",
@@ -43,7 +43,7 @@ RUNS = {
 
 
 def main() -> int:
-    """Run the parts in processes of their own, print a row of the table and return the exit code."""
+    """Run the parts in separate processes, print a row of the table and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parts = [*TESTS, *RUNS]
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, metavar="PART", help=", ".join(parts))
@@ -93,8 +93,8 @@ def train_and_resume(flags: str, steps: int, all_steps: int, threshold: float) -
     """
     with tempfile.TemporaryDirectory() as folder:
         words = ["custom_training.py", *flags.split(), "--seed", "0", "--output_dir", folder]
-        for asked in (steps, all_steps):
-            done = execute([*words, "--total_env_steps", str(asked)])
+        for total in (steps, all_steps):
+            done = execute([*words, "--total_env_steps", str(total)])
             if done.returncode != 0:
                 sys.stderr.write(done.stdout[-5_000:] + done.stderr[-5_000:])
                 return f"failed: exit code {done.returncode}"

@@ -98,7 +98,7 @@ isolate() {
     template=$(choose_scratch) || exit 1
     # Remove folders of earlier starts of this job.
     find "${template%/*}" -maxdepth 1 -user "$(id -u)" -name "ir$(job_name).????" -exec rm -rf {} + 2>/dev/null
-    RAY_TMPDIR=$(mktemp -d "$template") || die "$template cannot be made on $(hostname)"
+    RAY_TMPDIR=$(mktemp -d "$template") || die "$template cannot be created on $(hostname)"
     export RAY_TMPDIR RAY_USAGE_STATS_ENABLED=0
     # Caches lock their files, which can hang forever in a home folder without locks.
     export MPLCONFIGDIR=$RAY_TMPDIR/mpl TRITON_CACHE_DIR=$RAY_TMPDIR/triton TORCHINDUCTOR_CACHE_DIR=$RAY_TMPDIR/inductor

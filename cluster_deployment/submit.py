@@ -29,11 +29,11 @@ TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?")
 
 
 class Refusal(Exception):
-    """A study that cannot be submitted, and what is accepted."""
+    """Raised for a study that cannot be submitted; the message states what is accepted."""
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser with errors of one line and suggestions for unknown flags."""
+    """Argument parser with one-line errors and suggestions for unknown flags."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the values of all flags. End the program for an unknown flag."""
@@ -88,7 +88,7 @@ def make_parser() -> argparse.ArgumentParser:
     job("--at-once", type=whole, metavar="N", help="array tasks that may run at a time (all)")
     job("--runs", metavar="N-N,...", help="only these runs of an array, such as 0-4,7 (all)")
     job("--name", metavar="NAME", default="interreplay", help="the job's name (%(default)s)")
-    saving = "seconds before the end when runs save (%(default)s)"
+    saving = "seconds before the time limit at which runs save (%(default)s)"
     job("--warning", type=whole, metavar="N", default=120, help=saving)
     job(
         "--sbatch", action="append", default=[], metavar="OPTION", help="any other option, such as --sbatch=--exclusive"
@@ -160,11 +160,11 @@ def check(args: argparse.Namespace) -> None:
     if args.gpus and not re.fullmatch(r"([\w.-]+:)?[1-9]\d*", args.gpus):
         raise Refusal(f"--gpus {args.gpus}: expected something like 1 or a100:2")
     if args.kind == "single" and args.nodes != 1:
-        raise Refusal(f"--nodes {args.nodes}: an array's runs have one node each; expected kind concurrent")
+        raise Refusal(f"--nodes {args.nodes}: each run of an array uses one node; expected kind concurrent")
     if args.kind == "concurrent" and (args.at_once or args.runs):
         raise Refusal("--at-once and --runs are for arrays; in a concurrent job use: -- --max-concurrent N")
     if args.no_check and args.kind == "single" and not args.runs:
-        raise Refusal("--no-check: the number of runs is unknown then; add --runs, such as --runs 0-29")
+        raise Refusal("--no-check: the number of runs is unknown; add --runs, such as --runs 0-29")
     if args.runs and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", args.runs):
         raise Refusal(f"--runs {args.runs}: expected something like 0-4,7")
     if seconds(args.time) < 2 * args.warning:

@@ -246,7 +246,7 @@ def check_number(
 
     Args:
         name: Name of the argument.
-        value: Its value.
+        value: Value of the argument.
         low: Smallest accepted number.
         high: Largest accepted number.
         whole: Whether only integers are accepted.

@@ -23,15 +23,15 @@ Score = Callable[[Transitions, Collection[str]], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class Context:
-    """What an algorithm provides to the parts of its replay buffer; None marks what it lacks.
+    """Functions and spaces that an algorithm provides to the parts of its replay buffer; None if unavailable.
 
     Attributes:
         policy: Maps observations ``(n, ...)`` to the outputs of the current policy ``(n, ...)``, without gradients.
         policy_is_gaussian: Whether these outputs are [mean; log std].
         compute_reward: The environment's function of ``(achieved, desired, info)``, for one row or many.
-        compute_terminated: The environment's function with the same arguments.
-        observation_space: The space of a single environment.
-        action_space: The space of a single environment.
+        compute_terminated: The environment's function with the arguments of `compute_reward`.
+        observation_space: Observation space of a single environment.
+        action_space: Action space of a single environment.
         device: Device of the policy.
         score: Maps rows ``(n, ...)`` with ``discounts`` and names of scores to the scores ``(n,)`` under the current
             networks, by forward passes only. `interreplay.learning.update` defines the names.
@@ -122,7 +122,7 @@ class Part:
             part.check(columns)
 
     def connect(self, context: Context) -> None:
-        """Use what `context` provides. Called before the first rows are added, possibly several times."""
+        """Use the functions in `context`. Called before the first rows are added, possibly several times."""
         for part in self.inner_parts().values():
             part.connect(context)
 

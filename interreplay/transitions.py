@@ -149,7 +149,7 @@ class Transitions:
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
         """Return λ·self + (1 − λ)·other for obs, actions, rewards and next_obs.
 
-        Other columns and integer columns are those of self. A row blended with itself is unchanged, bit for bit.
+        Other columns and integer columns are taken from self. A row blended with itself is unchanged, bit for bit.
 
         Args:
             other: Partners with the same shapes as self.
@@ -196,7 +196,7 @@ def with_extras(rows: Transitions, names: Collection[str]) -> Transitions:
     """Return rows with exactly the extra columns `names`.
 
     Raises:
-        ValueError: The rows lack one of them.
+        ValueError: If the rows lack one of these columns.
     """
     if lacking := sorted(set(names) - rows.extras.keys()):
         raise ValueError(f"the rows lack the column {lacking[0]}, which the replay method requires")
@@ -216,7 +216,7 @@ def cat(rows: Sequence[Transitions]) -> Transitions:
 
 
 def cat_columns(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Concatenate columns by name, and by part where they have several; those missing in a part are omitted."""
+    """Concatenate columns by name, Dict observations by part; columns that a batch lacks are omitted."""
     joined: dict[str, Any] = {}
     for name, first in parts[0].items():
         columns: list[Any] = [part.get(name) for part in parts]

@@ -31,9 +31,9 @@ class BIER(ReplayBuffer):
         alpha: λ ~ Beta(α, α).
         kernel: ``"rbf"``, ``"matern"`` or ``"rq"``.
         nu: ν of the Matérn kernel: .5, 1.5 or 2.5.
-        ard: One length scale per feature.
-        composite: A kernel for states times one for actions.
-        per_target: One kernel per target; a single one for all takes half the time.
+        ard: Whether to use one length scale per feature.
+        composite: Whether to use the product of a kernel for states and one for actions.
+        per_target: Whether to use one kernel per target; a single kernel for all targets takes half the time.
         mean: ``"zero"``, ``"constant"`` or ``"linear"``.
         scaling: Scaling of features in a neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
         pca_components: Number of principal components of the features; None for the features themselves.
@@ -53,7 +53,7 @@ class BIER(ReplayBuffer):
         selector: Draws the anchors; uniform by default.
         credit: Which rows receive the TD error of a blend; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: Decrease of that probability over the run.
+        interp_decay: Decrease of `prob_interpolation` over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
 

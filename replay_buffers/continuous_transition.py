@@ -25,7 +25,7 @@ class ContinuousTransition(ReplayBuffer):
         selector: Draws the anchors; uniform by default.
         credit: Which rows receive the TD error of a blend; the anchor by default.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: Decrease of that probability over the run.
+        interp_decay: Decrease of `prob_interpolation` over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
 

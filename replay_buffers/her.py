@@ -27,7 +27,7 @@ class HER(ReplayBuffer):
         compute_reward: The environment's function, ``(achieved, desired, info) -> (n,)``; set automatically with RLlib.
         compute_terminated: The environment's function; without it, terminations do not change. Set automatically with
             RLlib.
-        neighborhood: Gathers the rows to blend with; None blends nothing.
+        neighborhood: Gathers the rows to blend with; None disables blending.
         blend: Blends the relabeled rows; `Mixup()` by default.
         selector: Draws the rows; uniform by default.
         credit: Which rows receive the TD error of a blend; the anchor by default.

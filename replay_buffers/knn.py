@@ -19,9 +19,9 @@ class KNNOutcome(ReplayBuffer):
     Args:
         k: Number of nearest neighbors; one of them is drawn uniformly.
         selector: Draws the anchors; uniform by default.
-        credit: Whom a TD error is credited to; the anchor by default.
+        credit: Which rows receive a TD error; the anchor by default.
         prob_interpolation: Probability with which a row takes its neighbor's outcome.
-        interp_decay: Decrease of that probability over the run.
+        interp_decay: Decrease of `prob_interpolation` over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
 

@@ -30,9 +30,9 @@ class LCER(ReplayBuffer):
         n_clusters: Number of clusters K, limited to half the number of rows.
         refresh_every: Added rows between refreshes of the clusters.
         selector: Draws the anchors; uniform by default.
-        credit: Which rows receive the TD error of a blend; the anchor by default, and if the partner is a mean.
+        credit: Which rows receive the TD error of a blend; the anchor by default, and always if the partner is a mean.
         prob_interpolation: Probability with which a row is blended.
-        interp_decay: Decrease of that probability over the run.
+        interp_decay: Decrease of `prob_interpolation` over the run.
         termination_fn: ``(s, a, s') -> (n,) bool`` or an environment's id; without it, rows with a terminated end are
             not blended.
 

@@ -18,7 +18,7 @@ class Noise(ReplayBuffer):
 
     Args:
         sigma: σ, in standard deviations.
-        multiplicative: x·(1 + σε) instead.
+        multiplicative: Whether to use x·(1 + σε) instead.
         action_low: Lowest action.
         action_high: Highest action.
         selector: Draws the rows; uniform by default.

@@ -7,7 +7,7 @@ from interreplay.selection import Online as OnlineSelector
 class Online(ReplayBuffer):
     """Returns the newest n transitions, newest first.
 
-    Nothing is drawn: batches are as correlated as experience, and with one step per update consecutive batches differ
+    Nothing is random: batches are as correlated as experience, and with one step per update, consecutive batches differ
     by one row. It has no cost. Use it to measure the effect of replay; most off-policy algorithms fail with it. Rows
     are repeated while fewer than n are stored.
 

@@ -31,14 +31,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Exclude imported modules from garbage collection, which takes 0.2 s for each look at all of them."""
+    """Exclude imported modules from garbage collection, each of which takes 0.2 s with them."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def _seeds():
-    """Let no test pass or fail by chance."""
+    """Seed all generators, so that no test depends on chance."""
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002 - what environments and RLlib use
 
@@ -83,7 +83,7 @@ def _ray_that_starts_by_itself():
 
 @pytest.fixture(scope="module")
 def cluster():
-    """The Ray of all tests of a process; replaces a smaller one that a command may have started."""
+    """Start the Ray of all tests of a process; it replaces a smaller one that a command may have started."""
     import ray
 
     if ray.is_initialized() and ray.cluster_resources().get("CPU", 0) < CPUS:

@@ -119,7 +119,7 @@ def test_states_with_another_capacity_or_other_columns_are_rejected():
         Uniform(capacity=30).load_state_dict(buffer.state_dict())
     other = Uniform(capacity=20)
     other.add(make(5, obs_shape=(9,)))
-    with pytest.raises(ValueError, match="stored are"):
+    with pytest.raises(ValueError, match="expected the stored columns"):
         other.load_state_dict(buffer.state_dict())
 
 

@@ -1,4 +1,4 @@
-"""The repository's shape: which way imports run, and what must not be in files."""
+"""The repository's structure: directions of imports, and rules for files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PACKAGES = ["interreplay", "replay_buffers"]
 PACKAGED = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 CODE = [*SCRIPTS, *PACKAGED]
 RECIPES = [path for path in sorted((ROOT / "replay_buffers").glob("*.py")) if path.name != "__init__.py"]
-# From the top to the bottom: a module imports what stands to its right, never what stands to its left.
+# From top to bottom: a module does not import entries to its left.
 ORDER = ["custom_training", "argument_parser", "replay_buffers", "interreplay"]
-# Folders in which people's own files live; such a path works on one machine only.
+# Folders of users; paths in them exist on one machine only.
 MACHINE_PATH = re.compile(r"""["'\s(](/(home|root|work|Users|tmp|mnt|scratch|data)/)""")
 
 
@@ -34,7 +34,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imports(path: Path) -> set[str]:
-    """The modules that a file imports anywhere, as dotted names."""
+    """Return the modules that a file imports anywhere, as dotted names."""
     found: set[str] = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -49,18 +49,18 @@ def top_level(path: Path) -> set[str]:
     return {module.split(".")[0] for module in imports(path)}
 
 
-# Folders whose files may import Ray. Rejecting a flag and drawing a report need none of it.
+# Folders whose files may import Ray. Flags and reports do not require it.
 WITH_RAY = ("rllib", *(f"experiments/{name}" for name in ("evaluation", "training", "tune", "rllib_command")))
 
 
-def test_only_the_bridge_and_what_runs_it_import_ray():
+def test_only_some_folders_import_ray():
     folders = [ROOT / "interreplay" / folder for folder in WITH_RAY]
     outside = [path for path in PACKAGED if not any(folder in path.parents for folder in folders)]
     assert [name_of(path) for path in outside if "ray" in top_level(path)] == []
 
 
-# Layers from the ground up: a file imports from its own layer and from layers named before it. A folder or a file in
-# a folder is a layer of its own where it is named here.
+# Layers from bottom to top: a file imports from its own layer and from earlier layers. A listed folder, or a listed
+# file in a folder, is a separate layer.
 LAYERS = """
 errors runs.state_files runs.results runs transitions storage environments
 learning.setting_fields learning.settings learning.networks learning.policies learning.exploration learning.losses
@@ -75,18 +75,19 @@ experiments.rllib_command experiments.commands experiments __main__
 """.split()
 FILES_PER_FOLDER = 12
 MORE_FILES = {
-    "interreplay/experiments/commands": "one file per command, and what those about studies share",
+    "interreplay/experiments/commands": "one file per command, and shared parts of the commands for studies",
     "replay_buffers": "the catalogue: one file per method",
-    "interreplay/environments": "one family of environments per file, and what they share",
-    "interreplay/experiments/flags": "the flags of one subject per file, and how they are read",
-    "interreplay/selection": "one way to draw rows per file, and what they share",
-    "interreplay/rllib/algorithms": "one file per algorithm, and what they share",
+    "interreplay/environments": "one family of environments per file, and shared parts",
+    "interreplay/experiments/flags": "the flags of one subject per file, and their parser",
+    "interreplay/selection": "one way to draw rows per file, and shared parts",
+    "interreplay/rllib/algorithms": "one file per algorithm, and shared parts",
 }
 
 
 def runtime_imports(path: Path) -> set[str]:
-    """Modules of ours that a file imports when it runs, in functions too; those for type checkers alone left out."""
-    tree, found = tree_of(path), set()
+    """Return our modules that a file imports at runtime, also in functions, without imports for type checkers."""
+    tree = tree_of(path)
+    found: set[str] = set()
     typing_only = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
     ]
@@ -102,8 +103,8 @@ def module_of(path: Path) -> str:
     return str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
 
 
-def room_of(module: str) -> str:
-    """Return the layer of a module of the package; the longest name counts."""
+def layer_of(module: str) -> str:
+    """Return the layer of a module of the package: the longest matching name."""
     name = module.removeprefix("interreplay.")
     return max((layer for layer in LAYERS if f"{name}.".startswith(f"{layer}.")), key=len, default="")
 
@@ -114,21 +115,21 @@ OWN = sorted(module for module in MODULES if module.startswith("interreplay."))
 
 @functools.cache
 def graph() -> dict[str, set[str]]:
-    """Of every module of ours, the modules of ours that it imports."""
+    """Return, for each of our modules, our modules that it imports."""
     return {module_of(path): runtime_imports(path) for path in PACKAGED}
 
 
 def test_every_module_belongs_to_a_layer():
-    assert [module for module in OWN if not room_of(module)] == []
+    assert [module for module in OWN if not layer_of(module)] == []
 
 
-def test_a_room_imports_from_rooms_below_it():
-    height = {module: LAYERS.index(room_of(module)) for module in MODULES if room_of(module)}
+def test_a_layer_imports_from_layers_below_it():
+    height = {module: LAYERS.index(layer_of(module)) for module in MODULES if layer_of(module)}
     above = [(one, other) for one in OWN for other in graph()[one] if height.get(other, -1) > height[one]]
     assert above == []
 
 
-def circle(graph: dict[str, set[str]]) -> list[str]:
+def cycle(graph: dict[str, set[str]]) -> list[str]:
     """Return the nodes in cycles or between them."""
     left = {node: targets - {node} for node, targets in graph.items()}
     while True:
@@ -141,23 +142,23 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
         left = inside
 
 
-def test_files_import_each_other_in_no_circle():
-    assert circle(graph()) == []
+def test_imports_of_files_have_no_cycle():
+    assert cycle(graph()) == []
 
 
-def test_rooms_import_each_other_in_no_circle():
-    rooms: dict[str, set[str]] = {}
+def test_imports_of_layers_have_no_cycle():
+    layers: dict[str, set[str]] = {}
     for module in OWN:
-        rooms.setdefault(room_of(module), set()).update(room_of(other) for other in graph()[module])
-    assert circle(rooms) == []
+        layers.setdefault(layer_of(module), set()).update(layer_of(other) for other in graph()[module])
+    assert cycle(layers) == []
 
 
-def test_a_circle_would_be_found():
-    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": {"d"}}) == ["a", "b", "c"]
-    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+def test_cycles_are_found():
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": {"d"}}) == ["a", "b", "c"]
+    assert cycle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
 
 
-def test_a_folder_can_be_looked_over():
+def test_folders_have_few_files():
     folders = Counter(path.parent for path in PACKAGED if path.name != "__init__.py")
     full = {name_of(folder) for folder, files in folders.items() if files > FILES_PER_FOLDER}
     assert full - MORE_FILES.keys() == set()
@@ -173,7 +174,7 @@ def test_imports_run_one_way():
 
 
 def test_packages_do_not_print():
-    commands = ROOT / "interreplay" / "experiments" / "commands"  # which do
+    commands = ROOT / "interreplay" / "experiments" / "commands"  # commands may print
     calls = [
         (path, node.func)
         for path in PACKAGED
@@ -191,7 +192,7 @@ def test_every_module_has_a_docstring():
 
 @functools.cache
 def tracked_texts() -> dict[Path, str]:
-    """The text files of the repository, without walking through what is installed or built in it."""
+    """Return the text files of the repository, without installed and built files."""
     skip = {".git", ".venv", "results", "build", "dist", "__pycache__"}
     kinds = {".py", ".md", ".cfg", ".toml", ".txt", ".yml", ".yaml", ".sh", ".sbatch", ""}
     paths = []
@@ -225,7 +226,7 @@ RETIRED = re.compile(
     r"beside|nobody|somebody|wherein|thereof|likewise|by hand|take leave|none for none)\b",
     re.IGNORECASE,
 )
-"""Words of the project's first texts that do not occur in the documentation of other libraries."""
+"""Words of early texts of this project that the documentation of other libraries does not use."""
 PLAIN_ENGLISH = (
     "interreplay",
     "replay_buffers",
@@ -276,6 +277,6 @@ def test_every_package_folder_can_be_imported():
     assert [name_of(path) for path in PACKAGED if not (path.parent / "__init__.py").exists()] == []
 
 
-def test_test_files_have_names_of_their_own():
+def test_test_files_have_different_names():
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert len(names) == len(set(names)), "pytest imports them by these"
+    assert len(names) == len(set(names)), "pytest imports them by name"

@@ -1,7 +1,7 @@
-"""The updates of LeanRL's compiled and captured SAC, from its own program.
+"""Updates of LeanRL's compiled and captured SAC, taken from its program.
 
-LeanRL (https://github.com/pytorch-labs/LeanRL) is a folder of programs, not a package: the part of
-`sac_continuous_action_torchcompile.py` before its training loop is run here.
+LeanRL (https://github.com/pytorch-labs/LeanRL) is a folder of programs, not a package. This module executes
+the part of `sac_continuous_action_torchcompile.py` before its training loop.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LOOP = "    # TRY NOT TO MODIFY: start the game"
 
 
 def sac_update(program: Path, env: str, rows: Any) -> Callable[[int], None]:
-    """Return a function that makes so many updates of critics, policy, temperature and targets.
+    """Return a function that makes a number of updates of critics, policy, temperature and targets.
 
     Args:
-        program: LeanRL's program.
-        env: Gymnasium id.
-        rows: A batch, see `Transitions`, on the GPU.
+        program: Path of LeanRL's program.
+        env: Gymnasium id of the environment.
+        rows: Batch of `Transitions` on the GPU.
     """
     definitions, main = program.read_text().split('if __name__ == "__main__":\n')
     setup = textwrap.dedent(main.split(LOOP)[0])

@@ -23,7 +23,7 @@ from interreplay.learning.update import Batch
 
 
 def learner(runs: int | None, arguments: argparse.Namespace, device: torch.device) -> Callable[[], object]:
-    """Return a function that makes `arguments.updates` updates of so many runs; None for the update of one run."""
+    """Return a function that makes `arguments.updates` updates of `runs` runs; None: of one run alone."""
     updates = []
     for _ in range(runs or 1):
         networks = SACNetworks(OBS, ACTIONS, arguments.hiddens).to(device)
@@ -56,10 +56,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--hiddens", type=int, nargs="+", default=[256, 256])
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--updates", type=int, default=50, help="per timed call")
+    parser.add_argument("--updates", type=int, default=50, help="updates per timed call")
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--compiled", action="store_true", help="torch.compile")
-    parser.add_argument("--tf32", action="store_true", help="products in TF32")
+    parser.add_argument("--compiled", action="store_true", help="use torch.compile")
+    parser.add_argument("--tf32", action="store_true", help="compute products in TF32")
     arguments = parser.parse_args()
     single_thread()
     device = torch.device(arguments.device)

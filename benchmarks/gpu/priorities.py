@@ -32,9 +32,9 @@ ALPHA = 0.6
 BETA = 0.4
 EPS = 1e-6
 LATENT = 8
-"""Dimensions near which the rows of NMER's buffer are."""
+"""Dimension of the manifold near which the rows of NMER's buffer are."""
 DISTINCT = 64
-"""Columns of errors that are used in turn."""
+"""Number of error columns, which are used in turn."""
 
 
 def filled(name: str, rows: int, device: torch.device) -> Any:
@@ -146,7 +146,7 @@ def prioritized(rows: int, batch: int, device: torch.device) -> dict[str, Learn]
 
 
 def smooth_rows(count: int) -> Transitions:
-    """Return rows of random episodes whose z = [s; a] is close to eight dimensions, as dynamics have neighbors."""
+    """Return rows of random episodes whose z = [s; a] is near an eight-dimensional manifold, as real data are."""
     rng = np.random.default_rng(0)
     episodes = -(-count // EPISODE)
     mixing = rng.normal(size=(LATENT, OBS + ACTION)) / 3.0

@@ -32,8 +32,8 @@ class Run:
     """The environment and the replay buffer of one run.
 
     Args:
-        arguments: Of the program; `warm_up` env steps with random actions are made at once.
-        seed: Seed of both.
+        arguments: Arguments of the program; the constructor makes `warm_up` env steps with random actions.
+        seed: Seed of the environment and the buffer.
     """
 
     def __init__(self, arguments: argparse.Namespace, seed: int):
@@ -100,7 +100,7 @@ def shared_columns(runs: int, updates: int, obs: int, actions: int) -> dict[str,
 
 
 def lock_pages(column: Tensor) -> None:
-    """Let a GPU fetch a column in shared memory by itself."""
+    """Lock the pages of a column in shared memory, so that a GPU can fetch it without the processor."""
     torch.cuda.cudart().cudaHostRegister(column.data_ptr(), column.nbytes, 0)
 
 
@@ -108,7 +108,7 @@ def work(arguments: argparse.Namespace, places: Sequence[Sequence[int]], columns
     """Make env steps and draw batches for some runs of each group, whenever the GPU has finished with the group.
 
     Args:
-        arguments: Of the program.
+        arguments: Arguments of the program.
         places: Numbers of the runs within each group.
         columns: Shared memory of each group.
     """
@@ -139,7 +139,7 @@ class Group:
     Args:
         count: Number of runs R.
         seed: Seed of the first run.
-        arguments: Of the program.
+        arguments: Arguments of the program.
     """
 
     def __init__(self, count: int, seed: int, arguments: argparse.Namespace):
@@ -180,7 +180,7 @@ class Group:
                 lock_pages(column)
 
     def begin(self) -> None:
-        """Let the GPU make the updates of a round, as soon as its batches are written."""
+        """Start the updates of a round on the GPU as soon as its batches are written."""
         rounds = self.columns["round"].numpy()
         while rounds[:-1, 0].min() <= self.round:
             os.sched_yield()
@@ -189,7 +189,7 @@ class Group:
             self.finished.record()
 
     def end(self) -> None:
-        """Wait for the actions of a round, and let the environments make them."""
+        """Wait for the actions of a round and release them to the environments."""
         if self.finished is not None:
             self.finished.synchronize()
         self.round += 1
@@ -197,7 +197,7 @@ class Group:
 
 
 def alone(arguments: argparse.Namespace) -> Callable[[int], None]:
-    """Return a function that makes so many env steps of one run, all in this process."""
+    """Return a function that makes a number of env steps of one run, all in this process."""
     group = Group(1, 0, arguments)
     run = Run(arguments, 0)
 
@@ -216,7 +216,7 @@ class Together:
     """Runs in two groups: while the GPU learns for one, processes make the env steps of the other.
 
     Args:
-        arguments: Of the program.
+        arguments: Arguments of the program.
     """
 
     def __init__(self, arguments: argparse.Namespace):
@@ -233,7 +233,7 @@ class Together:
         self.groups[0].begin()
 
     def steps(self, count: int) -> None:
-        """Make so many env steps in each run, with their updates."""
+        """Make `count` env steps in each run, with their updates."""
         one, other = self.groups
         for _ in range(count):
             other.begin()
@@ -250,7 +250,7 @@ class Together:
 
 
 def stable_baselines(arguments: argparse.Namespace) -> Callable[[int], object]:
-    """Return Stable-Baselines3's training."""
+    """Return a function that trains SAC of Stable-Baselines3 for a number of env steps."""
     import stable_baselines3
 
     model = stable_baselines3.SAC(
@@ -275,12 +275,12 @@ def main() -> None:
     parser.add_argument("--buffer", default="Uniform")
     parser.add_argument("--runs", type=int, default=32)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--updates", type=int, default=1, help="per env step")
+    parser.add_argument("--updates", type=int, default=1, help="updates per env step")
     parser.add_argument("--warm_up", type=int, default=1_000, help="env steps with random actions")
-    parser.add_argument("--steps", type=int, default=200, help="per timed call and run")
+    parser.add_argument("--steps", type=int, default=200, help="env steps per timed call and run")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--compiled", action="store_true", help="torch.compile")
-    parser.add_argument("--tf32", action="store_true", help="products in TF32")
+    parser.add_argument("--compiled", action="store_true", help="use torch.compile")
+    parser.add_argument("--tf32", action="store_true", help="compute products in TF32")
     parser.add_argument("--without_theirs", action="store_true", help="leave Stable-Baselines3 out")
     arguments = parser.parse_args()
     single_thread()

@@ -1,9 +1,9 @@
-"""SAC's update on a GPU: as usual, as a CUDA graph, Stable-Baselines3's and LeanRL's, side by side.
+"""SAC's update on a GPU, as usual and as a CUDA graph, compared with Stable-Baselines3 and LeanRL.
 
     python -m benchmarks.gpu.updates [--hiddens 256 256] [--batch 256] [--leanrl PROGRAM] [--profile] [--repeats 11]
 
-All learn from one batch that is on the GPU; Stable-Baselines3 also draws its batches, from 10,000 rows. LeanRL is not
-a package: `--leanrl` names its file `sac_continuous_action_torchcompile.py`.
+All contenders learn from one batch that is on the GPU; Stable-Baselines3 also draws its batches, from 10,000 rows.
+LeanRL is not a package: `--leanrl` names its file `sac_continuous_action_torchcompile.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def ours(hiddens: list[int], rows: int, captured: bool = True, precision: str = 
     Args:
         hiddens: Widths of the hidden layers.
         rows: Rows of a batch.
-        captured: Whether it runs as a CUDA graph.
+        captured: Whether the update runs as a CUDA graph.
         precision: "float32", "tf32" or "bfloat16", the type of the products.
         **settings: Settings of SAC.
     """
@@ -126,11 +126,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hiddens", type=int, nargs="+", default=[256, 256])
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--updates", type=int, default=300, help="per timed call")
+    parser.add_argument("--updates", type=int, default=300, help="updates per timed call")
     parser.add_argument("--repeats", type=int, default=11)
     parser.add_argument("--leanrl", type=Path, help="LeanRL's sac_continuous_action_torchcompile.py; two layers of 256")
-    parser.add_argument("--compiled", action="store_true", help="also torch.compile")
-    parser.add_argument("--profile", action="store_true", help="also the kernels of an update")
+    parser.add_argument("--compiled", action="store_true", help="also measure torch.compile")
+    parser.add_argument("--profile", action="store_true", help="also list the kernels of an update")
     arguments = parser.parse_args()
     single_thread()
     shape = (arguments.hiddens, arguments.batch)

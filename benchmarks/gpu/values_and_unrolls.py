@@ -85,7 +85,7 @@ def networks_of(algorithm: str, observations: gym.Space, settings: Any, device: 
 
 
 def repeated(update: Update, batch: Any, device: torch.device, captured: bool) -> Learn:
-    """Return a function that makes so many updates from one batch."""
+    """Return a function that makes a number of updates from one batch."""
     learner: Any = CapturedUpdate(update, device) if captured else update
     rng = torch.Generator(device)
 
@@ -273,7 +273,7 @@ def unrolls_of(images: bool, device: torch.device) -> Unrolls:
 
 
 def impala_settings(images: bool, conv_dtype: str = "float32") -> IMPALASettings:
-    """Return the settings for vectors or for frames: those of our presets, where they matter for the time."""
+    """Return the settings for vectors or for frames: those of our presets, as far as they affect the time."""
     return IMPALASettings(
         lr=3e-4,
         optimizer="Adam",
@@ -303,7 +303,7 @@ def our_impala(images: bool, device: torch.device, captured: bool, conv_dtype: s
 
 
 class Scaled(nn.Module):
-    """Bytes as numbers from 0 to 1."""
+    """Scales bytes to numbers from 0 to 1."""
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return pixels divided by 255."""

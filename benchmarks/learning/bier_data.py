@@ -1,8 +1,8 @@
-"""Transitions of random and of trained behavior, for `benchmarks.learning.bier_quality`.
+"""Collect transitions of random and of trained behavior for `benchmarks.learning.bier_quality`.
 
     python -m benchmarks.learning.bier_data [--env HalfCheetah-v5] [--rows 10000] [--steps 40000] [--folder data]
 
-Random: uniform actions. Trained: the newest rows of SAC's buffer after so many steps of training with uniform replay.
+Random: uniform actions. Trained: the newest rows of SAC's buffer after `--steps` steps of training with uniform replay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.measure import single_thread
 
 
 def newest(buffer: Any, rows: int) -> dict[str, np.ndarray]:
-    """Return columns of the newest rows of a buffer."""
+    """Return the columns of the newest rows of a buffer."""
     import torch
 
     stored = buffer.storage

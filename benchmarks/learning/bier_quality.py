@@ -1,14 +1,15 @@
-"""Where BIER's predictions beat the linear blend, and where they do not.
+"""Prediction error of BIER compared with the linear blend.
 
     python -m benchmarks.learning.bier_quality --data data/HalfCheetah-v5-random.npz [--env ENV] [--figure FILE]
 
-Two questions about a buffer filled with stored transitions (`python -m benchmarks.learning.bier_data` collects some):
+A buffer is filled with stored transitions (`python -m benchmarks.learning.bier_data` collects some). Two errors are
+measured:
 
-* rows left out: how well are they predicted from the rest of their neighborhood?
-* the batch itself: where the environment's state can be set from an observation (HalfCheetah, Hopper, Walker2d), each
-  blended state and action is put into the simulator, and both methods are compared with what happens there.
+* Left-out rows are predicted from the rest of their neighborhood.
+* Blended rows are compared with the simulator, which executes each blended action in the blended state. This requires
+  an environment whose state can be set from an observation (HalfCheetah, Hopper, Walker2d).
 
-Without `--env` only the first is answered. `--buffer-arg kernel=rbf` and so on set arguments of BIER.
+Without `--env`, only the first error is measured. `--buffer-arg kernel=rbf` sets an argument of BIER.
 """
 
 from __future__ import annotations
@@ -102,12 +103,12 @@ def against_the_simulator(buffer: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def target_names(count: int) -> list[str]:
-    """Return names of the targets in tables and figures."""
+    """Return the names of the targets in tables and figures."""
     return ["r", *(f"Δs{i}" for i in range(count - 1))]
 
 
 def print_table(title: str, scores: dict[str, np.ndarray], scale: np.ndarray) -> None:
-    """Scores per target, RMSE as a share of the target's standard deviation, and the means over targets."""
+    """Print scores per target and their means; RMSE is relative to the target's standard deviation."""
     shown = {k: v / scale if k.startswith("rmse") else v + 0.0 for k, v in scores.items()}
     rows = [
         [name, *(f"{v[i]:.3f}" for v in shown.values()), f"{scores['rmse gp'][i] / scores['rmse blend'][i]:.2f}"]
@@ -119,7 +120,7 @@ def print_table(title: str, scores: dict[str, np.ndarray], scale: np.ndarray) ->
 
 
 def draw(path: Path, panels: dict[str, dict[str, np.ndarray]], title: str) -> None:
-    """A bar per target and question: RMSE of the processes as a share of the linear blend's."""
+    """Draw a bar per target and panel: RMSE of the Gaussian processes relative to the linear blend."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -150,7 +151,7 @@ def main() -> None:
     from interreplay.experiments.flags.values import assignment
 
     buffer = load(arguments.data, **dict(assignment(text) for text in arguments.buffer_arg))
-    buffer.sample(ROWS)  # brings the first fit
+    buffer.sample(ROWS)  # triggers the first fit
     scale, panels = spread(buffer), {}
     panels["rows left out"] = left_out(buffer, arguments.split)
     if arguments.env:

@@ -1,12 +1,12 @@
-"""Learning curves of the main job: every seed of every buffer on every environment, one run after the other.
+"""Learning curves of whole runs: every seed of every buffer on every environment, one run after the other.
 
     python -m benchmarks.learning.curves                        # runs, then redraws
     python -m benchmarks.learning.curves --draw                 # redraws from benchmarks/data/learning
     python -m benchmarks.learning.curves --trainer TD3          # with another algorithm than SAC
 
-Each run is the command that a user would type; it is printed before it starts. What it reported ends in
-``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one line per evaluation; of others than SAC in a folder
-with the algorithm's name there.
+Each run executes the command that a user would type and prints it first. Its evaluations are stored in
+``benchmarks/data/learning/<env>_<buffer>_s<seed>.csv``, one per line; algorithms other than SAC have a subfolder with
+their name.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ FIGURES = BENCHMARKS / "figures"
 GOALS = {"InvertedPendulum-v5": 950.0, "Pendulum-v1": -200.0, "FetchReach-v4": 0.9}
 STEPS = {"InvertedPendulum-v5": 8_000, "Pendulum-v1": 6_000, "HalfCheetah-v5": 50_000, "FetchReach-v4": 20_000}
 OTHER_STEPS = {"InvertedPendulum-v5": 10_000, "Pendulum-v1": 6_000}
-"""Of other algorithms than SAC."""
+"""Env steps of algorithms other than SAC."""
 QUANTILE_AND_RENORM_STEPS = {"Pendulum-v1": 8_000}
-"""Of TQC and CrossQ."""
+"""Env steps of TQC and CrossQ."""
 BUFFERS = {"FetchReach-v4": ["Uniform", "HER"]}
-"""Compared where no others are asked for: Uniform and NMER, and where there are goals to relabel, Uniform and HER."""
+"""Default buffers of environments with goals; other environments compare Uniform and NMER."""
 FLAGS = {
     ("SAC", "HalfCheetah-v5"): {"preset": "none"},
     ("CrossQ", "Pendulum-v1"): {"critic_hiddens": "256,256"},
 }
-"""HalfCheetah runs with the paper's settings, the others with the presets that the command line chooses for them, and
-CrossQ with critics that two cores can carry."""
+"""Additional flags. HalfCheetah runs with the paper's settings, other environments with the presets that the command
+line chooses for them, and CrossQ with critics that are small enough for two cores."""
 VARIANTS = {"bfloat16": {"buffer": "Uniform", "matrix_dtype": "bfloat16"}}
-"""What may stand for a buffer in `--buffers`: a name, and the flags that it means."""
+"""Further names that `--buffers` accepts, with their flags."""
 COLUMNS = {
     "env_steps": "num_env_steps_sampled_lifetime",
     "evaluation_return": "evaluation/env_runners/episode_return_mean",
@@ -50,19 +50,19 @@ COLUMNS = {
 
 
 def data_of(trainer: str) -> Path:
-    """Return where an algorithm's curves are kept."""
+    """Return the folder of an algorithm's curves."""
     return DATA if trainer == "SAC" else DATA / trainer
 
 
 def steps_of(trainer: str) -> dict[str, int]:
-    """Return env steps of an algorithm's runs by environment."""
+    """Return the env steps of an algorithm's runs by environment."""
     return {"SAC": STEPS, "TQC": QUANTILE_AND_RENORM_STEPS, "CrossQ": QUANTILE_AND_RENORM_STEPS}.get(
         trainer, OTHER_STEPS
     )
 
 
 def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
-    """Return what a user would type."""
+    """Return the command of a run."""
     flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
     flags |= VARIANTS.get(buffer, {"buffer": buffer})
     flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "output_dir": folder}
@@ -72,7 +72,7 @@ def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> lis
 
 
 def run(trainer: str, env: str, buffer: str, seed: int) -> None:
-    """Do one run and keep its evaluations."""
+    """Execute one run and store its evaluations."""
     with tempfile.TemporaryDirectory() as folder:
         words = command(trainer, env, buffer, seed, Path(folder))
         print("python " + " ".join(words[1:]), flush=True)
@@ -88,7 +88,7 @@ def run(trainer: str, env: str, buffer: str, seed: int) -> None:
 
 
 def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:
-    """Evaluations by seed, each ``(n, 2)``: env steps and return, or success rate where the environment has one."""
+    """Return evaluations by seed, each ``(n, 2)``: env steps and return, or success rate if it is reported."""
     found = {}
     for path in sorted(data_of(trainer).glob(f"{env}_{buffer}_s*.csv")):
         with path.open(newline="") as file:
@@ -101,14 +101,16 @@ def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:
 
 
 def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
-    """Return every seed: the first evaluation that reached the goal, the last one, and the mean of the last three."""
+    """Return a table of all seeds: the first evaluation that reached the goal, the last one, mean of the last three."""
     lines = []
     for env, compared in buffers.items():
         for buffer in compared:
             for seed, curve in curves(trainer, env, buffer).items():
                 goal = GOALS.get(env)
-                reached = curve[curve[:, 1] >= goal][:, 0] if goal is not None else []
-                first = f"{reached[0]:,.0f}" if len(reached) else "–" if goal is None else "not reached"
+                first = "–"
+                if goal is not None:
+                    reached = curve[curve[:, 1] >= goal][:, 0]
+                    first = f"{reached[0]:,.0f}" if len(reached) else "not reached"
                 ends = [f"{value:.{2 if env in BUFFERS else 1}f}" for value in (curve[-1, 1], curve[-3:, 1].mean())]
                 lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, *ends])
     header = [
@@ -124,7 +126,7 @@ def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
 
 
 def draw(trainer: str, buffers: dict[str, list[str]]) -> Path:
-    """Return one panel per environment: every seed thin, the mean of the seeds thick."""
+    """Draw a panel per environment (thin lines: individual seeds; thick lines: means); return the figure's path."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -158,13 +160,13 @@ def draw(trainer: str, buffers: dict[str, list[str]]) -> Path:
 
 
 def main() -> None:
-    """Run, print the table, draw."""
+    """Execute the runs, print the table and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainer", default="SAC")
-    parser.add_argument("--envs", nargs="+", help="all by default")
-    parser.add_argument("--buffers", nargs="+", help="instead of those that go with each environment")
+    parser.add_argument("--envs", nargs="+", help="environments (default: all of the algorithm)")
+    parser.add_argument("--buffers", nargs="+", help="buffers instead of the defaults of each environment")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
+    parser.add_argument("--draw", action="store_true", help="only print the table and draw the figure")
     arguments = parser.parse_args()
     arguments.envs = arguments.envs or list(steps_of(arguments.trainer))
     buffers = {env: arguments.buffers or BUFFERS.get(env, ["Uniform", "NMER"]) for env in arguments.envs}

@@ -1,4 +1,4 @@
-"""SAC whose networks start as those of Flax: LeCun's normal weights, and biases of zero."""
+"""SAC with the initial weights of Flax: LeCun normal weights and zero biases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from interreplay.rllib import SACConfig
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
 STD_OF_TRUNCATED = 0.87962566
-"""Standard deviation of a standard normal distribution within ±2."""
+"""Standard deviation of the standard normal distribution truncated at ±2."""
 
 
 class LeCunUpdate(SACUpdate):
-    """SAC's update of networks whose parameters it draws from another distribution.
+    """SAC's update, which initializes the weights of its networks again.
 
-    Weights are normal within two standard deviations, with variance 1/fan_in (LeCun et al. 1998, Efficient BackProp).
+    Weights are normal, truncated at two standard deviations, with variance 1/fan_in (LeCun et al. 1998, Efficient
+    BackProp).
     """
 
     def __init__(self, networks: Any, *args: Any, **options: Any):
@@ -34,12 +35,12 @@ class LeCunUpdate(SACUpdate):
 
 
 class LeCunSACConfig(SACConfig):
-    """Settings of SAC."""
+    """Settings of `LeCunSAC`."""
 
     update_class = LeCunUpdate
 
 
 class LeCunSAC(OffPolicyAlgorithm):
-    """SAC with these initial weights: ``--trainer benchmarks.learning.lecun_sac:LeCunSAC``."""
+    """SAC with the initial weights of Flax: ``--trainer benchmarks.learning.lecun_sac:LeCunSAC``."""
 
     config_class = LeCunSACConfig

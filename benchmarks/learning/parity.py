@@ -1,11 +1,11 @@
 """Returns of SAC and TD3 with uniform replay, compared with Stable-Baselines3: HalfCheetah-v5, 50,000 steps.
 
-    python -m benchmarks.learning.parity                  # runs what is missing, one after the other, then redraws
+    python -m benchmarks.learning.parity                  # executes missing runs, one after the other, then redraws
     python -m benchmarks.learning.parity --draw           # redraws from benchmarks/data/parity
     python -m benchmarks.learning.parity --setup study_a  # the settings of studies/td3_nmer_ratio.yaml, 12,000 steps
 
-Both get the same networks, batches, learning rates (3e-4), random steps and updates per step. Both are evaluated for 5
-episodes of the deterministic policy at regular intervals. An interrupted run starts again.
+Both use the same networks, batches, learning rates (3e-4), random steps and updates per step. Both are evaluated for 5
+episodes of the deterministic policy at regular intervals. An interrupted run restarts from the beginning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENV, EPISODES = "HalfCheetah-v5", 5
 PROGRAMS = ("interreplay", "Stable-Baselines3")
 PUBLISHED = {20_000: (532, 941, 1_491), 25_000: (696, 1_533, 2_092), 30_000: (861, 2_124, 2_693)}
 PUBLISHED |= {40_000: (1_968, 3_196, 3_808), 50_000: (3_463, 4_212, 4_879)}
-"""Least, mean and most of ten seeds of SAC on HalfCheetah-v4: the baselines stored with SimbaV2 (arXiv:2502.15280)."""
+"""Minimum, mean and maximum return of ten seeds of SAC on HalfCheetah-v4, stored with SimbaV2 (arXiv:2502.15280)."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Setup:
 
     @property
     def data(self) -> Path:
-        """Where evaluations are kept."""
+        """Folder of the evaluations."""
         return BENCHMARKS / "data" / self.name
 
     @property
     def figure(self) -> Path:
-        """Where they are drawn."""
+        """Path of the figure."""
         return BENCHMARKS / "figures" / f"{self.name}.png"
 
 
@@ -117,12 +117,12 @@ def theirs(setup: Setup, trainer: str, seed: int) -> list[tuple[float, float]]:
 
 
 def place(setup: Setup, program: str, trainer: str, seed: int) -> Path:
-    """Return where a run's evaluations are kept."""
+    """Return the path of a run's evaluations."""
     return setup.data / f"{trainer}_{program}_s{seed}.csv"
 
 
 def run(setup: Setup, program: str, trainer: str, seed: int) -> None:
-    """Make one run and keep its evaluations, all at once."""
+    """Execute one run and store its evaluations at its end."""
     print(f"{trainer}, {program}, seed {seed}", flush=True)
     rows = (ours if program == PROGRAMS[0] else theirs)(setup, trainer, seed)
     path = place(setup, program, trainer, seed)
@@ -154,7 +154,7 @@ def summary(setup: Setup) -> str:
 
 
 def draw(setup: Setup) -> None:
-    """Draw a panel per algorithm: every seed thin, means thick, the published band behind."""
+    """Draw a panel per algorithm (thin lines: individual seeds; thick lines: means) with the published range."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -183,10 +183,10 @@ def draw(setup: Setup) -> None:
 
 
 def main() -> None:
-    """Run what is missing, print the table, draw."""
+    """Execute missing runs, print the table and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
+    parser.add_argument("--draw", action="store_true", help="only print the table and draw the figure")
     parser.add_argument("--setup", choices=SETUPS, default="parity")
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
     arguments = parser.parse_args()

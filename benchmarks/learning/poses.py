@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 
 ENV, STEPS, SHOWN, EPISODES = "HalfCheetah-v5", 1_000, (0, 10, 20, 30, 50, 100, 400, 800), 5
 TRUNK = 2
-"""The trunk's angle in the positions."""
+"""Index of the trunk's angle in the positions."""
 
 
 def policy_of(run: Path) -> Callable[[np.ndarray], np.ndarray]:
@@ -43,7 +43,7 @@ def policy_of(run: Path) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def play(act: Callable[[np.ndarray], np.ndarray], seed: int) -> tuple[float, np.ndarray]:
-    """Return the return of an episode, and positions and velocities before each step ``(1000, 18)``."""
+    """Play an episode; return its return, and positions and velocities before each step ``(1000, 18)``."""
     env: Any = gym.make(ENV)
     observation, _ = env.reset(seed=seed)
     total, states = 0.0, []
@@ -83,7 +83,7 @@ def draw(states: np.ndarray) -> plt.Figure:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Play, print and draw."""
+    """Play episodes, print their returns and draw the first one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.poses", description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, help="a run's folder, or .npz with states (1000, 18) of one episode each")
     parser.add_argument("figure", type=Path)

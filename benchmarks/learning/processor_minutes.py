@@ -1,13 +1,13 @@
 """Return per minute of processor time: our presets compared with SBX's DroQ and CrossQ and Stable-Baselines3's SAC.
 
     pip install stable-baselines3 sbx-rl     # missing libraries are reported, and the other contenders run
-    python -m benchmarks.learning.processor_minutes                        # runs what is missing, then redraws
+    python -m benchmarks.learning.processor_minutes                        # executes missing runs, then redraws
     python -m benchmarks.learning.processor_minutes --draw                 # redraws from benchmarks/data
     python -m benchmarks.learning.processor_minutes --minutes 1 --contenders sample-efficient SAC
 
-Every run has a process, one processor and one thread, starts with 1,000 random steps, and ends after `--minutes` of
-processor time. Evaluations (5 episodes of the deterministic policy) do not count; starting, compiling and stepping the
-environment do. Batches, networks and update ratios are those of each program's documentation. Other work on the machine
+Every run has its own process, one processor and one thread, starts with 1,000 random steps, and ends after `--minutes`
+of processor time. Evaluations (5 episodes of the deterministic policy) do not count; starting, compiling and stepping
+the environment do. Batches, networks and update ratios follow each program's documentation. Other work on the machine
 lengthens processor time as well, so compare runs that were made at the same time.
 """
 
@@ -49,7 +49,7 @@ class Contender:
 
     Attributes:
         library: Module that it requires.
-        package: What to install for it.
+        package: Package to install for it.
         kind: Name of the algorithm in the library, or of our preset.
         settings: Further arguments of the algorithm.
     """
@@ -117,7 +117,7 @@ def algorithm_of(flags: str) -> Any:
 
 
 def ours(preset: str, env: str, seed: int) -> tuple[Callable[[], int], Predict]:
-    """Return a function that trains for some env steps and returns all env steps so far, and the policy."""
+    """Return a function that trains for some env steps and returns the total so far, and the policy."""
     flags = f"--preset {preset} --env {env} --seed {seed} --steps_per_iteration 50"
     algorithm = algorithm_of(f"{flags} --learning_starts {START} --total_env_steps 1000000 --buffer_size 1000000")
 
@@ -129,7 +129,7 @@ def ours(preset: str, env: str, seed: int) -> tuple[Callable[[], int], Predict]:
 
 
 def theirs(library: str, kind: str, env: str, seed: int, **settings: Any) -> tuple[Callable[[], int], Predict]:
-    """Return a function that trains for some env steps and returns all env steps so far, and the policy."""
+    """Return a function that trains for some env steps and returns the total so far, and the policy."""
     module = importlib.import_module(library)
     model = getattr(module, kind)("MlpPolicy", world(env), learning_starts=START, seed=seed, **settings)
 
@@ -141,7 +141,7 @@ def theirs(library: str, kind: str, env: str, seed: int, **settings: Any) -> tup
 
 
 def run(name: str, env: str, seed: int, minutes: float) -> None:
-    """Make one run in this process and keep its evaluations, all at once."""
+    """Execute one run in this process and store its evaluations at its end."""
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[seed % len(os.sched_getaffinity(0))]})
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     single_thread()
@@ -169,7 +169,7 @@ def run(name: str, env: str, seed: int, minutes: float) -> None:
 
 
 def place(name: str, env: str, seed: int) -> Path:
-    """Return where a run's evaluations are kept."""
+    """Return the path of a run's evaluations."""
     return DATA / f"{env.replace('/', '-')}_{name}_s{seed}.csv"
 
 
@@ -199,7 +199,7 @@ def summary() -> str:
 
 
 def draw() -> None:
-    """Draw a panel per environment: thin lines individual seeds, thick lines means."""
+    """Draw a panel per environment (thin lines: individual seeds; thick lines: means)."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -236,14 +236,14 @@ def available(names: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run what is missing, print the table, draw."""
+    """Execute missing runs, print the table and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--minutes", type=float, default=20.0, help="processor time of a run")
     parser.add_argument("--envs", nargs="+", choices=ENVS, default=list(ENVS))
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
-    parser.add_argument("--one", nargs=3, metavar=("CONTENDER", "ENV", "SEED"), help="only this run, in this process")
+    parser.add_argument("--draw", action="store_true", help="only print the table and draw the figure")
+    parser.add_argument("--one", nargs=3, metavar=("CONTENDER", "ENV", "SEED"), help="execute this run in this process")
     arguments = parser.parse_args()
     if arguments.one:
         name, env, seed = arguments.one

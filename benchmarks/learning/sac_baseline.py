@@ -1,6 +1,6 @@
-"""Why does SAC have 2,700 on HalfCheetah at 50,000 steps where the published baseline has 4,212? One change at a time.
+"""Why SAC returns 2,700 on HalfCheetah at 50,000 steps and the published baseline 4,212: one change at a time.
 
-    python -m benchmarks.learning.sac_baseline [--seeds 0 1 2]   # runs what is missing, then prints the table and draws
+    python -m benchmarks.learning.sac_baseline [--seeds 0 1 2]   # executes missing runs, prints the table and draws
     python -m benchmarks.learning.sac_baseline --draw            # prints and redraws from benchmarks/data/sac_baseline
 
 Written before the first run:
@@ -38,21 +38,21 @@ ARMS: dict[str, dict[str, Any]] = {
     "1,000 random steps": {"learning_starts": 1_000},
     "HalfCheetah-v4": {"env": "HalfCheetah-v4"},
 }
-"""Flags that differ from the baseline's."""
+"""Flags of each arm that differ from the baseline."""
 DATA = BENCHMARKS / "data" / "sac_baseline"
 FIGURE = BENCHMARKS / "figures" / "sac_baseline.png"
 LAST = 2
-"""Evaluations at the end that a run's value is the mean of."""
+"""Number of last evaluations whose mean is the value of a run."""
 
 
 def place(arm: str, seed: int) -> Path:
-    """Return where a run's evaluations are kept."""
+    """Return the path of a run's evaluations."""
     name = arm.replace(" ", "-").replace(",", "").replace(".", "")
     return DATA / f"{name}_s{seed}.csv"
 
 
 def run(arm: str, seed: int) -> None:
-    """Make one run and keep its evaluations, all at once."""
+    """Execute one run and store its evaluations at its end."""
     print(f"{arm}, seed {seed}", flush=True)
     rows = ours(PARITY, "SAC", seed, **ARMS[arm])
     path = place(arm, seed)
@@ -69,7 +69,7 @@ def curves(arm: str) -> list[np.ndarray]:
 
 
 def summary() -> str:
-    """Return every seed's value, means and differences, as markdown."""
+    """Return the values of all seeds, their means and differences, as markdown."""
     rows = []
     reference = [curve[-LAST:, 1].mean() for curve in curves("baseline")]
     for arm in ARMS:
@@ -87,7 +87,7 @@ def summary() -> str:
 
 
 def draw() -> None:
-    """Draw the mean of each arm, its seeds thin, and the published band."""
+    """Draw the arms (thin lines: individual seeds; thick lines: means) and the published range."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -103,7 +103,7 @@ def draw() -> None:
             panel.plot(curve[:, 0], curve[:, 1], color=f"C{number}", lw=0.6, alpha=0.5)
         if found:
             returns = np.mean([curve[:, 1] for curve in found], axis=0)
-            style = "--" if arm == "HalfCheetah-v4" else "-"  # equal to the baseline, which it would hide
+            style = "--" if arm == "HalfCheetah-v4" else "-"  # dashed, because it coincides with the baseline
             panel.plot(found[0][:, 0], returns, style, color=f"C{number}", lw=2, label=f"{arm} ({len(found)} seeds)")
     panel.set(title="SAC, HalfCheetah", xlabel="env steps", ylabel="evaluation return", xlim=(0, PARITY.steps))
     panel.legend(frameon=False, fontsize=8)
@@ -111,10 +111,10 @@ def draw() -> None:
 
 
 def main() -> None:
-    """Run what is missing, print the table, draw."""
+    """Execute missing runs, print the table and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--draw", action="store_true", help="no runs, only the table and the figure")
+    parser.add_argument("--draw", action="store_true", help="only print the table and draw the figure")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for seed in arguments.seeds if not arguments.draw else []:

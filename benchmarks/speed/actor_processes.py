@@ -1,10 +1,10 @@
-"""Actors in a process of their own against everything in one: env steps per second, and what the driver does meanwhile.
+"""Env steps per second with actors in separate processes and in one process, and the driver's share of a CPU.
 
     OMP_NUM_THREADS=1 python -m benchmarks.speed.actor_processes [--env PongNoFrameskip-v4] [--runners 1] [--repeats 3]
 
-IMPALA runs in this process and with its runners in others, in turn, each time from the start, one thread per process.
-Time is the wall clock's: on a machine with other work the figures say nothing. The last line is a driver that has to
-wait: an environment that sleeps for 10 ms a step.
+IMPALA runs in one process and with its runners in others, in turn, each time from the start, with one thread per
+process. Wall-clock time is measured, so that the results require an idle machine. The last line shows a driver that
+waits for an environment that sleeps for 10 ms per step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAITS = "benchmarks.speed.actor_processes:Waits-v0"
 
 
 class Waits(CartPoleEnv):
-    """Sleeps for 10 ms before each step, as a simulator in another process would let one wait."""
+    """CartPole that sleeps for 10 ms before each step, like a slow simulator in another process."""
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Sleep and step."""
@@ -44,7 +44,7 @@ gym.register("Waits-v0", "benchmarks.speed.actor_processes:Waits", max_episode_s
 
 
 def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
-    """Return env steps per second and the driver's share of a processor over so many seconds, after a fifth of them."""
+    """Return env steps per second and the driver's share of a CPU over `seconds`, after a fifth of them as warm-up."""
     single_thread()
     warnings.simplefilter("ignore")
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -68,7 +68,7 @@ def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, 
 
 
 def in_a_process(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
-    """Return what `run` finds in a process of its own."""
+    """Return the result of `run` in a separate process."""
     words = [env, runners, environments, seconds]
     command = [sys.executable, "-m", "benchmarks.speed.actor_processes", "--one", json.dumps(words)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -79,8 +79,8 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="PongNoFrameskip-v4")
-    parser.add_argument("--runners", type=int, default=1, help="processes that act")
-    parser.add_argument("--environments", type=int, default=16, help="of all runners")
+    parser.add_argument("--runners", type=int, default=1, help="number of actor processes")
+    parser.add_argument("--environments", type=int, default=16, help="environments of all runners together")
     parser.add_argument("--seconds", type=float, default=25.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -1,8 +1,9 @@
-"""BIER's batches and fits compared with one SAC update, and the same predictions through GPyTorch.
+"""BIER's batches and fits compared with one SAC update, and its predictions compared with GPyTorch.
 
     python -m benchmarks.speed.bier [--rows 50000] [--repeats 40]
 
-HalfCheetah-v5, random behavior: 18 targets, 23 features, k 10, batch 256. All in this process on one thread, in turn.
+HalfCheetah-v5, random behavior: 18 targets, 23 features, k 10, batch 256. All contenders run in this process
+on one thread, in turn.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import numpy as np
 from benchmarks.measure import interleaved, single_thread, table
 
 ORIGINAL = {"float32": 1.5, "float64": 9.0}
-"""Seconds that the original's batched fit took for one epoch of 64 neighborhoods, as reported with the task."""
+"""Reported seconds per epoch of 64 neighborhoods for the batched fit of BIER's original code."""
 
 
 def sac_update(buffer: Any) -> Callable[[], object]:
-    """Return one update of SAC with networks of 2×256 from one batch of the buffer."""
+    """Return a function that makes one SAC update with networks of 2×256 from one batch of the buffer."""
     import torch
 
     from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
@@ -33,7 +34,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
 
 def with_synthesizer(buffer: Any, synthesizer: Any) -> Callable[[], object]:
-    """Return a batch of this buffer made by another synthesizer."""
+    """Return a function that draws a batch of the buffer with another synthesizer."""
 
     def draw() -> object:
         buffer.synthesizer = synthesizer
@@ -43,7 +44,7 @@ def with_synthesizer(buffer: Any, synthesizer: Any) -> Callable[[], object]:
 
 
 def through_gpytorch(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
-    """Return the same predictions from a GPyTorch model in evaluation mode."""
+    """Return a function that makes the same predictions with a GPyTorch model in evaluation mode."""
     import gpytorch
     import torch
 
@@ -74,7 +75,7 @@ def through_gpytorch(x: Any, y: Any, queries: Any, per_target: bool) -> Callable
 
 
 def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], object]:
-    """Return our posterior."""
+    """Return a function that computes our posterior."""
     from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters, posterior
 
     form = Form(per_target=per_target).over(x.shape[2], 6)
@@ -83,7 +84,7 @@ def directly(x: Any, y: Any, queries: Any, per_target: bool) -> Callable[[], obj
 
 
 def seconds_per_epoch(x: Any, y: Any, per_target: bool, epochs: int = 10) -> float:
-    """Return seconds that one epoch of a fit of these neighborhoods takes, the model's setting up included."""
+    """Return the seconds per epoch of a fit of these neighborhoods, including the setup of the model."""
     from interreplay.synthesis.gaussian_process.fit import Fit, fit
     from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters
 
@@ -114,7 +115,7 @@ def main() -> None:
 
     buffer = BIER(capacity=arguments.rows, seed=0)
     fill(buffer, "HalfCheetah-v5", arguments.rows)
-    for slots in torch.arange(arguments.rows).split(1_000):  # rows added in bulk are searched for when first drawn
+    for slots in torch.arange(arguments.rows).split(1_000):  # searches for rows added in bulk, due when first drawn
         buffer.neighborhood.neighbor_slots(buffer.storage, slots, buffer.rng)
     makers = {
         "shared kernel": GaussianProcess(),

@@ -2,8 +2,9 @@
 
     python -m benchmarks.speed.buffers [--rows 1000000] [--batch 256] [--repeats 1000] [--without NMER]
 
-Every buffer holds the same number of rows of HalfCheetah's shape (17 numbers observed, 6 of action), in episodes of
-1,000. All run in this process on one thread, in turn, one call each. Filling NMER's with 10⁶ rows takes some minutes.
+Every buffer holds the same number of rows of HalfCheetah's shape (observations of 17 numbers, actions of 6), in
+episodes of 1,000. All contenders run in this process on one thread, in turn, one call each. Filling NMER's buffer with
+10⁶ rows takes several minutes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def portions(rows: int, size: int = 10_000) -> Iterator[dict[str, np.ndarray]]:
 
 
 def ours(name: str, rows: int) -> Any:
-    """Return a buffer of the catalogue, full."""
+    """Return a full buffer of the catalogue."""
     import replay_buffers
     from interreplay import Transitions
 
@@ -49,7 +50,7 @@ def ours(name: str, rows: int) -> Any:
 
 
 def stable_baselines(rows: int) -> Any:
-    """Return SB3's replay buffer, full."""
+    """Return a full replay buffer of SB3."""
     from gymnasium.spaces import Box
     from stable_baselines3.common.buffers import ReplayBuffer
 
@@ -71,7 +72,7 @@ def stable_baselines(rows: int) -> Any:
 
 
 def torchrl(rows: int, batch: int) -> Any:
-    """Return TorchRL's replay buffer, full."""
+    """Return a full replay buffer of TorchRL."""
     import torch
     from tensordict import TensorDict
     from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
@@ -84,7 +85,7 @@ def torchrl(rows: int, batch: int) -> Any:
 
 
 def cpprb(rows: int, prioritized: bool) -> Any:
-    """Return cpprb's replay buffer, full."""
+    """Return a full replay buffer of cpprb."""
     import cpprb
 
     shapes = {
@@ -101,7 +102,7 @@ def cpprb(rows: int, prioritized: bool) -> Any:
 
 
 def bare_gather(rows: int, batch: int) -> Callable[[], Any]:
-    """Return random rows of five torch columns, and nothing else."""
+    """Return a function that gathers random rows of five torch columns and does nothing else."""
     import torch
 
     rng, shapes = np.random.default_rng(0), [(rows, OBS), (rows, ACTION), (rows,), (rows, OBS), (rows,)]
@@ -115,7 +116,7 @@ def bare_gather(rows: int, batch: int) -> Callable[[], Any]:
 
 
 def drawing(rows: int, batch: int, without: list[str]) -> dict[str, Callable[[], Any]]:
-    """Return what draws a batch, by name."""
+    """Return functions that draw a batch, by name."""
     sb3, other, cpp = stable_baselines(rows), torchrl(rows, batch), cpprb(rows, prioritized=False)
     contenders = {
         "Stable-Baselines3": lambda: sb3.sample(batch),
@@ -128,7 +129,7 @@ def drawing(rows: int, batch: int, without: list[str]) -> dict[str, Callable[[],
 
 
 def prioritized(rows: int, batch: int) -> dict[str, Callable[[], Any]]:
-    """Return what draws a batch and takes back its TD errors, by name."""
+    """Return functions that draw a batch and update its priorities, by name."""
     import torch
 
     per, cpp, rng = ours("PER", rows), cpprb(rows, prioritized=True), np.random.default_rng(0)
@@ -144,7 +145,7 @@ def prioritized(rows: int, batch: int) -> dict[str, Callable[[], Any]]:
 
 
 def adding(rows: int) -> dict[str, Callable[[], Any]]:
-    """Return what adds one row to a full buffer, by name."""
+    """Return functions that add one row to a full buffer, by name."""
     from interreplay import Transitions
 
     def adder(name: str) -> Callable[[], Any]:
@@ -157,7 +158,7 @@ def adding(rows: int) -> dict[str, Callable[[], Any]]:
 
 
 def report(title: str, contenders: dict[str, Callable[[], Any]], repeats: int, base: str) -> str:
-    """Measure, and write a table of medians and quartiles."""
+    """Time the contenders and return a table of medians and quartiles."""
     seconds = interleaved(contenders, repeats, warm_up=20)
     lines = []
     for name, values in sorted(seconds.items(), key=lambda item: float(np.median(item[1]))):
@@ -168,7 +169,7 @@ def report(title: str, contenders: dict[str, Callable[[], Any]], repeats: int, b
 
 
 def memory(rows: int) -> str:
-    """Return bytes per stored row against the bytes of its numbers."""
+    """Return a table of the bytes per stored row and the bytes of its numbers."""
     stored = ours("Uniform", rows).storage
     numbers = 4 * (OBS + ACTION + 1) + 2
     return table(
@@ -178,13 +179,13 @@ def memory(rows: int) -> str:
 
 
 def main() -> None:
-    """Measure everything and print it as tables."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows in each buffer")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=1_000)
     parser.add_argument(
-        "--without", nargs="*", default=[], metavar="NAME", help="of our buffers leave out, such as NMER"
+        "--without", nargs="*", default=[], metavar="NAME", help="our buffers to leave out, such as NMER"
     )
     arguments = parser.parse_args()
     single_thread()

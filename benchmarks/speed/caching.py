@@ -1,7 +1,7 @@
-"""Does copying replayed unrolls in a background thread save time? ``python -m benchmarks.speed.caching``.
+"""Time saved by copying replayed unrolls in a background thread: ``python -m benchmarks.speed.caching``.
 
-Seconds of the clock per 1,000 env steps of IMPALA with and without `caching`, half and three quarters of each batch
-replayed, in turn.
+Wall-clock seconds per 1,000 env steps of IMPALA with and without `caching`, in turn. Half and three quarters of each
+batch are replayed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.caching", description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=["minatar", "pong"], choices=list(TASKS), help="tasks to measure")
     parser.add_argument("--shares", nargs="+", type=float, default=[0.5, 0.75], help="replayed shares of each batch")
-    parser.add_argument("--repeats", type=int, default=15, help="timed calls of each")
+    parser.add_argument("--repeats", type=int, default=15, help="timed calls of each contender")
     args = parser.parse_args(argv)
     single_thread()
     rows = []

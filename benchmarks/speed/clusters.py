@@ -1,11 +1,11 @@
-"""LCER: time of a batch compared with Uniform, upkeep per row compared with a SAC update, and lag of the clusters.
+"""LCER: time of a batch compared with Uniform, upkeep per row compared with a SAC update, outdated cluster assignments.
 
     python -m benchmarks.speed.clusters [--rows 100000] [--repeats 500] [--data z.npy]
 
 The rows are transitions of HalfCheetah-v5 with random actions, or a file that `benchmarks.speed.nmer --data` wrote.
 Buffers are full; batches of 256 are drawn from them in turn, in one process on one thread. Then 2,000 rows are added
 one by one and 2,000 in portions of 100, both beyond the capacity, with updates of SAC (batch 256, two layers of 256) in
-between. Upkeep is what the neighborhood takes, in processor time; storing the rows does not count. The last table
+between. Upkeep is the neighborhood's processor time, without storing the rows. The last table
 shows the share of rows that are not in the cluster of the nearest center, in the scale that the clusters use and in the
 current scale.
 """
@@ -25,11 +25,11 @@ from benchmarks.measure import interleaved, single_thread, table
 from benchmarks.speed.nmer import OBS, rows_of, simulate
 
 ADDED = 2_000
-UPDATES = 50  # of SAC while these are added
+UPDATES = 50  # SAC updates while the rows are added
 
 
 def sac_update(buffer: Any) -> Callable[[], object]:
-    """Return one update of SAC with a batch that was drawn beforehand."""
+    """Return a function that makes one SAC update with a batch that was drawn beforehand."""
     import torch
 
     from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
@@ -40,14 +40,14 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """Return processor time of a call."""
+    """Return the processor time of a call in seconds."""
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
 def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[float], list[float], list[float]]:
-    """Seconds of each `evict` and `observe` without a refresh, of each with one, and of SAC updates in between."""
+    """Return seconds of `evict` and `observe` without a refresh, with a refresh, and of SAC updates in between."""
     usual, refreshes, updates = [], [], []
     clustering, update = buffer.neighborhood.clustering, sac_update(buffer)
     for at in range(start, start + ADDED, portion):
@@ -76,7 +76,7 @@ def stale(buffer: Any) -> tuple[float, float]:
 
 
 def spread(buffer: Any) -> float:
-    """Mean squared distance of a row to its cluster's center, per dimension, in standardized z; 1 for one cluster."""
+    """Return the mean squared distance to the cluster's center per dimension of standardized z; 1 for one cluster."""
     import torch
 
     clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))

@@ -21,13 +21,13 @@ PER_ITERATION = 500
 
 
 def settings(steps: int) -> str:
-    """Return flags of every run."""
+    """Return the flags of every run."""
     words = f"--total_env_steps {steps} --steps_per_iteration {PER_ITERATION} --learning_starts {PER_ITERATION}"
     return f"{words} --evaluation_interval 0 --buffer_size 100000 --checkpoint_freq 0"
 
 
 def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps: int | None = None) -> Path:
-    """Carry out a study of so many runs and return its folder."""
+    """Execute a study of `runs` runs and return its folder."""
     words = f"--envs {args.env} --seeds {runs} --max_concurrent {at_once}"
     words += f" {settings(steps or args.steps)} --output_dir {folder}"
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
@@ -37,7 +37,7 @@ def study(folder: Path, runs: int, at_once: int, args: argparse.Namespace, steps
 
 
 def plain(folder: Path, runs: int, args: argparse.Namespace) -> Path:
-    """The same runs by so many processes of custom_training.py at once, without Tune: what the machine can do."""
+    """Execute the same runs in parallel processes of custom_training.py, without Tune; return the folder."""
     words = f"--env {args.env} {settings(args.steps)} --quiet --output_dir {folder}"
     command = [sys.executable, str(ROOT / "custom_training.py"), *words.split()]
     processes = [
@@ -49,7 +49,7 @@ def plain(folder: Path, runs: int, args: argparse.Namespace) -> Path:
 
 
 def rate(folder: Path) -> float:
-    """Env steps per second, summed over runs, without their first iterations and the last, which one may have alone."""
+    """Return env steps/s, summed over runs, without the first iterations and the last, which a run may make alone."""
     total = 0.0
     for path in folder.glob("*/progress.csv"):
         with path.open(newline="") as file:
@@ -60,7 +60,7 @@ def rate(folder: Path) -> float:
 
 
 def start_seconds(folder: Path, begun: float) -> list[float]:
-    """Seconds until each run was ready to train: from the command's start, then from the end of the run before it."""
+    """Return seconds until each run was ready to train, from the command's start or the end of the previous run."""
     statuses = [json.loads(path.read_text()) for path in folder.glob("*/status.json")]
     waits, before = [], begun
     for status in sorted(statuses, key=lambda status: status["ready"]):
@@ -70,7 +70,7 @@ def start_seconds(folder: Path, begun: float) -> list[float]:
 
 
 def main() -> None:
-    """Print the shares and the times."""
+    """Measure, and print throughput and startup times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--steps", type=int, default=5_000)

@@ -1,10 +1,10 @@
-"""What critics and update ratios cost: SAC's updates with each option, side by side.
+"""Cost of critics and update ratios: SAC's updates with each option.
 
     python -m benchmarks.speed.critics [--repeats 100] [--cpu-time]
 
 HalfCheetah's shapes, batch 256, two layers of 256, float32, one thread, no environment and no buffer. One line is one
-round of updates on a fixed batch. The plain DroQ is written as that of its authors (Hiraoka et al. 2022): one module,
-one loss, one optimizer and one loop over targets per critic, dropout by `nn.Dropout`, a policy once per round.
+round of updates on a fixed batch. The plain DroQ follows its authors' program (Hiraoka et al. 2022): one module, one
+loss, one optimizer and one loop over targets per critic, dropout by `nn.Dropout`, one policy update per round.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REDQ = {"n_critics": 10, "target_subset": 2, "actor_target": "mean"}
 
 
 def times(count: int, update: Callable[[], object]) -> Callable[[], object]:
-    """Return so many updates as one call."""
+    """Return a function that makes `count` updates."""
 
     def run() -> None:
         for _ in range(count):
@@ -38,7 +38,7 @@ def times(count: int, update: Callable[[], object]) -> Callable[[], object]:
 
 
 def comparisons() -> dict[str, Contenders]:
-    """Return what is compared, by title; the first of each is the base."""
+    """Return the contenders of each table by its title; the first one is the baseline."""
     alone = {"policy_delay": NEVER}
     waiting = {"policy_delay": ROUND}
     return {
@@ -123,7 +123,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--cpu-time", action="store_true", help="of this process, where others keep the machine busy")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="measure the processor time of this process, for busy machines"
+    )
     arguments = parser.parse_args()
     single_thread()
     clock = time.process_time if arguments.cpu_time else time.perf_counter

@@ -2,8 +2,8 @@
 
     pip install sbx-rl; python -m benchmarks.speed.droq [--repeats 9]
 
-HalfCheetah, batch 256, two layers of 256, a policy once per step, one thread; both in this process, in turn, and kept
-on one processor, since XLA has threads of its own.
+HalfCheetah, batch 256, two layers of 256, one policy update per step, one thread. Both run in this process, in turn, on
+one processor, because XLA has its own threads.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import numpy as np
 from benchmarks.measure import interleaved, single_thread, table
 
 ENV, STEPS, UPDATES = "HalfCheetah-v5", 50, 20
-"""What is played, env steps per timed call, and updates per env step."""
+"""Environment, env steps per timed call, and updates per env step."""
 START = 500
 """Env steps before the first update."""
 
 
 def ours(**settings: Any) -> Callable[[], Any]:
-    """Return the preset's algorithm after some learning."""
+    """Return the `train` method of the preset's algorithm after its first updates."""
     from interreplay.experiments.flags.presets import load
     from interreplay.rllib import SACConfig
 
@@ -43,7 +43,7 @@ def ours(**settings: Any) -> Callable[[], Any]:
 
 
 def sbx() -> Callable[[], Any]:
-    """Return SBX's with the same networks, batches and frequencies, compiled."""
+    """Return a function that trains SBX's DroQ with the same networks, batches and frequencies, already compiled."""
     from sbx import SAC
 
     model = SAC(

@@ -1,10 +1,10 @@
-"""Where the time of one env step goes, and how far the update is from the processor's matrix rate.
+"""Time of each part of an env step, and of the update compared with the processor's matrix rate.
 
     python -m benchmarks.speed.env_step [--trainer SAC|TD3] [--env HalfCheetah-v5] [--buffer Uniform] [--steps 1500]
 
-One thread, batch 256, two layers of 256, one update per step. Each part is timed where it is called; its sum is
-divided by the steps of an iteration, and the median taken over iterations. The floor is the update's floating-point
-work at the rate at which this machine multiplies matrices of 256 by 256, measured in turn.
+One thread, batch 256, two layers of 256, one update per step. The time of all calls
+of a part is divided by the steps of an iteration; the table shows medians over iterations. The floor is the update's
+floating-point work at the rate at which this machine multiplies matrices of 256 by 256, measured in turn.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def matrix_rate(repeats: int = 20) -> float:
 
 
 def update_work(trainer: str, obs: int, actions: int) -> float:
-    """Floating-point operations of one update, products only: 2 per weight and row, forward and for each gradient.
+    """Return the FLOPs of one update, products only: 2 per weight and row, forward and for each gradient.
 
     SAC: the actor forward twice, targets, critics forward, their gradient of weights and of hidden layers, critics
     forward again, back to the actions through the lower critic of each row, the actor's gradients. TD3: the actor,
@@ -91,7 +91,7 @@ def update_work(trainer: str, obs: int, actions: int) -> float:
 
 
 def measure(algorithm: Any, iterations: int) -> tuple[dict[str, float], float]:
-    """Return median over iterations of the µs per env step by part, and the median matrix rate."""
+    """Return the median µs per env step of each part over iterations, and the median matrix rate."""
     watch, runner = Watch(), algorithm.env_runner
     watch.on(runner, "collect", "runner")
     watch.on(runner, "_act", ACT)

@@ -1,9 +1,9 @@
-"""Keeping transitions: processor time per row with and without a store, and listing a store of 10⁷ rows.
+"""Storing transitions: processor time per row with and without a store, and listing a store of 10⁷ rows.
 
     python -m benchmarks.speed.experience [--rows 20000] [--listed 10000000]
 
 A row is collected from an environment without physics and added to a replay buffer, as a run does it, with and without
-a store. Times are those of the process, including the thread that writes; the smallest of five repetitions counts.
+a store. Times are processor times, including the writer thread; the smallest of five repetitions counts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def collected(obs: torch.Tensor, number: int, length: int, names: frozenset[str]
 
 
 def cost(rows: int, length: int, writer: StoreWriter | None) -> float:
-    """Return the microseconds per row of collecting and adding, to a store too if there is a writer."""
+    """Return the microseconds per row of collecting and adding, including to a store if there is a writer."""
     buffer = Uniform(capacity=rows, seed=0)
     obs = torch.randn(rows + 1, 17)
     names = SUCCESS if writer else frozenset[str]()
@@ -62,7 +62,7 @@ def cost(rows: int, length: int, writer: StoreWriter | None) -> float:
 
 
 def costs(rows: int, length: int, folder: Path) -> list[str]:
-    """Return a line of the table of costs."""
+    """Return a row of the table of costs."""
     without: list[float] = []
     with_store: list[float] = []
     for repetition in range(5):
@@ -104,7 +104,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Measure and print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=20_000, help="rows per repetition (default: 20,000)")
     parser.add_argument("--listed", type=int, default=10**7, help="rows of the listed store (default: 10,000,000)")

@@ -1,9 +1,9 @@
-"""Milliseconds of processor time of one update of SAC's kin: TQC, and CrossQ with critics of several widths.
+"""Processor time of one update (ms) of SAC, TQC, and CrossQ with critics of several widths.
 
     python -m benchmarks.speed.families [--repeats 30] [--widths 256 512 1024 2048] [--matrix_dtype bfloat16]
 
-HalfCheetah's shapes, batch 256, policies of two layers of 256, one thread, no environment and no buffer. CrossQ's
-policy has its turn in every third update, as published: shown is the mean.
+HalfCheetah's shapes, batch 256, policies of two layers of 256, one thread, no environment and no buffer. CrossQ
+updates its policy in every third update, as published; the table shows the mean.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from benchmarks.measure import interleaved, single_thread, table
 
 OBS, ACTIONS, BATCH = 17, 6, 256
 TURNS = 3
-"""Updates per timed call: one of them is the turn of CrossQ's policy."""
+"""Updates per timed call; one of them includes CrossQ's policy."""
 
 
 def updates(widths: list[int], matrix_dtype: str) -> dict[str, Any]:
-    """Return the updates by name, SAC's first."""
+    """Return the updates by name, starting with SAC."""
     from interreplay.learning.actor_critic import crossq, sac, tqc
     from interreplay.learning.networks import layers as networks
 
@@ -45,7 +45,7 @@ def updates(widths: list[int], matrix_dtype: str) -> dict[str, Any]:
 
 
 def called(update: Any) -> Callable[[], object]:
-    """Return `TURNS` updates from a fixed batch."""
+    """Return a function that makes `TURNS` updates from a fixed batch."""
     import torch
 
     from interreplay.learning.update import Batch
@@ -60,7 +60,7 @@ def called(update: Any) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Time them in turn and print a table."""
+    """Time the updates in turn and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--widths", type=int, nargs="*", default=[256, 512, 1024, 2048])

@@ -2,9 +2,9 @@
 
     python -m benchmarks.speed.frames [--rows 20000] [--batch 32] [--envs 1 8]
 
-Rows of four frames of 84×84, as an Atari game's with the Nature preprocessing, in episodes of some hundred steps, from
-so many environments at a time. The naive ring keeps obs and next_obs as they are. Both are full when they are measured,
-in turn, one call each, by the processor's time; the arrays to be added were just written, as a runner's are.
+Rows are stacks of four frames of 84×84, as in Atari with the Nature preprocessing, in episodes of 400 steps, from
+`--envs` environments at a time. The naive ring stores obs and next_obs unchanged. Both buffers are full when they are
+measured, in turn, one call each, in processor time. The arrays to be added were just written, as by a runner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FRAME_BYTES = SIZE * SIZE
 
 
 def games(envs: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
-    """Columns of one step of all environments, without an end; every frame is another."""
+    """Yield the columns of one step of all environments, endlessly; all frames differ."""
     rng = np.random.default_rng(seed)
     pictures = rng.integers(0, 256, (500, SIZE, SIZE), dtype=np.uint8)
     episodes, steps, count = list(range(envs)), [37 * env for env in range(envs)], 0
@@ -57,7 +57,7 @@ def games(envs: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
 
 
 class Naive:
-    """A ring of whole stacks, uniformly drawn."""
+    """Ring buffer of whole stacks with uniform sampling."""
 
     def __init__(self, rows: int):
         self.rows, self.written, self.rng = rows, 0, np.random.default_rng(0)
@@ -81,7 +81,7 @@ class Naive:
 
 
 def measured(envs: int, rows: int, batch: int, repeats: int) -> list[list[str]]:
-    """A line of the table for each kind of buffer."""
+    """Return a row of the table for each kind of buffer."""
     from interreplay import Transitions
     from replay_buffers import Uniform
 
@@ -115,7 +115,7 @@ def measured(envs: int, rows: int, batch: int, repeats: int) -> list[list[str]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure and print the table."""
     single_thread()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=20_000, help="rows in each buffer")

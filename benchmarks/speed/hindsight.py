@@ -2,9 +2,9 @@
 
     python -m benchmarks.speed.hindsight [--rows 1000000] [--batch 256] [--repeats 2000]
 
-Both hold the same number of rows of FetchReach-v4's shape, random ones in episodes of 50, relabel four in five by the
-strategy "future", and call the environment's ``compute_reward`` for the new goals. Ours also asks its
-``compute_terminated``, which theirs does not. All in this process on one thread, in turn, one call each.
+Both buffers contain the same number of random rows of FetchReach-v4's shape in episodes of 50, relabel four of five
+rows by the strategy "future", and call the environment's ``compute_reward`` for the new goals. Only ours also calls its
+``compute_terminated``. All contenders run in this process on one thread, in turn, one call each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ENV, EPISODE = "FetchReach-v4", 50
 
 
 def episodes(rows: int, env: Any) -> Iterator[dict[str, Any]]:
-    """Yield random episodes as columns; observations have one row more, the last one."""
+    """Yield random episodes as columns; observations have one more row, the final one."""
     rng = np.random.default_rng(0)
     for number in range(rows // EPISODE):
         goal = rng.normal(0, 0.1, 3)
@@ -42,7 +42,7 @@ def episodes(rows: int, env: Any) -> Iterator[dict[str, Any]]:
 
 
 def ours(name: str, rows: int, env: Any) -> Any:
-    """Return a buffer of the catalogue, full."""
+    """Return a full buffer of the catalogue."""
     import replay_buffers
     from interreplay import Transitions
 
@@ -64,7 +64,7 @@ def ours(name: str, rows: int, env: Any) -> Any:
 
 
 def stable_baselines(rows: int, env: gym.Env) -> Any:
-    """Return SB3's HerReplayBuffer, full."""
+    """Return a full `HerReplayBuffer` of SB3."""
     from stable_baselines3.common.vec_env import DummyVecEnv
     from stable_baselines3.her import HerReplayBuffer
 
@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def reward_alone(env: Any, batch: int) -> Callable[[], Any]:
-    """Return what the environment's function takes of it."""
+    """Return a function that only calls the environment's ``compute_reward``."""
     goals = np.random.default_rng(0).normal(size=(2, batch, 3)).astype(np.float32)
     return lambda: env.compute_reward(goals[0], goals[1], {})
 

@@ -1,4 +1,4 @@
-"""What layout and type of convolutions cost, and denormal numbers in Adam: ``python -m benchmarks.speed.kernels``.
+"""Cost of layout and type of convolutions, and of denormal numbers in Adam: ``python -m benchmarks.speed.kernels``.
 
 One thread. Convolutions: a forward and backward pass of 32 images through the layers of Mnih et al. 2015. Adam: a step
 of the 4,610 parameters of CartPole's network, with gradients of 0 and decayed moments.
@@ -17,11 +17,16 @@ from benchmarks.measure import interleaved, single_thread, table
 from interreplay.learning.networks.convolutions import BODIES, ConvolutionBody
 from interreplay.learning.networks.optimizers import FlatAdam
 
-SHAPE, IMAGES, PARAMETERS, REPEATS, PASSES, STEPS = (4, 84, 84), 32, 4_610, 21, 3, 50
+SHAPE = (4, 84, 84)
+IMAGES = 32
+PARAMETERS = 4_610
+REPEATS = 21
+PASSES = 3
+STEPS = 50
 
 
 def passes(body: ConvolutionBody, images: Tensor) -> Callable[[], None]:
-    """Return some forward and backward passes."""
+    """Return a function that makes `PASSES` forward and backward passes."""
 
     def run() -> None:
         for _ in range(PASSES):
@@ -31,13 +36,13 @@ def passes(body: ConvolutionBody, images: Tensor) -> Callable[[], None]:
 
 
 def first_channels(body: ConvolutionBody) -> nn.Module:
-    """Return the same layers, weights in the usual order of memory."""
+    """Return the layers of a body, with weights in PyTorch's default memory format."""
     nn.utils.convert_conv2d_weight_memory_format(body.layers, torch.contiguous_format)
     return body.layers
 
 
 def steps(moment: float, flush: bool) -> Callable[[], None]:
-    """Return some steps of Adam without gradients, from moments of this size."""
+    """Return a function that makes `STEPS` steps of Adam with gradients of 0, from moments of the size `moment`."""
     parameter = nn.Parameter(torch.randn(PARAMETERS))
     adam = FlatAdam([parameter], 1e-3)
     adam.apply()

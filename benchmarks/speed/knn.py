@@ -1,11 +1,11 @@
-"""What the neighbors of NMER cost, and how right they are: the table in `docs/decisions/0002-neighbor-table.md`.
+"""Cost and recall of NMER's neighbors: the table in `docs/decisions/0002-neighbor-table.md`.
 
     OMP_NUM_THREADS=1 python -m benchmarks.speed.knn --sizes 10000 100000 1000000
 
 Rows come from HalfCheetah-v5 under three kinds of policies (independent, correlated and periodic actions). For each
 size the storage is filled in batches; then rows are added one at a time with a gather for 256 anchors after
 each, first up to the capacity (growth), then beyond it (wrapped), then with one feature at three times its scale.
-Times are CPU times, so that other processes count less.
+Times are CPU times, which other processes affect less.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def transitions(z: np.ndarray) -> Transitions:
 
 
 def recall(storage: Storage, knn: KNN, sample: int) -> float:
-    """Return share of the k neighbors that are among the k nearest by exact search, mean over a sample of the rows."""
+    """Return the share of the k neighbors that exact search finds, too, as a mean over a sample of the rows."""
     slots = torch.from_numpy(np.random.default_rng(0).choice(len(storage), sample, replace=False))
     found, exact = knn.neighbors(storage, slots), nearest(storage, slots, K)
     return float((found[:, :, None] == exact[:, None, :]).any(2).float().mean())
 
 
 def _add(storage: Storage, knn: KNN, rows: Transitions) -> float:
-    """Add rows; seconds of `evict` and `observe`."""
+    """Add rows; return the seconds of `evict` and `observe`."""
     replaced, begin = storage.next_replaced(len(rows)), time.process_time()
     knn.evict(storage, replaced)
     spent = time.process_time() - begin
@@ -72,7 +72,7 @@ def _add(storage: Storage, knn: KNN, rows: Transitions) -> float:
 
 
 def fill(storage: Storage, knn: KNN, z: np.ndarray) -> float:
-    """Add `z` in batches; microseconds of `evict` and `observe` per row."""
+    """Add `z` in batches; return the microseconds of `evict` and `observe` per row."""
     spent = 0.0
     for start in range(0, len(z), 50_000):
         spent += _add(storage, knn, transitions(z[start : start + 50_000]))
@@ -80,9 +80,11 @@ def fill(storage: Storage, knn: KNN, z: np.ndarray) -> float:
 
 
 def step(storage: Storage, knn: KNN, z: np.ndarray, rng: np.random.Generator) -> tuple[float, np.ndarray]:
-    """Add `z` row by row with a gather after each; microseconds of `evict` and `observe` per row and of each gather.
+    """Add `z` row by row with a gather after each row.
 
-    Gathers ``(n, 2)``: of neighbors' slots, and of the anchors' rows, which is what a plain buffer does.
+    Returns:
+        Microseconds of `evict` and `observe` per row, and of each gather ``(n, 2)``: of neighbors' slots, and of the
+        anchors' rows as in a plain buffer.
     """
     spent, gathers = 0.0, []
     for row in range(len(z)):
@@ -97,7 +99,7 @@ def step(storage: Storage, knn: KNN, z: np.ndarray, rng: np.random.Generator) ->
 
 
 def measure(z: np.ndarray, size: int, steps: int, sample: int) -> None:
-    """Print the lines of one size; `z` holds `size` + 2·`steps` rows or is used again from its start."""
+    """Print the lines of one size; added rows are `z` from row `size` on, or its first rows if there are no more."""
     storage, knn, rng = Storage(size), KNN(k=K), np.random.default_rng(1)
     filling = fill(storage, knn, z[: size - steps])
     per_row = knn.nbytes(size, z.shape[1]) / size
@@ -107,7 +109,7 @@ def measure(z: np.ndarray, size: int, steps: int, sample: int) -> None:
         spent, gathers = step(storage, knn, part, rng)
         line(name, storage, spent, gathers, recall(storage, knn, sample), per_row)
     tripled = rows[steps:].copy()
-    tripled[:, 8] *= 3 * (size / steps) ** 0.5  # a few rows, so far out that the deviation of all triples
+    tripled[:, 8] *= 3 * (size / steps) ** 0.5  # few rows, so far out that the deviation of all rows triples
     spent = fill(storage, knn, tripled)
     line("scale tripled by a batch", storage, spent, None, recall(storage, knn, sample), per_row)
     spent, gathers = step(storage, knn, rows[: min(steps, 200)], rng)
@@ -127,9 +129,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000], help="rows stored")
     parser.add_argument("--steps", type=int, default=3000, help="rows added one at a time in each phase")
-    parser.add_argument("--sample", type=int, default=300, help="rows over which recall is taken")
+    parser.add_argument("--sample", type=int, default=300, help="rows over which recall is averaged")
     parser.add_argument("--data", type=Path, help=".npy file of rows (n, 23); simulated and written when absent")
-    parser.add_argument("--seed", type=int, default=0, help="of the simulation")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the simulation")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.data and arguments.data.exists():

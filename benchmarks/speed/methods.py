@@ -3,8 +3,8 @@
     python -m benchmarks.speed.methods [--rows 100000] [--repeats 1000] [--without NMER KNNOutcome] [--data z.npy]
 
 All buffers hold the same rows. Batches are drawn from each and from Uniform in turn, in one process on one thread.
-Elite uses a policy without cost. Continuous Transition is measured with a fixed and with the adaptive λ, so that the
-cost of networks is separate.
+Elite uses a policy without cost. Continuous Transition is measured with a fixed and with the adaptive λ, which
+separates the cost of networks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "LCER": {"center": {"variant": "center"}, "member": {"variant": "member"}},
     "S4RL": {"one view": {}, "two views": {"views": 2}},
 }
-NOT_HERE = {"HER", "BIER"}  # needs goals; has a benchmark of its own
+EXCLUDED = {"HER", "BIER"}  # HER requires goals; BIER has its own benchmark
 
 
 def buffers(rows: int, z: np.ndarray, without: list[str]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def buffers(rows: int, z: np.ndarray, without: list[str]) -> dict[str, Any]:
 
     made: dict[str, Any] = {}
     for name in ["Uniform", *replay_buffers.__all__]:
-        if name in NOT_HERE | set(without) | set(made):
+        if name in EXCLUDED | set(without) | set(made):
             continue
         for variant, arguments in VARIANTS.get(name, {"": {}}).items():
             buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)

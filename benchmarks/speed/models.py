@@ -52,7 +52,7 @@ def standardized(rows: Any) -> tuple[Any, Any]:
 
 
 def ours(inputs: Any, targets: Any, held: Any, epochs: int, model: str, dtype: Any = None) -> Callable[[], Any]:
-    """Return a fit of so many epochs, from new weights; matrices between hidden layers are multiplied in `dtype`."""
+    """Return a function that fits new networks for `epochs`; products between hidden layers have the type `dtype`."""
     from interreplay.experience.learned_models.fitting import FitSettings, fit
     from interreplay.experience.learned_models.networks import Networks
 
@@ -69,7 +69,7 @@ def ours(inputs: Any, targets: Any, held: Any, epochs: int, model: str, dtype: A
 
 
 def plain_network(inputs: int, outputs: int, model: str, tidy: bool) -> Any:
-    """Return the ensemble as one writes it down with PyTorch: stacked layers and autograd; `tidy` with its SiLU."""
+    """Return the ensemble in plain PyTorch, with stacked layers and autograd; `tidy` uses PyTorch's SiLU."""
     import torch
     from torch import nn
 
@@ -120,10 +120,10 @@ def plain_loss(network: Any, rows: Any, targets: Any, model: str) -> Any:
 
 
 def plain(inputs: Any, targets: Any, held: Any, epochs: int, model: str, tidy: bool) -> Callable[[], Any]:
-    """Return the same fit as a plain PyTorch loop.
+    """Return a function that makes the same fit in a plain PyTorch loop.
 
-    Without `tidy` as in the code of LCER and of MBPO's ports to PyTorch: rows in NumPy, float64, a batch becoming a
-    tensor each, SiLU as a product. With it rows are a tensor, and SiLU is PyTorch's.
+    Without `tidy`, it follows the code of LCER and of MBPO's ports to PyTorch: rows are float64 arrays, each batch
+    becomes a tensor, and SiLU is a product. With `tidy`, rows are a tensor, and SiLU is PyTorch's.
     """
     import torch
 
@@ -162,7 +162,7 @@ def plain(inputs: Any, targets: Any, held: Any, epochs: int, model: str, tidy: b
 
 
 def fits(rows: Any, epochs: int, repeats: int) -> str:
-    """Return a table of the processor time of an epoch."""
+    """Return a table of the processor time per epoch."""
     import torch
 
     from interreplay.experience.learned_models.fitting import split
@@ -232,11 +232,11 @@ def imagined(rows: Any, repeats: int) -> str:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000, help="stored rows of HalfCheetah")
-    parser.add_argument("--epochs", type=int, default=4, help="of each fit")
-    parser.add_argument("--repeats", type=int, default=3, help="timed fits of each, and rounds of rollouts")
+    parser.add_argument("--epochs", type=int, default=4, help="epochs of each fit")
+    parser.add_argument("--repeats", type=int, default=3, help="timed fits of each contender, and rounds of rollouts")
     given = parser.parse_args()
     single_thread()
     import torch

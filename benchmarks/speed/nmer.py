@@ -1,9 +1,9 @@
-"""NMER's batches against Uniform's, on rows of HalfCheetah-v5 under random actions, and NMER's cost per added row.
+"""NMER's batches compared with Uniform's, and its cost per added row, on HalfCheetah-v5 with random actions.
 
     python -m benchmarks.speed.nmer [--rows 1000000] [--repeats 1000] [--data z.npy]
 
 Both buffers hold the same rows; batches of 256 are drawn from them in turn, in one process on one thread. Then rows are
-added one by one with a batch between them. ``--data`` keeps the simulated z = [s; a] in a file for the next time.
+added one by one with a batch between them. ``--data`` caches the simulated z = [s; a] in a file.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def drawn(buffers: dict[str, Any], repeats: int) -> str:
 
 
 def added(buffer: Any, z: np.ndarray, arguments: argparse.Namespace) -> float:
-    """Return processor time in µs per row added alone, a batch drawn after each; the batches do not count."""
+    """Return the µs of processor time per added row; a batch is drawn after each row and does not count."""
     spent = 0.0
     for i in range(arguments.rows, arguments.rows + arguments.added):
         row = rows_of(z, i, i + 1)

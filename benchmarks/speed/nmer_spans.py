@@ -25,7 +25,7 @@ SPANS = ((1_000, 3_000), (4_000, 6_000))
 
 
 def agent(buffer: str, rows: int = 0) -> Any:
-    """SAC with a replay buffer by name, ``NMER{k: 5}`` for instance, that holds `rows` rows of random actions."""
+    """Return SAC with a buffer such as ``NMER{k: 5}`` that contains `rows` rows of random actions."""
     import yaml
 
     from interreplay.rllib import SACConfig
@@ -52,7 +52,7 @@ def turns(agents: dict[str, Any], steps: int) -> dict[str, np.ndarray]:
 
 
 def rates(span: str, spent: dict[str, np.ndarray]) -> list[list[str]]:
-    """Lines of the table: env steps per second of processor time, and ratios to the first one's, median of pairs."""
+    """Return rows of the table: env steps per second of processor time, and ratios to the first, median of pairs."""
     first = next(iter(spent.values()))
     return [
         [span, name, f"{np.median(TURN / s[:, 0]):.1f}", *(f"{np.median(first[:, i] / s[:, i]):.3f}" for i in (0, 1))]
@@ -61,7 +61,7 @@ def rates(span: str, spent: dict[str, np.ndarray]) -> list[list[str]]:
 
 
 def core(names: list[str], stored: Any, start: int, stop: int, before: Any = None) -> dict[str, np.ndarray]:
-    """µs of processor time ``(turns, 2)`` per `add` and per `sample(256)` of rows `start` to `stop` of `stored`."""
+    """Return µs of processor time ``(turns, 2)`` per `add` and `sample(256)` of rows `start` to `stop` of `stored`."""
     import yaml
 
     import replay_buffers
@@ -89,7 +89,7 @@ def core(names: list[str], stored: Any, start: int, stop: int, before: Any = Non
 
 
 def alone(names: list[str], rows: Any, many: Any) -> str:
-    """Return the table of buffers alone."""
+    """Return the table of buffers without agents."""
     lines = []
     cases = [(f"{a:,}–{b:,}", a, b, None) for a, b in SPANS] + [(f"{len(many):,}", 0, 2_000, many)]
     for span, start, stop, before in cases:
@@ -99,7 +99,7 @@ def alone(names: list[str], rows: Any, many: Any) -> str:
 
 
 def learned(names: list[str], lines: list[list[str]]) -> Any:
-    """Let agents learn through the spans, note their rates in `lines`, and return the first one's rows."""
+    """Train agents through the spans, append their rates to `lines`, and return the rows of the first one."""
     agents, done = {name: agent(name) for name in names}, 0
     for start, stop in SPANS:
         turns(agents, start - done)
@@ -113,7 +113,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--buffers", nargs="+", default=["Uniform", "NMER"], help="others are compared with the first")
-    parser.add_argument("--only-full", action="store_true", help="the last span alone, without buffers alone")
+    parser.add_argument("--only-full", action="store_true", help="measure only the last span, without buffers alone")
     parser.add_argument("--rows", type=int, default=100_000, help="rows stored beforehand in the last span")
     parser.add_argument("--repeats", type=int, default=20, help="turns of a hundred steps in the last span")
     arguments = parser.parse_args()

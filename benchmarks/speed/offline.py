@@ -2,9 +2,9 @@
 
     python -m benchmarks.speed.offline [--rows 1000000] [--readers 4] [--repeats 1000]
 
-The data is a saved replay buffer of HalfCheetah's shape. Readers are processes of their own that have all gone through
-every row when the system is asked for the pages of the mapped rows. A batch of a mix counts with all columns that an
-update learns from; its sources draw their rows alone in turn with it.
+The data is a saved replay buffer of HalfCheetah's shape. Readers are separate processes, all of which have read every
+row before the pages of the mapped rows are counted. A batch of a mix includes all columns that an update learns from;
+batches of its sources alone are drawn in turn with it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ sys.stdin.readline()
 
 
 def saved_buffer(folder: Path, rows: int) -> Path:
-    """Write a replay buffer full of random rows; return where."""
+    """Write a full replay buffer of random rows and return its path."""
     from benchmarks.speed.buffers import ours
     from interreplay.runs import state_files
 
@@ -55,7 +55,7 @@ def saved_buffer(folder: Path, rows: int) -> Path:
 
 
 def openings(data: Path) -> str:
-    """Return how long it takes to open the data the first time, and the second time in another process's place."""
+    """Return a table of the seconds to open the data for the first and for the second time."""
     from interreplay.experience.offline_data import open_rows
 
     seconds = []
@@ -77,14 +77,14 @@ def np_slots(rows: int) -> Any:
 
 
 def memory(data: Path, readers: int) -> str:
-    """Return the memory of the mapped rows in several processes at a time."""
+    """Return a table of the memory of the mapped rows in several concurrent processes."""
     words = [sys.executable, "-c", READER, str(data)]
     running = [
         subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(readers)
     ]
     for process in running:
         assert process.stdout is not None and process.stdout.readline() == "read\n"
-    found = [asked(process) for process in running]  # while all of them live
+    found = [asked(process) for process in running]  # while all of them are running
     for process in running:
         process.communicate("\n")
     rss, shares, own = (np.array(column) / 1024 for column in zip(*found, strict=True))
@@ -101,7 +101,7 @@ def asked(process: subprocess.Popen[str]) -> list[int]:
 
 
 def batches(data: Path, repeats: int) -> str:
-    """Return the processor time of a batch from two sources, compared with batches of each source alone."""
+    """Return a table of the processor time of a batch from two sources, compared with batches of each source alone."""
     from benchmarks.speed.buffers import ours
     from interreplay import Mix, Offline
 
@@ -121,7 +121,7 @@ def batches(data: Path, repeats: int) -> str:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--batch-rows", type=int, default=100_000, help="recorded rows of the batches' part")

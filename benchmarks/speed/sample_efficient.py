@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.sample_efficient [--repeats 9]
 
-HalfCheetah on one thread; all in this process, in turn.
+HalfCheetah on one thread. All variants run in this process, in turn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VARIANTS = {
 
 
 def contender(flags: str) -> Callable[[], Any]:
-    """Return the function that trains for `STEPS` env steps, after the first updates."""
+    """Return a function that trains for `STEPS` env steps, after the first updates."""
     from benchmarks.learning.processor_minutes import algorithm_of
 
     algorithm = algorithm_of(f"{flags} --env {ENV} --learning_starts {START} --steps_per_iteration {STEPS}")

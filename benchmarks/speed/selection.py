@@ -39,7 +39,7 @@ def buffers(rows: int) -> dict[str, Any]:
 
 
 def turn(buffer: Any, seed: int = 0) -> Callable[[], None]:
-    """Draw a batch and reports its errors and scores."""
+    """Return a function that draws a batch and reports its errors and scores."""
     import torch
 
     rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def learner() -> tuple[Any, Any]:
 
 
 def updates(made: dict[str, Any], scored: frozenset[str] = frozenset()) -> Callable[[], None]:
-    """Make an update of SAC that computes these scores too."""
+    """Return a function that makes one update of SAC, including the scores `scored`."""
     update, rng = learner()
     update.scores_wanted = scored
     batch = made["Uniform"].sample(BATCH)
@@ -100,7 +100,7 @@ def compare(title: str, pairs: dict[str, tuple[Callable[[], None], str, Callable
 
 
 def main() -> None:
-    """Measure everything and print it as tables."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=500)

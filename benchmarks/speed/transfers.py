@@ -28,26 +28,26 @@ LENGTHS = (1, 50, 1000)
 
 
 def algorithm(env: str, buffer: str, rows: int) -> Any:
-    """Return SAC with an empty buffer of so many rows."""
+    """Return SAC with an empty buffer of capacity `rows`."""
     line = f"--env {env} --buffer {buffer} --buffer_size {rows} --evaluation_interval 0"
     settings = SimpleNamespace(**vars(settings_for(make_parser().given(line.split()))))
     return build("SACConfig", settings)
 
 
 def sent(value: Any) -> int:
-    """Return bytes of a value as Ray sends it to another process."""
+    """Return the bytes of a value as Ray sends it to another process."""
     context = ray._private.worker.global_worker.get_serialization_context()
     return context.serialize(value).total_bytes
 
 
 def raw(rows: Transitions) -> int:
-    """Return bytes of the columns themselves."""
+    """Return the bytes of the columns themselves."""
     columns = [rows.obs, rows.actions, rows.rewards, rows.next_obs, rows.terminated, rows.truncated, rows.episode]
     return sum(column.nbytes for column in columns if column is not None)
 
 
 def transfers(env: str) -> None:
-    """Print a line per length of a fragment."""
+    """Print the bytes per transition, a line per length of fragments."""
     algo = algorithm(env, "Uniform", 10_000)
     print(f"{env}: bytes per transition as sent by a runner, by transitions per fragment")
     try:
@@ -77,13 +77,13 @@ def fill(buffer: Any, rows: int, like: Transitions) -> None:
 
 
 def checkpoints(env: str, buffer: str, rows: int, repeats: int) -> None:
-    """Print the time and size of a checkpoint, compared with the bytes that are saved."""
+    """Print the time and size of a checkpoint, compared with the memory of buffer and weights."""
     algo = algorithm(env, buffer, rows)
     try:
         fill(algo.replay_buffer, rows, algo.env_runner.collect(2, True))
         weights = sum(p.nbytes for p in algo.learner.single_module.parameters())
         stored = algo.replay_buffer.nbytes(columns_of_spaces(*algo.single_spaces))
-        memory = stored + 3 * weights  # with two moments of Adam's for every weight
+        memory = stored + 3 * weights  # including two moments of Adam per weight
         times = []
         with tempfile.TemporaryDirectory() as folder:
             for repeat in range(repeats):
@@ -98,7 +98,7 @@ def checkpoints(env: str, buffer: str, rows: int, repeats: int) -> None:
 
 
 def main() -> None:
-    """Print both."""
+    """Measure and print transfers and checkpoints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", default="HalfCheetah-v5")
     parser.add_argument("--rows", type=int, default=100_000)

@@ -1,4 +1,4 @@
-"""Elite replay by stored distances and by measured ones: ``python -m benchmarks.speed.unroll_distances``.
+"""Elite replay by stored and by recomputed distances: ``python -m benchmarks.speed.unroll_distances``.
 
 A softmax policy of 12 inputs and 6 actions drifts. Batches consist of 32 unrolls of 20 steps, half of them replayed by
 strategies of `Elite` with six candidates per unroll. No network learns: only the age of the distances matters.
@@ -70,13 +70,13 @@ def agreement(
     """Compare the two draws without changing the store.
 
     Args:
-        store: Contains the unrolls and their stored distances.
+        store: Store of the unrolls and their distances.
         policy: The current policy.
-        distance: See `UnrollReplay`.
+        distance: Distance of policies, see `UnrollReplay`.
         size: Size n of the draw.
         multiplier: λ; ⌊λn⌋ candidates.
         strategy: Strategy of `interreplay.selection.Elite`, 1 to 4.
-        rng: Draws the candidates.
+        rng: Generator that draws the candidates.
     """
     drawn = np.unique(rng.integers(0, len(store), max(size, int(multiplier * size))))
     slots = torch.from_numpy(rng.permutation(drawn))

@@ -1,7 +1,8 @@
-"""What storing, drawing and mixing unrolls takes, without networks: ``python -m benchmarks.speed.unrolls``.
+"""Time of storing, drawing and mixing unrolls, without networks: ``python -m benchmarks.speed.unrolls``.
 
-One thread. 32 unrolls of 20 steps: MinAtar's grids (10 × 10 × 4 bool) and Atari's stacks (4 × 84 × 84). "mix" is a
-whole turn of the loop with half of each batch replayed: 16 new unrolls in, a batch of 32 out, distances back.
+One thread. 32 unrolls of 20 steps: MinAtar's grids (10 × 10 × 4 bool) and Atari's stacks (4 × 84 × 84). "mix" is one
+iteration of the loop with half of each batch replayed: 16 new unrolls are added, a batch of 32 is drawn, and its
+distances are updated.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from interreplay.unrolls.mix_settings import make_mix
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import Unrolls, cat
 
-STEPS, SIZE, ACTIONS, STACK, REPEATS = 20, 32, 6, 4, 101
+STEPS = 20
+SIZE = 32
+ACTIONS = 6
+STACK = 4
+REPEATS = 101
 SOURCES = {
     "uniform": {"type": "uniform"},
     "reservoir": {"type": "uniform", "insertion": "reservoir"},
@@ -44,12 +49,12 @@ def unrolls(obs: np.ndarray, rng: np.random.Generator) -> Unrolls:
 
 
 def grids(size: int, rng: np.random.Generator) -> Unrolls:
-    """Return MinAtar's."""
+    """Return unrolls of MinAtar's grids."""
     return unrolls(rng.random((STEPS + 1, size, 10, 10, 4)) < 0.1, rng)
 
 
 def stacks(size: int, rng: np.random.Generator) -> Unrolls:
-    """Return Atari's, with a reset that repeats its frame in a tenth of the unrolls."""
+    """Return unrolls of Atari's stacks; a tenth contains a reset that repeats its frame."""
     frames = rng.integers(0, 256, (STEPS + STACK, size, 84, 84)).astype(np.uint8)
     obs = np.stack([frames[t : t + STACK].swapaxes(0, 1) for t in range(STEPS + 1)])
     for unroll in range(0, size, 10):
@@ -60,7 +65,7 @@ def stacks(size: int, rng: np.random.Generator) -> Unrolls:
 
 
 def parts(made: list[Unrolls], capacity: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
-    """Return `add` and `draw` of a full store."""
+    """Return functions that add to and draw from a full store, by name."""
     store, turns = UnrollStore(capacity), itertools.cycle(made)
     while store.written < capacity:
         store.add(next(turns), rng)
@@ -72,7 +77,7 @@ def parts(made: list[Unrolls], capacity: int, rng: np.random.Generator) -> dict[
 
 
 def mixes(made: list[Unrolls], capacity: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
-    """Return a turn of the loop for each kind of replay."""
+    """Return a function that makes one iteration of the loop, for each kind of replay."""
 
     def turn_of(source: dict[str, object]) -> Callable[[], object]:
         mix = make_mix([{"type": "queue", "share": 0.5}, {**source, "share": 0.5, "capacity": capacity}])

@@ -44,11 +44,11 @@ def compared(
     """Return the tables, and a function that draws the figure.
 
     Args:
-        found: As `with_arms_of` returns it.
+        found: Learning curves, as `with_arms_of` returns them.
         random: Mean return of random actions by task.
         pairs: Pairs of arms by the name of the comparison; the first is the primary one.
         colors: Colors by arm.
-        conclusion: Returns the conclusion from the primary effect.
+        conclusion: Function that returns the conclusion from the primary effect.
     """
     tasks = tasks_of(found, random)
     effects = {name: estimate(list(tasks.values()), contrast(*pair)) for name, pair in pairs.items()}

@@ -1,8 +1,8 @@
 """Effect of interpolation on a stable critic: ``python -m benchmarks.studies.critic_study FOLDER``.
 
-FOLDER holds the runs of ``studies/sac_stable_critic.yaml``, as Tune or `benchmarks.keep_study` left them. Those of
-``studies/sac_nmer_ratio.yaml`` are in the folder ``sac_nmer_ratio`` next to it, with the returns of random actions; two
-of their arms are shown.
+FOLDER contains the runs of ``studies/sac_stable_critic.yaml``, as written by Tune or `benchmarks.keep_study`. The
+folder ``sac_nmer_ratio`` next to it contains the runs of ``studies/sac_nmer_ratio.yaml``, two arms of which are shown,
+and the returns of random actions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables and figure of the experience-replay study: ``python -m benchmarks.studies.experience_replay FOLDER``.
 
-FOLDER holds the runs, as Tune or `benchmarks.keep_study` left them, and what random actions return:
+FOLDER contains the runs, as written by Tune or `benchmarks.keep_study`, and the returns of random actions:
 ``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``.
 """
 
@@ -35,18 +35,19 @@ COLORS = {
 
 
 def arm_of(settings: Mapping[str, Any]) -> str:
-    """Return an arm's name in the study's file, but for its capacity."""
+    """Return the name of an arm in the study file, without the capacity."""
     if settings["buffer"] == "Online":
         return "Online-1" if settings["train_batch_size"] == 1 else "Last-64"
     return str(settings["buffer"])
 
 
 def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a row per run, and a row per evaluation.
+    """Return a table with a row per run, and a table with a row per evaluation.
 
     Returns:
-        ``task``, ``arm``, ``capacity``, ``seed``, ``area`` (mean evaluation return above that of random actions) and
-        measures of its batches, means over the run; and the same with ``steps`` and ``value`` in the place of these.
+        The first table has columns ``task``, ``arm``, ``capacity``, ``seed``, ``area`` (mean evaluation return above
+        random actions) and batch measures (means over the run). The second has ``steps`` and ``value`` in place of
+        ``area`` and measures.
     """
     random = {env: found["mean"] for env, found in json.loads((folder / "random_returns.json").read_text()).items()}
     runs, evaluations = [], []
@@ -65,12 +66,12 @@ def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         pairs = zip(found["env_steps"], found["evaluation"], strict=True)
         evaluations += [key | {"steps": steps, "value": value} for steps, value in pairs]
     if not runs:
-        raise SystemExit(f"{folder} holds no run with an evaluation")
+        raise SystemExit(f"{folder} contains no run with an evaluation")
     return pd.DataFrame(runs), pd.DataFrame(evaluations)
 
 
 def areas_table(runs: pd.DataFrame) -> str:
-    """Return every seed's area, the ratio to Uniform's and the batches' measures, as markdown."""
+    """Return the area of every seed, its ratio to Uniform and the batch measures, as markdown."""
     rows = []
     for (task, capacity, arm), found in runs.groupby(["task", "capacity", "arm"]):
         same = runs[(runs["task"] == task) & (runs["arm"] == "Uniform") & (runs["capacity"] == capacity)]["area"]
@@ -93,7 +94,7 @@ def areas_table(runs: pd.DataFrame) -> str:
 
 
 def explanation_table(runs: pd.DataFrame, resamples: int = 2_000) -> str:
-    """Return how the area goes with correlation and with errors, over runs with batches of 64, as markdown."""
+    """Return the rank correlations of area and batch measures, over runs with batches of 64, as markdown."""
     rows = []
     for task, found in runs[runs["arm"] != "Online-1"].groupby("task"):
         if len(found["arm"].unique()) > 1 and len(found) > 3:
@@ -104,8 +105,9 @@ def explanation_table(runs: pd.DataFrame, resamples: int = 2_000) -> str:
 
 
 def capacities_table(runs: pd.DataFrame) -> str:
-    """Return Uniform's areas with smaller buffers over those with the largest, with 95 % intervals, as markdown."""
-    uniform, rows = runs[runs["arm"] == "Uniform"], []
+    """Return Uniform's areas with smaller buffers relative to the largest, with 95 % intervals, as markdown."""
+    uniform = runs[runs["arm"] == "Uniform"]
+    rows = []
     for (task, capacity), found in uniform.groupby(["task", "capacity"]):
         of = uniform[uniform["task"] == task]
         if capacity < (largest := of["capacity"].max()):
@@ -158,7 +160,7 @@ def _draw_measures(correlation: plt.Axes, errors: plt.Axes, found: pd.DataFrame)
 
 
 def found_in(folder: Path) -> Found:
-    """Return the tables, and what draws the figure."""
+    """Return the tables, and a function that draws the figure."""
     runs, evaluations = read_runs(folder)
     afterwards = explanation_table(runs[runs["capacity"] == runs["capacity"].max()])
     parts = [

@@ -1,7 +1,7 @@
 """Effect of each ingredient: ``python -m benchmarks.studies.ingredients FOLDER --figure FILE``.
 
-FOLDER has the runs of ``studies/halfcheetah_ingredients.yaml``, as Tune or `benchmarks.keep_study` left them, and what
-random actions return; runs that ended count:
+FOLDER contains the runs of ``studies/halfcheetah_ingredients.yaml``, as written by Tune or `benchmarks.keep_study`.
+Only finished runs count. FOLDER also contains the returns of random actions:
 ``python -m benchmarks.learning.random_returns FOLDER/random_returns.json HalfCheetah-v5``.
 """
 
@@ -22,11 +22,11 @@ from benchmarks.studies.study_curves import draw_curves, read
 from benchmarks.studies.study_report import Found, report
 
 COLORS = {"SAC-1": "#9aa5b1", "SAC-20": "#3e4c59", "DroQ": "#2f7ed8", "DroQ-NMER": "#c65d21", "REDQ-5": "#5a8f29"}
-"""By arm, in the order in which they are shown; the first is what others are compared with."""
+"""Colors by arm, in display order; the first arm is the baseline."""
 
 
 def interval(ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Return the 95 % percentile interval of the ratio of two means, seeds drawn within each arm."""
+    """Return the 95 % percentile interval of the ratio of two means, with seeds resampled within each arm."""
     if min(len(ours), len(theirs)) < 2:
         return "(one seed)"
     drawn = stats.bootstrap(
@@ -50,7 +50,7 @@ def describe(areas: Mapping[str, np.ndarray]) -> str:
 
 
 def draw(found: pd.DataFrame, areas: Mapping[str, np.ndarray], random: float) -> plt.Figure:
-    """Return the figure: learning curves, every seed thin, and each arm's areas."""
+    """Return the figure: learning curves (thin lines: individual seeds), and the areas of each arm."""
     figure, (curves, dots) = plt.subplots(1, 2, figsize=(10, 3.8), width_ratios=(1.6, 1), layout="constrained")
     draw_curves(curves, found, COLORS)
     curves.axhline(random, color="0.6", lw=0.8, ls=":")
@@ -67,7 +67,7 @@ def draw(found: pd.DataFrame, areas: Mapping[str, np.ndarray], random: float) ->
 
 
 def found_in(folder: Path) -> Found:
-    """Return the table, and what draws the figure."""
+    """Return the table, and a function that draws the figure."""
     (played,) = json.loads((folder / "random_returns.json").read_text()).values()
     found = read(folder)
     areas = {arm: areas_of(found[found["arm"] == arm], played["mean"]) for arm in COLORS if arm in set(found["arm"])}

@@ -1,8 +1,8 @@
 """Effect of near partners on a stable critic: ``python -m benchmarks.studies.near_partners FOLDER``.
 
-FOLDER holds the runs of ``studies/sac_near_partners.yaml``, as Tune or `benchmarks.keep_study` left them. Those of
-``studies/sac_stable_critic.yaml`` are in the folder ``sac_stable_critic`` next to it; three of their arms are shown.
-The returns of random actions are in ``sac_nmer_ratio``.
+FOLDER contains the runs of ``studies/sac_near_partners.yaml``, as written by Tune or `benchmarks.keep_study`. The
+folder ``sac_stable_critic`` next to it contains the runs of ``studies/sac_stable_critic.yaml``, three arms of which are
+shown, and the folder ``sac_nmer_ratio`` the returns of random actions.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.studies.arm_pairs import compared, with_arms_of
-from benchmarks.studies.critic_study import COLORS as OF_CRITICS
-from benchmarks.studies.ratio_report import CLAIMS, left_of, random_returns
+from benchmarks.studies.critic_study import COLORS as CRITIC_COLORS
+from benchmarks.studies.ratio_report import CLAIMS, missing_runs, random_returns
 from benchmarks.studies.ratio_statistics import Estimate
 from benchmarks.studies.study_report import Found, report
 
 OTHER_ARMS = ("NMER-LN", "Uniform-LN", "NaiveMixup")
 """Arms of the other study."""
-COLORS = {arm: OF_CRITICS[arm] for arm in OTHER_ARMS} | {"NaiveMixup-LN": "#2f9e75"}
+COLORS = {arm: CRITIC_COLORS[arm] for arm in OTHER_ARMS} | {"NaiveMixup-LN": "#2f9e75"}
 PAIRS = {
     "NMER against NaiveMixup,\nboth with LayerNorm": ("NMER-LN", "NaiveMixup-LN"),
     "NaiveMixup against Uniform,\nboth with LayerNorm": ("NaiveMixup-LN", "Uniform-LN"),
@@ -40,13 +40,13 @@ def reading(primary: Estimate) -> str:
 def found_in(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
     found = with_arms_of(folder, "sac_stable_critic", OTHER_ARMS)
-    waits = left_of(folder)
+    missing = missing_runs(folder)
     return compared(
         found,
         random_returns(folder.parent / "sac_nmer_ratio"),
         PAIRS,
         COLORS,
-        lambda effect: waits or f"By the reading fixed before: {reading(effect)}.",
+        lambda effect: missing or f"By the reading fixed before: {reading(effect)}.",
     )
 
 

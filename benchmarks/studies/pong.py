@@ -1,6 +1,7 @@
 """Results of V-trace on Pong: ``python -m benchmarks.studies.pong FOLDER --figure FILE``.
 
-FOLDER has the runs of ``studies/pong.yaml``, as Tune or `benchmarks.keep_study` left them; runs that ended count.
+FOLDER contains the runs of ``studies/pong.yaml``, as written by Tune or `benchmarks.keep_study`. Only finished runs
+count.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ COLORS = {
     "Normalized-Fresh": "#2f7ed8",
     "Normalized-Replayed": "#c65d21",
 }
-"""By arm, in the order in which they are shown."""
+"""Colors by arm, in display order."""
 AT = (100_000, 200_000, 300_000, 400_000)
 """Env steps at which returns are shown."""
 NEAR = 30_000
-"""Env steps before that are averaged over there."""
+"""Number of env steps before each of these over which returns are averaged."""
 
 
 def at(run: pd.DataFrame, steps: int) -> float:
-    """Return the mean of a run's returns up to so many env steps."""
+    """Return the mean of a run's returns in the `NEAR` env steps before `steps`."""
     near = (run["steps"] > steps - NEAR) & (run["steps"] <= steps + 1_000)
     return float(run.loc[near, "value"].mean())
 
 
 def returns_table(rows: pd.DataFrame) -> str:
-    """Return every seed's returns on the way, as markdown."""
+    """Return the returns of every seed at `AT` env steps, as markdown."""
     lines = []
     for arm in COLORS:
         runs = each_run(rows[rows["arm"] == arm])
@@ -57,7 +58,7 @@ def draw(rows: pd.DataFrame) -> plt.Figure:
 
 
 def found_in(folder: Path) -> Found:
-    """Return the table, and what draws the curves."""
+    """Return the table, and a function that draws the curves."""
     rows = read(folder, "training")
     return returns_table(rows), lambda: draw(rows)
 

@@ -1,4 +1,4 @@
-"""What studies of critics and update ratios show of themselves: tables of every seed and of effects, and a figure."""
+"""Reports of studies of critics and update ratios: tables of all seeds and of effects, and a figure."""
 
 from __future__ import annotations
 
@@ -36,24 +36,26 @@ def random_returns(folder: Path) -> dict[str, float]:
 
 
 def whole_seeds(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the seeds that have ended in every task and arm; a study makes one seed after another.
+    """Return the rows of the seeds that are finished in every task and arm; a study runs one seed after another.
 
     Args:
-        found: As `study_curves.read` returns it.
+        found: Learning curves, as `study_curves.read` returns them.
 
     Raises:
-        SystemExit: There are fewer than two such seeds, too few for an interval.
+        SystemExit: Fewer than two seeds are complete, too few for an interval.
     """
     runs = found.drop_duplicates(["env", "arm", "seed"])
     cells = runs["env"].nunique() * runs["arm"].nunique()
     whole = [seed for seed, count in runs["seed"].value_counts().items() if count == cells]
     if len(whole) < 2:
-        raise SystemExit(f"two seeds of every task and arm are needed; {len(whole)} have ended in all {cells} of them")
+        raise SystemExit(
+            f"two seeds that are finished in all {cells} pairs of task and arm are required; found {len(whole)}"
+        )
     return found[found["seed"].isin(whole)]
 
 
 def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task]:
-    """Return the areas of each task, by arm and in the order of seeds; `found` as `whole_seeds` returns it."""
+    """Return the areas of each task by arm, in order of seeds; `found` is the result of `whole_seeds`."""
     tasks: dict[str, Task] = {}
     for env, rows in found.groupby("env"):
         tasks[str(env)] = {str(arm): areas_of(runs, random[str(env)]) for arm, runs in rows.groupby("arm")}
@@ -61,12 +63,12 @@ def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task
 
 
 def reading_of(folder: Path, primary: Estimate, claims: Mapping[str, float]) -> str:
-    """Return the reading that was fixed before the first run as a sentence, or that it waits for runs to come."""
-    return left_of(folder) or f"By the reading fixed before: {reading(primary, claims)}."
+    """Return the conclusion by the rule fixed before the first run, or a note that runs are missing."""
+    return missing_runs(folder) or f"By the reading fixed before: {reading(primary, claims)}."
 
 
-def left_of(folder: Path) -> str:
-    """Return that a study's reading waits for runs to come, "" where all have ended."""
+def missing_runs(folder: Path) -> str:
+    """Return a note that runs of a study are missing, "" if all are finished."""
     names = planned(folder)
     left = [name for name in names if not ((folder / name).is_dir() and ended(folder / name))]
     return f"{len(left)} of {len(names)} runs have not ended: the reading waits for them." if left else ""
@@ -92,28 +94,30 @@ def effects_table(
     """Return effects with their intervals as markdown.
 
     Args:
-        effects: By the name to show.
-        contrasts: Of those that compare two arms, by the same names; the probability of improvement is their mean
-            over tasks.
-        tasks: What they are of.
-        correction: What to say of the p-values.
+        effects: Effects by displayed name.
+        contrasts: Contrasts of the effects that compare two arms, by the same names; the probability of improvement
+            is their mean over tasks.
+        tasks: Areas of each task.
+        correction: Note on the p-values in the head of their column.
     """
     lines = []
     for name, e in effects.items():
         contrast = contrasts.get(name)
         better = np.mean([improvement(*contrast(task)) for task in tasks]) if contrast else np.nan
-        p = "–" if np.isnan(e.p) else f"{e.p:.3f}" if e.p >= 0.001 else "< 0.001"
+        p = "–"
+        if not np.isnan(e.p):
+            p = f"{e.p:.3f}" if e.p >= 0.001 else "< 0.001"
         chance = "–" if np.isnan(better) else f"{better:.2f}"
         lines.append([name, f"{e.ratio:.2f}", f"{e.low:.2f} to {e.high:.2f}", p, chance])
     return table(["effect", "ratio", "95 % interval", f"p{correction}", "P(improvement)"], lines)
 
 
 def by_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) -> str:
-    """Return the effects in each task by itself, and in all others without it, with 95 % intervals, as markdown.
+    """Return the effects in each single task and in all tasks but one, with 95 % intervals, as markdown.
 
     Args:
         tasks: Two or more tasks by name.
-        contrasts: Contrasts by the name to show.
+        contrasts: Contrasts by displayed name.
     """
     parts = {env: [task] for env, task in tasks.items()}
     parts |= {f"without {env}": [task for name, task in tasks.items() if name != env] for env in tasks}
@@ -136,15 +140,15 @@ def draw(
     strong: Collection[str],
     claim: float,
 ) -> plt.Figure:
-    """Return the figure: learning curves per task, every seed thin, and the effects with their intervals.
+    """Return the figure: learning curves per task (thin lines: individual seeds), and the effects with intervals.
 
     Args:
-        found: As `study_curves.read` returns it.
-        effects: By the name to show, from the top down.
-        random: What random actions return, by task.
-        colors: By arm.
+        found: Learning curves, as `study_curves.read` returns them.
+        effects: Effects by displayed name, from top to bottom.
+        random: Mean return of random actions by task.
+        colors: Colors by arm.
         strong: Names of the primary effects.
-        claim: The ratio that was published.
+        claim: Published ratio.
     """
     envs = list(dict.fromkeys(found["env"]))
     figure, axes = plt.subplots(1, len(envs) + 1, figsize=(4 * len(envs) + 4.4, 3.6), layout="constrained")

@@ -1,7 +1,7 @@
 """Statistics of a study of replay methods at several update ratios, fixed in the study's file before the first run.
 
-Areas are of learning curves above random play, arrays ``(n,)`` with a seed each. `Task` has those of one task by arm:
-``"Uniform-1"`` is Uniform at one update per env step.
+Areas between learning curves and random play are arrays ``(n,)``, one value per seed. A `Task` contains the areas of
+one task by arm; ``"Uniform-1"`` is Uniform at one update per env step.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from benchmarks.studies.study_curves import each_run
 Array = NDArray[np.float64]
 Task = Mapping[str, Array]
 FLOOR = 0.05
-"""Share of the best arm's mean area below which no mean area counts as less."""
+"""Lower bound of mean areas, as a share of the best arm's mean area."""
 BASELINE, METHOD, LOW, HIGH = "Uniform", "NMER", 1, 20
 ARMS = tuple(f"{method}-{ratio}" for method in (BASELINE, METHOD) for ratio in (LOW, HIGH))
 
 
 def area(steps: Array, returns: Array, random: float, first: int = 2_000) -> float:
-    """Return a run's area: the mean of its evaluation returns from step `first` on, by trapezoids, less `random`."""
+    """Return a run's area: its mean evaluation return from step `first` on (trapezoidal rule), minus `random`."""
     kept = steps >= first
     steps, returns = steps[kept], returns[kept]
     return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0]) - random)
 
 
 def areas_of(runs: pd.DataFrame, random: float = 0.0, first: int = 2_000) -> Array:
-    """Return the areas ``(n,)`` of an arm's runs, rows of `benchmarks.study_curves.read`, in the order of seeds."""
+    """Return the areas ``(n,)`` of an arm's runs, rows of `study_curves.read`, in order of seeds."""
     each = [(run["steps"].to_numpy(float), run["value"].to_numpy(float)) for run in each_run(runs)]
     return np.array([area(steps, returns, random, first) for steps, returns in each])
 
 
 def floor_of(task: Task) -> float:
-    """Return the least mean area that counts."""
+    """Return the lower bound of mean areas in a task."""
     return FLOOR * max(float(areas.mean()) for areas in task.values())
 
 
 def log_ratio(ours: Array, theirs: Array, least: float) -> float:
-    """Return the log of the ratio of two mean areas, neither below `least`."""
+    """Return the log of the ratio of two mean areas, each raised to at least `least`."""
     return float(np.log(max(ours.mean(), least) / max(theirs.mean(), least)))
 
 
 def preferred(task: Task, method: str = BASELINE) -> Array:
     """Return a method's areas ``(n,)``, each at the ratio that is better on average in the other half of the seeds.
 
-    Where a jackknife leaves a seed out of one arm, its middle moves by half a seed at most.
+    If a jackknife leaves a seed out of one arm, the border between its halves moves by half a seed at most.
     """
     low, high = (np.split(task[f"{method}-{ratio}"], [len(task[f"{method}-{ratio}"]) // 2]) for ratio in (LOW, HIGH))
     prefers_high = [high[half].mean() > low[half].mean() for half in (0, 1)]
@@ -72,19 +72,19 @@ def effect(tasks: Sequence[Task], contrast: Contrast) -> float:
 
 
 def interaction(tasks: Sequence[Task]) -> float:
-    """Return how much the log ratio at many updates per step exceeds that at one."""
+    """Return the log ratio at many updates per step minus the log ratio at one."""
     return effect(tasks, CONTRASTS["B"]) - effect(tasks, CONTRASTS["at 1"])
 
 
 def improvement(ours: Sequence[float] | Array, theirs: Sequence[float] | Array) -> float:
-    """Return the probability that a run of ours has a larger area than one of theirs, ties for half."""
+    """Return the probability that a run of ours has a larger area than one of theirs; ties count half."""
     difference = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
     return float((np.sign(difference).mean() + 1) / 2)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An effect as a ratio, with its 95 % interval and the p-value of a permutation test, where one was made."""
+    """An effect as a ratio, with its 95 % interval and the p-value of a permutation test (NaN without a test)."""
 
     ratio: float
     low: float
@@ -108,7 +108,7 @@ def bootstrapped(
         return statistic([{name: next(left) for name in names} for names in arms])
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a division, and that there is no interval
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a division, and of an undefined interval
         found = stats.bootstrap(
             tuple(strata),
             of,
@@ -122,7 +122,7 @@ def bootstrapped(
 
 
 def permuted(tasks: Sequence[Task], contrast: Contrast, permutations: int = 20_000, seed: int = 0) -> float:
-    """Return the two-sided p-value of the labels of two arms, exchanged within each task."""
+    """Return the two-sided p-value of a test that permutes the labels of two arms within each task."""
     rng = np.random.default_rng(seed)
     observed, drawn = effect(tasks, contrast), np.zeros(permutations)
     for task in tasks:
@@ -136,7 +136,7 @@ def permuted(tasks: Sequence[Task], contrast: Contrast, permutations: int = 20_0
 
 
 def estimate(tasks: Sequence[Task], contrast: Contrast) -> Estimate:
-    """Return the effect of a contrast, one of `CONTRASTS` or another."""
+    """Return the effect of a contrast with its interval and p-value."""
     low, high = bootstrapped(tasks, lambda drawn: effect(drawn, contrast))
     values = np.exp([effect(tasks, contrast), low, high])
     return Estimate(*map(float, values), permuted(tasks, contrast))
@@ -152,7 +152,7 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def reading(primary: Estimate, claims: Mapping[str, float]) -> str:
-    """Return the conclusion from primary A, in the fixed words: supported, a size excluded, or undecided."""
+    """Return the conclusion from the primary effect, as worded in advance: supported, a size excluded, or undecided."""
     if primary.low > 1:
         return "supported in kind"
     excluded = [f"+{round(100 * (size - 1))} % ({name})" for name, size in claims.items() if primary.high < size]

@@ -1,6 +1,6 @@
-"""What a study of update ratios found, in tables and a figure: ``python -m benchmarks.studies.ratio_study FOLDER``.
+"""Tables and figure of a study of update ratios: ``python -m benchmarks.studies.ratio_study FOLDER``.
 
-FOLDER holds the runs, as Tune or `benchmarks.keep_study` left them, and what random actions return:
+FOLDER contains the runs, as written by Tune or `benchmarks.keep_study`, and the returns of random actions:
 ``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``.
 """
 
@@ -52,11 +52,11 @@ BY_TASK: dict[str, Contrast] = {
     "B": CONTRASTS["B"],
     "Uniform at 20 against Uniform at 1": lambda task: (task[f"{BASELINE}-{HIGH}"], task[f"{BASELINE}-{LOW}"]),
 }
-"""What is shown of each task."""
+"""Contrasts that are shown for each task."""
 
 
 def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
-    """Return the two primary effects, p-values by Holm, and the secondary ones without correction."""
+    """Return the primary effects A and B with p-values corrected by Holm, and the secondary effects uncorrected."""
     found = {name: estimate(tasks, contrast) for name, contrast in CONTRASTS.items()}
     corrected = holm({name: found[name].p for name in ("A", "B")})
     found |= {name: Estimate(e.ratio, e.low, e.high, corrected.get(name, e.p)) for name, e in found.items()}
@@ -65,7 +65,7 @@ def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
 
 
 def found_in(folder: Path) -> Found:
-    """Return the tables, and what draws the figure."""
+    """Return the tables, and a function that draws the figure."""
     found, random = whole_seeds(read(folder)), random_returns(folder)
     tasks = tasks_of(found, random)
     found_effects = effects(list(tasks.values()))

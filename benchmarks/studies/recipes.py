@@ -1,7 +1,7 @@
-"""Which recipe for IMPALA learns? In tables and a figure: ``python -m benchmarks.studies.recipes FOLDER``.
+"""Tables and figure of the study of two recipes for IMPALA: ``python -m benchmarks.studies.recipes FOLDER``.
 
-FOLDER has the runs of ``studies/actor_learner_recipes.yaml``, as Tune or `benchmarks.keep_study` left them. The
-statistic was fixed in that file before the first run; runs that ended count.
+FOLDER contains the runs of ``studies/actor_learner_recipes.yaml``, as written by Tune or `benchmarks.keep_study`. The
+statistic was fixed in that file before the first run. Only finished runs count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.studies.study_report import Found, report
 from interreplay.experiments.studies.paired import Difference, independent
 
 COLORS = {"Preset": "#2f7ed8", "Platform": "#c65d21"}
-"""By arm; effects are differences of the first from the second."""
+"""Colors by arm; effects are the first arm minus the second."""
 REQUIRED = {"CartPole-v1": 475.0, "MinAtar/Breakout-v1": 3 * 0.416}
 """Final return of a recipe that learns, by task; random actions return .416 on Breakout (1,000 episodes)."""
 LAST = 3
@@ -73,7 +73,7 @@ def describe(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame) -> plt.Figure:
-    """Return the learning curves, a part per task, with the returns that are required."""
+    """Return the learning curves, one panel per task, with the required returns."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for axis, (env, required) in zip(axes, REQUIRED.items(), strict=True):
         draw_curves(axis, rows[rows["env"] == env], COLORS)

@@ -1,7 +1,7 @@
-"""Do transitions of another task help? In tables and a figure: ``python -m benchmarks.studies.relabeled FOLDER``.
+"""Tables and figure of the study of transitions from another task: ``python -m benchmarks.studies.relabeled FOLDER``.
 
-FOLDER has the runs of ``studies/relabeled_data.yaml``, as Tune or `benchmarks.keep_study` left them. The statistic was
-fixed in that file before the first run; runs that ended count.
+FOLDER contains the runs of ``studies/relabeled_data.yaml``, as written by Tune or `benchmarks.keep_study`. The
+statistic was fixed in that file before the first run. Only finished runs count.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from benchmarks.studies.study_report import Found, report
 from interreplay.experiments.studies.paired import independent
 
 COLORS = {"nothing": "0.4", "relabeled": "#2f7ed8", "old": "#c65d21"}
-"""By arm: no old data, old data with the new reward, old data with the old reward."""
+"""Colors by arm: no old data, old data with the new reward, old data with the old reward."""
 TASKS = {"Pendulum-v1": "Pendulum, turning", "HalfCheetah-v5": "HalfCheetah, backwards"}
 
 
 def verdict(low: float, high: float) -> str:
-    """Return the reading of an interval of differences from the arm without old data."""
+    """Return the conclusion from the interval of a difference from the arm without old data."""
     if low > 0:
         return "helps"
     if high < 0:
@@ -56,7 +56,7 @@ def describe(rows: pd.DataFrame) -> str:
 
 
 def draw(rows: pd.DataFrame) -> plt.Figure:
-    """Return the learning curves, a part per task."""
+    """Return the learning curves, one panel per task."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     for axis, (env, task) in zip(axes, TASKS.items(), strict=True):
         draw_curves(axis, rows[rows["env"] == env], COLORS)

@@ -1,7 +1,7 @@
-"""What goes with learning well: few correlations or large errors? The statistic of studies/experience_replay.yaml.
+"""Rank correlations of learning with properties of batches, as defined in studies/experience_replay.yaml.
 
-A table of runs has columns ``task``, ``arm``, ``seed``, ``area`` (mean evaluation return above random play) and
-measures of the batches, one row each.
+A table of runs has one row per run and columns ``task``, ``arm``, ``seed``, ``area`` (mean evaluation return above
+random play) and measures of the batches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import stats
 
 CORRELATION, ERROR = "state_cosine_excess", "td_error_mean"
-"""The two measures that the question is about."""
+"""The two measures that the study compares."""
 
 
 class Interval(NamedTuple):
@@ -25,15 +25,15 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        """Return it for a table."""
+        """Return the value and its interval for a table."""
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
 def rank_correlation(runs: Mapping[str, np.ndarray] | pd.DataFrame, measure: str, held: str | None = None) -> float:
-    """Return Spearman's rank correlation of the area with a measure, with `held` fixed if it is given.
+    """Return Spearman's rank correlation of the area with a measure, controlling for `held` if it is given.
 
-    The partial correlation is that of the ranks' residuals after a linear fit of the ranks of `held`. The result is NaN
-    if one of the quantities is the same for all runs.
+    The partial correlation is the correlation of the ranks' residuals after a linear fit to the ranks of `held`. The
+    result is NaN if one of the quantities is the same for all runs.
     """
     ranks = [stats.rankdata(runs[name]) for name in ("area", measure, *([held] if held else []))]
     if any(np.ptp(rank) == 0 for rank in ranks):
@@ -46,7 +46,7 @@ def rank_correlation(runs: Mapping[str, np.ndarray] | pd.DataFrame, measure: str
 
 
 def over_seeds(arms: pd.Series, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield places ``(n,)`` of runs with seeds drawn with replacement, within each of the `arms` ``(n,)``."""
+    """Yield indices ``(n,)`` of runs, drawn with replacement within each of the `arms` ``(n,)``."""
     rng = np.random.default_rng(seed)
     places = [np.flatnonzero(arms == arm) for arm in arms.unique()]
     for _ in range(resamples):
@@ -56,7 +56,7 @@ def over_seeds(arms: pd.Series, resamples: int, seed: int) -> Iterator[np.ndarra
 def explained(
     runs: pd.DataFrame, measure: str, held: str | None = None, resamples: int = 2_000, seed: int = 0
 ) -> Interval:
-    """Return `rank_correlation` within one task, and its percentile interval over seeds; NaN where nothing varies."""
+    """Return `rank_correlation` within one task, and its percentile interval over seeds; NaN if nothing varies."""
     columns = {name: runs[name].to_numpy() for name in ("area", measure, held) if name is not None}
     drawn = [
         rank_correlation({name: column[places] for name, column in columns.items()}, measure, held)
@@ -68,8 +68,10 @@ def explained(
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float], resamples: int = 10_000, seed: int = 0) -> Interval:
-    """Return the ratio of two mean areas, the denominator positive, and its percentile interval over seeds."""
-    rng, a, b = np.random.default_rng(seed), np.asarray(ours, float), np.asarray(theirs, float)
+    """Return the ratio of two mean areas and its percentile interval over seeds; the denominator must be positive."""
+    rng = np.random.default_rng(seed)
+    a = np.asarray(ours, float)
+    b = np.asarray(theirs, float)
     means = [x[rng.integers(0, len(x), (resamples, len(x)))].mean(1) for x in (a, b)]
     low, high = np.percentile(means[0] / np.maximum(means[1], 1e-9), [2.5, 97.5])
     return Interval(float(a.mean() / b.mean()), float(low), float(high))

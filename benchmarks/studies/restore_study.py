@@ -17,7 +17,7 @@ from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
 
 
 def restore(run: Path, folder: Path) -> bool:
-    """Unpack one run and return whether it was over; others are left out, and so are runs that are there already."""
+    """Unpack a finished run unless `folder` exists, and return whether the run is finished."""
     if TrialFolder(run).status()["state"] not in OVER:
         return False
     if not folder.exists():
@@ -29,12 +29,12 @@ def restore(run: Path, folder: Path) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Unpack every run that was over."""
+    """Unpack all finished runs."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.studies.restore_study", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("folder", type=Path, help="of the kept results")
-    parser.add_argument("results", type=Path, help="where to")
+    parser.add_argument("folder", type=Path, help="folder of the kept results")
+    parser.add_argument("results", type=Path, help="output folder")
     args = parser.parse_args(argv)
     runs = sorted(path.parent for path in args.folder.glob("*/result.json.gz"))
     restored = [restore(run, args.results / run.name) for run in runs]

@@ -1,6 +1,6 @@
 """Estimates of stage 1, which chooses a recipe: ``python -m benchmarks.studies.screening benchmarks/data``.
 
-The folder has the kept runs of `PARTS`, and in that of the first what random actions return:
+The folder contains the kept runs of `PARTS`. The folder of the first part also contains the returns of random actions:
 ``python -m benchmarks.learning.random_returns FOLDER/sample_efficiency_screening/random_returns.json ENV ...``.
 """
 
@@ -22,15 +22,15 @@ from benchmarks.studies.study_report import Found, report
 PARTS = ("sample_efficiency_screening", "sample_efficiency_two_critics", "sample_efficiency_residual")
 """Studies of stage 1; a study that has not begun is left out."""
 PRESET = "preset"
-"""The arm that all others are compared with."""
+"""Baseline arm."""
 SEEDS = ((100,), (100, 101))
-"""Each has a table of the arms that have these seeds on all tasks but `NOT_LEARNED`."""
+"""Seeds of each table, which shows the arms that have these seeds on all tasks except `NOT_LEARNED`."""
 NOT_LEARNED = "dm_control/quadruped-run-v0"
-"""No arm leaves random play there within 12,000 steps. Estimates without it were added after seed 100."""
+"""Task in which no arm exceeds random play within 12,000 steps. Estimates without it were added after seed 100."""
 
 
 def areas_by_task(runs: pd.DataFrame, random: Mapping[str, float], seeds: Sequence[int]) -> dict[str, Task]:
-    """Return the areas of each task, by arm, where an arm has all seeds; arms that lack a learned task are left out.
+    """Return the areas of each task by arm, for arms with all seeds; arms that lack a learned task are left out.
 
     Args:
         runs: Curves as `benchmarks.studies.study_curves.read` returns them.
@@ -123,7 +123,7 @@ def draw(tasks: Mapping[str, Task]) -> plt.Figure:
 
 
 def found_in(folder: Path) -> Found:
-    """Return a table for each entry of `SEEDS` that has arms, and what draws the figure of the last."""
+    """Return a table for each entry of `SEEDS` that has arms, and a function that draws the figure of the last."""
     runs = pd.concat([read(folder / part) for part in PARTS if (folder / part).exists()])
     random = random_returns(folder / PARTS[0])
     by_seeds = {seeds: areas_by_task(runs, random, seeds) for seeds in SEEDS}

@@ -1,4 +1,4 @@
-"""The learning curves of a study's runs as rows, and their drawing: every seed thin, their mean thick."""
+"""Read and draw the learning curves of a study's runs (thin lines: individual seeds; thick lines: means)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from interreplay.experiments.studies.trial_folder import FINISHED, TrialFolder
 
 
 def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -> pd.DataFrame:
-    """Return the curves of the runs that ended, a row for each value.
+    """Return the curves of the finished runs, one row per value.
 
     Columns are ``env``, ``arm``, ``seed``, ``minutes`` (of the whole run), ``steps`` and ``value``.
 
     Args:
-        folder: Folder of the runs, as Tune or `benchmarks.keep_study` left them.
+        folder: Folder of the runs, as written by Tune or `benchmarks.keep_study`.
         column: ``"evaluation"`` or ``"training"`` returns.
-        arms_by: Name of the setting that distinguishes arms, such as ``"trainer"``; None for the end of the run's name.
+        arms_by: Name of the setting that distinguishes arms, such as ``"trainer"``; None reads them from run names.
     """
     parts = []
     for run in sorted(path.parent for path in folder.glob("*/params.json")):
@@ -34,26 +34,26 @@ def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -
         settings = json.loads((run / "params.json").read_text())
         env, arm = settings["env"], settings[arms_by] if arms_by else named[1]
         rows = read_results(run).table.dropna(subset=[column])
-        run_is = {"env": env, "arm": arm, "seed": int(named[2])}
-        run_is["minutes"] = TrialFolder(run).status()["seconds"] / 60
-        parts.append(pd.DataFrame(run_is | {"steps": rows["env_steps"], "value": rows[column]}))
+        constants = {"env": env, "arm": arm, "seed": int(named[2])}
+        constants["minutes"] = TrialFolder(run).status()["seconds"] / 60
+        parts.append(pd.DataFrame(constants | {"steps": rows["env_steps"], "value": rows[column]}))
     if not parts:
-        raise SystemExit(f"{folder} holds no run that ended")
+        raise SystemExit(f"{folder} contains no finished run")
     return pd.concat(parts, ignore_index=True)
 
 
 def ended(run: Path) -> bool:
-    """Return whether a run came to its end."""
+    """Return whether a run is finished."""
     return TrialFolder(run).status()["state"] == FINISHED
 
 
 def each_run(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return the curves of one arm in the order of seeds."""
+    """Return the curves of one arm in order of seeds."""
     return [run.sort_values("steps") for _, run in rows.groupby("seed")]
 
 
 def mean_curve(runs: list[pd.DataFrame], smooth: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Return steps ``(m,)`` and the mean of runs there, each value that of `smooth` points."""
+    """Return steps ``(m,)`` and the mean of the runs at these steps, as a moving average of `smooth` points."""
     steps = runs[0]["steps"].to_numpy(float)
     values = np.mean([np.interp(steps, run["steps"], run["value"]) for run in runs], axis=0)
     return steps, uniform_filter1d(values, smooth, mode="nearest")
@@ -80,12 +80,12 @@ def draw_curves(axis: Axes, rows: pd.DataFrame, colors: Mapping[str, str], smoot
 
 
 def draw_ratios(axis: Axes, ratios: dict[str, tuple[float, float, float]], strong: Collection[str]) -> None:
-    """Draw ratios of areas with their intervals, from the top down.
+    """Draw ratios of areas with their intervals, from top to bottom.
 
     Args:
-        axis: Where to.
-        ratios: By label, each with the ends of its interval.
-        strong: Labels of those that the study is about.
+        axis: Axis to draw on.
+        ratios: Ratios by label, each with the bounds of its interval.
+        strong: Labels of the primary effects.
     """
     for place, (name, (ratio, low, high)) in enumerate(reversed(ratios.items())):
         color = "#c65d21" if name in strong else "0.5"

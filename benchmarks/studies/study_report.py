@@ -1,4 +1,4 @@
-"""The command line of what a study found: its tables on the screen, its figure in a file."""
+"""Command line of study reports, which prints tables and writes a figure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def report(module: str, doc: str, found_in: Callable[[Path], Found]) -> None:
 
     Args:
         module: Name of the module for ``python -m``.
-        doc: Docstring of the module; the first line is for ``--help``.
-        found_in: Returns the findings of the runs in a folder, as Tune or `benchmarks.keep_study` left them.
+        doc: Docstring of the module; its first line is shown by ``--help``.
+        found_in: Function that returns `Found` for a folder of runs, as written by Tune or `benchmarks.keep_study`.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="of the study's runs")
-    parser.add_argument("--figure", type=Path, help="where to draw it")
+    parser.add_argument("folder", type=Path, help="folder of the study's runs")
+    parser.add_argument("--figure", type=Path, help="output file of the figure")
     args = parser.parse_args()
     text, draw = found_in(args.folder)
     print(text)
     if args.figure is not None:
-        matplotlib.use("Agg")  # here and not where a module is imported: notebooks draw with these modules, too
+        matplotlib.use("Agg")  # not at import, because notebooks draw with these modules, too
         draw().savefig(args.figure, dpi=150)

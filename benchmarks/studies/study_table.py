@@ -1,4 +1,4 @@
-"""The tables of a study for a text, every seed in them: ``python -m benchmarks.studies.study_table FOLDER``."""
+"""Tables of a study, including every seed: ``python -m benchmarks.studies.study_table FOLDER``."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from interreplay.experiments.report.tables import aggregate_table, efficiency_ta
 
 
 def number(value: float) -> str:
-    """Return three digits, and the whole part of larger numbers."""
-    return "–" if pd.isna(value) else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    """Return a number with three digits, from 100 on as an integer; "–" if it is missing."""
+    if pd.isna(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def between(row: pd.Series, name: str) -> str:
-    """Return a value and its interval, "–" where there is none."""
+    """Return a value and its interval, "–" if the value is missing."""
     if pd.isna(row.get(name)):
         return "–"
     return f"{number(row[name])} ({number(row[f'{name}_low'])} to {number(row[f'{name}_high'])})"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print them."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.study_table", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--baseline", default="Uniform", help="method that others are compared with, where it was run")
+    parser.add_argument("--baseline", default="Uniform", help="method that others are compared with, if it was run")
     args = parser.parse_args(argv)
     runs = read_runs([args.folder])
     sections = build(runs, baseline=args.baseline, measure="auto", count="finished", scores=Scores())

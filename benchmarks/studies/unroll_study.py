@@ -1,7 +1,7 @@
-"""Does replay of unrolls save env steps? In tables and a figure: ``python -m benchmarks.studies.unroll_study FOLDER``.
+"""Tables and figure of the study of replayed unrolls: ``python -m benchmarks.studies.unroll_study FOLDER``.
 
-FOLDER has the runs of ``studies/unroll_replay.yaml``, as Tune or `benchmarks.keep_study` left them. The statistic was
-fixed in that file before the first run; runs that ended count.
+FOLDER contains the runs of ``studies/unroll_replay.yaml``, as written by Tune or `benchmarks.keep_study`. The statistic
+was fixed in that file before the first run. Only finished runs count.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ COLORS = {
     "Elite-3": "#c65d21",
     "Standard-3-4": "#8e6bbf",
 }
-"""By arm, in the order in which they are shown."""
+"""Colors by arm, in display order."""
 PRIMARY = (("Standard", "Fresh"), ("Elite-3", "Standard"))
 SECONDARY = (("Elite-1", "Standard"), ("Attentive", "Standard"), ("Standard-3-4", "Fresh"))
 EARLY = (70_000, 110_000, 240_000, 500_000)
-"""Env steps around which returns are shown, too."""
+"""Env steps around which mean returns are also shown."""
 NEAR = 25_000
-"""Env steps before and after that are averaged over there."""
+"""Number of env steps before and after each of these over which returns are averaged."""
 
 
 def contrast(ours: str, theirs: str) -> Contrast:
-    """Return the areas of two arms of a task."""
+    """Return a function that takes two arms from a task."""
     return lambda task: (task[ours], task[theirs])
 
 
 def effects(tasks: Mapping[str, Task]) -> dict[tuple[str, str, str], Estimate]:
-    """Return the ratios by task and pair of arms; p-values of `PRIMARY` by Holm over the tasks of each pair."""
+    """Return the ratios by task and pair of arms; `PRIMARY` p-values are corrected by Holm over the tasks of a pair."""
     found = {}
     for pair in PRIMARY + SECONDARY:
         of_pair = {
@@ -57,7 +57,7 @@ def effects(tasks: Mapping[str, Task]) -> dict[tuple[str, str, str], Estimate]:
 
 
 def around(run: pd.DataFrame) -> list[float]:
-    """Return the means of a run's values within 25,000 steps of each of `EARLY`."""
+    """Return the means of a run's values within `NEAR` steps of each of `EARLY`."""
     return [float(run[(run["steps"] - step).abs() <= NEAR]["value"].mean()) for step in EARLY]
 
 
@@ -73,7 +73,7 @@ def early(rows: pd.DataFrame) -> list[list[str]]:
 
 
 def describe(rows: pd.DataFrame, tasks: Mapping[str, Task], found: Mapping[tuple[str, str, str], Estimate]) -> str:
-    """Return the areas of every seed, returns on the way, and the effects, as markdown."""
+    """Return the areas of every seed, the returns at `EARLY` steps, and the effects, as markdown."""
     areas = [
         [env, arm, ", ".join(f"{value:.2f}" for value in values), f"{values.mean():.2f}"]
         for env, task in tasks.items()
@@ -109,7 +109,7 @@ def draw(rows: pd.DataFrame, found: Mapping[tuple[str, str, str], Estimate]) -> 
 
 
 def found_in(folder: Path) -> Found:
-    """Return the tables, and what draws the figure."""
+    """Return the tables, and a function that draws the figure."""
     rows = read(folder, "training")
     rows = rows.sort_values("arm", key=lambda arms: arms.map(list(COLORS).index), kind="stable")
     tasks = {

@@ -1,6 +1,7 @@
 """Results of DQN and its variants: ``python -m benchmarks.studies.values_study FOLDER --figure FILE``.
 
-FOLDER has the runs of ``studies/values.yaml``, as Tune or `benchmarks.keep_study` left them; runs that ended count.
+FOLDER contains the runs of ``studies/values.yaml``, as written by Tune or `benchmarks.keep_study`. Only finished runs
+count.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ COLORS = {
     "QRDQN": "#2f7ed8",
     "Rainbow": "#c65d21",
 }
-"""By algorithm, in the order in which they are shown."""
-ASKED = {
+"""Colors by algorithm, in display order."""
+REQUIRED = {
     "interreplay/Catch-v0": 0.95,
     "CartPole-v1": 475,
     "Acrobot-v1": -85,
@@ -35,23 +36,23 @@ ASKED = {
     "LunarLander-v3": 200,
     "MinAtar/Breakout-v1": 4.5,
 }
-"""The return to reach by task, in the order in which they are shown."""
+"""Return to reach by task, in display order."""
 LAST = 3
 """Number of last evaluations to average for the final return; the 20 episodes of a single one are too noisy."""
 
 
-def shown(env: str) -> str:
-    """Return a task's name for people."""
+def display_name(env: str) -> str:
+    """Return the displayed name of a task."""
     return env.removeprefix("interreplay/").replace("/", " ").rpartition("-v")[0]
 
 
 def number(value: float) -> str:
-    """Return three digits."""
+    """Return a number with three digits."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def mean_of(values: np.ndarray) -> str:
-    """Return the mean ``(n,)`` with its 95 % interval by bootstrap over seeds."""
+    """Return the mean of values ``(n,)`` with its 95 % bootstrap interval over seeds."""
     if len(values) < 2 or np.ptp(values) == 0:
         return number(float(values.mean()))
     drawn = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
@@ -59,9 +60,9 @@ def mean_of(values: np.ndarray) -> str:
 
 
 def returns_table(rows: pd.DataFrame) -> str:
-    """Return the returns at the end and over the run, every seed in them, as markdown."""
+    """Return the returns at the end and over the run, including every seed, as markdown."""
     lines = []
-    for env, asked in ASKED.items():
+    for env, required in REQUIRED.items():
         for algorithm in COLORS:
             runs = each_run(rows[(rows["env"] == env) & (rows["arm"] == algorithm)])
             if runs:
@@ -71,18 +72,18 @@ def returns_table(rows: pd.DataFrame) -> str:
                 whole = np.array([value.mean() for value in values])
                 seeds, steps = ", ".join(map(number, last)), f"{max(run['steps'].max() for run in runs):,.0f}"
                 means = [mean_of(found) for found in (last, very_last, whole)]
-                lines.append([shown(env), algorithm, steps, seeds, *means, number(asked)])
+                lines.append([display_name(env), algorithm, steps, seeds, *means, number(required)])
     heads = ["task", "algorithm", "env steps", "last three evaluations, every seed", "mean", "mean of the last alone"]
     return table([*heads, "mean of all evaluations", "to reach"], lines)
 
 
 def draw(rows: pd.DataFrame) -> plt.Figure:
-    """Return the learning curves, a part per task, with what is to be reached."""
+    """Return the learning curves, one panel per task, with the returns to reach."""
     figure, axes = plt.subplots(2, 3, figsize=(11.5, 6.2), layout="constrained")
-    for axis, (env, asked) in zip(axes.flat, ASKED.items(), strict=True):
+    for axis, (env, required) in zip(axes.flat, REQUIRED.items(), strict=True):
         draw_curves(axis, rows[rows["env"] == env], COLORS)
-        axis.axhline(asked, color="0.6", lw=0.8, ls=":")
-        axis.set_title(shown(env))
+        axis.axhline(required, color="0.6", lw=0.8, ls=":")
+        axis.set_title(display_name(env))
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axis in axes[:, 0]:
         axis.set_ylabel("evaluation return")
@@ -92,7 +93,7 @@ def draw(rows: pd.DataFrame) -> plt.Figure:
 
 
 def found_in(folder: Path) -> Found:
-    """Return the table, and what draws the curves."""
+    """Return the table, and a function that draws the curves."""
     rows = read(folder, arms_by="trainer")
     return returns_table(rows), lambda: draw(rows)
 

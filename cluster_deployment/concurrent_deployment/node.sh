@@ -10,7 +10,7 @@ unset OMP_NUM_THREADS # each run gets as many threads as it has CPUs
 
 cpus=${SLURM_CPUS_ON_NODE:-1}
 case ${CUDA_VISIBLE_DEVICES:-} in
-    '' | -1 | NoDevFiles) gpus=0 ;; # Slurm's word for none
+    '' | -1 | NoDevFiles) gpus=0 ;; # Slurm's value for no GPUs
     *) gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l) ;;
 esac
 
@@ -52,7 +52,7 @@ fi
 # A folder per node: some sites share the scratch folder between nodes.
 mine=$RAY_TMPDIR/n${SLURM_NODEID:-0}
 rm -rf "$mine"
-(umask 077 && mkdir -p "$mine") || die "$mine cannot be made on $(hostname)"
+(umask 077 && mkdir -p "$mine") || die "$mine cannot be created on $(hostname)"
 child=
 # shellcheck disable=SC2317,SC2329 # called by the trap
 ending() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # A study in one allocation of any number of nodes: a Ray cluster inside it, all runs through Ray Tune.
 #   sbatch [--nodes=4 --cpus-per-task=16 ...] cluster_deployment/concurrent_deployment/run.sh STUDY.yaml RESULTS [flags]
-# Submitted again with the same arguments, it resumes. The flags are those of cluster_run.py. See ../README.md.
+# Submitted again with the same arguments, it resumes. It accepts the flags of cluster_run.py. See ../README.md.
 #SBATCH --job-name=interreplay --nodes=1 --ntasks-per-node=1 --cpus-per-task=4 --time=01:00:00
 #SBATCH --signal=B:USR1@120 --requeue --no-kill --open-mode=append --output=%x-%j.out
 set -uo pipefail

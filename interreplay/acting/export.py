@@ -37,7 +37,7 @@ NARROW_ROUNDING = 0.1
 USUAL = 100.0
 """Largest number in random observations."""
 Runner = Callable[[dict[str, np.ndarray]], np.ndarray]
-"""Maps parts of observations ``(n, ...)`` by name to actions ``(n, ...)`` by means of an exported file."""
+"""Runs an exported file: maps parts of observations ``(n, ...)`` by name to actions ``(n, ...)``."""
 
 
 class ExportError(InterreplayError):
@@ -135,9 +135,7 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
     target = Path(path)
     check_target(target)
     if policy.nets.actor.memory is not None:
-        raise UsageError(
-            f"{target} cannot keep the memory that the policy has (lstm_cells); use interreplay.load_policy"
-        )
+        raise UsageError(f"{target} cannot contain the memory of the policy (lstm_cells); use interreplay.load_policy")
     parts = drawn_observations(policy, observations, seed)
     work = target.with_name(f".{target.stem}.writing{target.suffix}")
     try:
@@ -146,7 +144,9 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
         found = compared(policy, run, parts)
         work.replace(target)
     except OSError as error:
-        raise UsageError(f"{target} cannot be written ({error.strerror}); give a file in a folder that can") from error
+        raise UsageError(
+            f"{target} cannot be written ({error.strerror}); expected a file in a writable folder"
+        ) from error
     finally:
         work.unlink(missing_ok=True)
     return found
@@ -161,7 +161,7 @@ def check_target(target: Path) -> None:
     if target.suffix not in KINDS:
         raise UsageError(f"{target} ends in {target.suffix!r}; expected a file policy.onnx or policy.pt2")
     if target.is_dir() or not target.absolute().parent.is_dir():
-        raise UsageError(f"{target} cannot be written; give a file in a folder that exists")
+        raise UsageError(f"{target} cannot be written; expected a file in an existing folder")
     missing = [name for name in KINDS[target.suffix] if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"{target} needs {', '.join(missing)}: pip install 'interreplay[export]'")

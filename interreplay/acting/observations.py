@@ -48,7 +48,9 @@ def batch_of(space: gym.Space, observation: Any) -> Batch:
         parts[name] = column.reshape(-1, *(part.shape or ()))
     single = 0 in counts.values()
     if len({*counts.values()}) > 1:
-        raise ValueError(f"the parts of the observation are of different numbers of observations (0: one): {counts}")
+        raise ValueError(
+            f"the parts have different numbers of observations (0: a single one): {counts}; expected one number"
+        )
     return Batch(parts, single)
 
 
@@ -66,7 +68,7 @@ def _column(name: str, space: gym.Space, given: Any) -> np.ndarray:
         which += f"'s part {name!r}"
     shape = space.shape or ()
     if array.shape != shape and array.shape[1:] != shape:
-        raise ValueError(f"{which} has the shape {array.shape}; expected {shape}, or (n, ...) of several")
+        raise ValueError(f"{which} has the shape {array.shape}; expected {shape}, or (n, ...) for several observations")
     dtype = column_type(space)
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
         raise ValueError(f"{which} has the type {array.dtype}; expected {dtype}")

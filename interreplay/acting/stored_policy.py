@@ -128,7 +128,7 @@ def described(folder: Path) -> dict[str, Any]:
     found = read_description(folder)["policy"]
     manifest.check_part(folder, POLICY)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise CheckpointError(f"the policy in {folder / CHECKPOINT} is damaged, or newer: expected the format {FORMAT}")
+        raise CheckpointError(f"the policy in {folder / CHECKPOINT} is damaged or newer; expected format {FORMAT}")
     if "own_code" in found:
         raise UsageError(
             f"the networks of {folder} are defined by {found['own_code']}, which a checkpoint cannot hold; load the "

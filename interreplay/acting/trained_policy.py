@@ -114,7 +114,7 @@ class TrainedPolicy:
     def _explored(self, encoded: Tensor) -> Tensor:
         if self.exploration is None:
             raise ValueError(
-                "explore is True and the policy has no distribution; expected an exploration to be given, such as "
+                "explore is True and the policy has no distribution; expected an exploration, such as "
                 "exploration={'type': 'Gaussian', 'sigma': 0.1}"
             )
         return self.exploration.act(self.nets.actor, encoded, self._generator())
@@ -137,7 +137,7 @@ class TrainedPolicy:
 
 
 def _default(policy: Policy) -> Exploration | None:
-    """Return the exploration of a policy by default."""
+    """Return the default exploration of a policy, or None."""
     if policy.stochastic:
         return Sampled()
     if policy.noisy:

@@ -106,7 +106,7 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
     """
     if isinstance(kind, ReplayBuffer):
         if arguments:
-            raise ValueError(f"a ready buffer takes no arguments; got {sorted(arguments)}")
+            raise ValueError(f"an existing buffer takes no arguments; got {sorted(arguments)}")
         return kind
     recipe = resolve(kind)
     check_arguments(recipe, arguments)
@@ -122,7 +122,7 @@ PACKAGES: dict[str, tuple[ModuleType, type]] = {
     "synthesizer": (synthesis, synthesis.Synthesizer),
     "blend": (synthesis, synthesis.Synthesizer),
 }
-"""Arguments of buffers that are parts, with the package that contains ours and the base class."""
+"""Arguments of buffers that are parts: the package of built-in parts and the base class."""
 
 
 def make_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:

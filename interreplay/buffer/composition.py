@@ -58,13 +58,13 @@ class Composition:
         return self._view
 
     def use_view(self, view: ReadView) -> None:
-        """Draw the next batches by another view; the stored rows do not change.
+        """Draw the next batches with another view; the stored rows do not change.
 
         Raises:
             ValueError: If n-step rows are combined with a part that recomputes rewards or termination.
         """
         if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and view.n_step > 1:
-            raise ValueError(f"n_step is {view.n_step}; expected 1 where rewards or termination are recomputed")
+            raise ValueError(f"n_step is {view.n_step}; expected 1, because rewards or termination are recomputed")
         self._view = view
         self._needs_links = view.n_step > 1 or any(part.follows_episodes for part in self.parts.values())
         for part in self.parts.values():
@@ -77,7 +77,10 @@ class Composition:
             ValueError: If this buffer is not empty, the capacities differ, or a part rejects the rows.
         """
         if len(self) or storage.capacity != self.capacity:
-            raise ValueError(f"{self!r} cannot draw from {storage.capacity:,} rows; expected an empty one of as many")
+            raise ValueError(
+                f"{self!r} cannot draw from a storage with capacity {storage.capacity:,}; "
+                "expected an empty buffer with the same capacity"
+            )
         self.check(storage.columns)
         self.storage = storage
         slots = torch.arange(len(storage))
@@ -93,8 +96,8 @@ class Composition:
         broken = self.storage.broken_links
         if 2 * broken >= rows:
             warnings.warn(
-                f"{broken} of {rows} rows do not continue the row before them, so that n-step returns, successors and "
-                "hindsight see episodes of one step; give rows of several environments their ids: "
+                f"{broken} of {rows} rows do not continue the previous row; n-step returns, successors and hindsight "
+                "treat each as the start of an episode. If rows are from several environments, pass episode ids: "
                 "Transitions(..., episode=ids), one integer per row",
                 stacklevel=3,
             )
@@ -131,7 +134,7 @@ class Composition:
 
         Args:
             offers: Names of what the algorithm provides, see `interreplay.learning.update`.
-            algorithm: Its name for the message.
+            algorithm: Name of the algorithm, for the message.
 
         Raises:
             ValueError: With the names of what is missing.
@@ -140,7 +143,7 @@ class Composition:
         if lacking:
             what = " and ".join(lacking)
             raise ValueError(
-                f"{type(self).__name__} needs {what} of the algorithm; {algorithm} has none; "
+                f"{type(self).__name__} requires {what}, which {algorithm} does not provide; "
                 "expected our SAC, TD3 or DDPG"
             )
 
@@ -170,11 +173,11 @@ class Composition:
         return Storage.nbytes_of(self.capacity, columns) + parts
 
     def statistics(self) -> dict[str, float]:
-        """Return statistics that batches do not contain: none."""
+        """Return statistics that batches do not contain; empty for a single buffer."""
         return {}
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """Mark the newest rows of running episodes as truncated, because nothing will continue them.
+        """Mark the newest rows of running episodes as truncated, because no rows will follow.
 
         Args:
             episodes: Episode ids; ids of other episodes are ignored.

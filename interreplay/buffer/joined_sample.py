@@ -94,7 +94,7 @@ class JoinedSample(Sample):
         return ByRows(tuple(zip(map(len, self.parts), losses, strict=True)))
 
     def of(self, origin: int) -> tuple[Sample, slice]:
-        """Return the rows of one source as it drew them, with the optional columns of the whole batch, and a slice."""
+        """Return the rows of one source as it drew them, with the optional columns of the batch, and their slice."""
         start = 0
         for part, number in zip(self.parts, self.numbers, strict=True):
             where = slice(start, start + len(part))

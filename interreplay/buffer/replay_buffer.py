@@ -287,7 +287,7 @@ class ReplayBuffer(Composition):
         yield "", self, sample, td_errors
 
     def recorded_rows(self) -> Iterator[Transitions]:
-        """Yield the rows that existed before the first step: none."""
+        """Yield nothing: a replay buffer has no rows that were recorded before the run."""
         return iter(())
 
     def state_view(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
     """Return statistics of one batch.
 
     Args:
-        buffer: Drew the batch.
+        buffer: Buffer that drew the batch.
         sample: A batch of n rows.
         td_errors: TD errors δ ``(n,)``.
         uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows.

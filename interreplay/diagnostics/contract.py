@@ -319,7 +319,7 @@ def copies_are_independent(subject: Subject, rows: int = 150, duplicate: Duplica
 
 
 def late_updates(subject: Subject) -> None:
-    """TD errors of rows that were overwritten since change nothing."""
+    """TD errors of rows that have been overwritten have no effect."""
     one = subject.filled()
     other = subject.filled()
     sample = one.sample(BATCH)

@@ -26,7 +26,7 @@ def describe_correlation(storage: Storage, slots: Tensor, uniform: Tensor) -> di
     """Return measures of the rows in `slots` ``(n,)``, and of uniformly drawn rows as ``..._expected``.
 
     Args:
-        storage: Contains all rows.
+        storage: Storage of the rows.
         slots: Slots of a batch ``(n,)``.
         uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows.
 
@@ -61,7 +61,7 @@ def count_correlated(storage: Storage, slots: Tensor, uniform: Tensor) -> tuple[
     have 2,016 pairs. States with two values are correlated in 29 % of the pairs by chance, hence the comparison.
 
     Args:
-        storage: Contains all rows.
+        storage: Storage of the rows.
         slots: Slots of a batch ``(n,)``.
         uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows, at least 64.
 

@@ -26,9 +26,9 @@ Q_VALUE = "q_mean"
 COLUMNS = ("episode", "env_steps", "return", "length", "updates", *ERRORS, *PAIRS, Q_VALUE)
 """Columns of the table."""
 Q_EVERY = 25
-"""Episodes between two with Q-values."""
+"""Interval, in episodes, between rows with Q-values."""
 PAIRS_EVERY = 5
-"""Updates between two whose pairs are counted; a count takes longer than the other statistics together."""
+"""Interval, in updates, between counts of pairs; a count takes longer than all other statistics together."""
 REFERENCE_ROWS = 256
 """Number of uniformly drawn rows from which states are standardized."""
 
@@ -36,17 +36,17 @@ REFERENCE_ROWS = 256
 class EpisodeTable:
     """Records a row per finished episode.
 
-    An episode's updates are those since the rows before its first row were added, up to its last row. Each statistic is
-    one of a batch, averaged over these updates: the mean, median, maximum and standard deviation of |δ|, the correlated
-    pairs of rows as in `count_correlated` (every 5th update), and the mean Q-value (every 25th episode). Nothing is
-    drawn from the buffer's generator.
+    An episode's updates are those after the last call of `add` before its first row, up to its last row. Each statistic
+    is computed per batch and averaged over these updates: the mean, median, maximum and standard deviation of |δ|, the
+    correlated pairs of rows as in `count_correlated` (every 5th update), and the mean Q-value (every 25th episode).
+    Nothing is drawn from the buffer's generator.
 
     Args:
         metrics: Names of the metrics of an update; Q-values are the metric ``q_mean``, if it is one of them.
         seed: Seed of the uniformly drawn rows.
 
     Attributes:
-        rows: Finished episodes that were not taken yet, each with `COLUMNS`; None where a value does not exist.
+        rows: Finished episodes that were not taken yet, each with `COLUMNS`; missing values are None.
     """
 
     def __init__(self, metrics: tuple[str, ...], seed: int = 0):
@@ -121,7 +121,7 @@ class EpisodeTable:
         return row
 
     def discard(self, episodes: Iterable[int]) -> None:
-        """Forget running episodes that will not be continued."""
+        """Drop running episodes that will not be continued."""
         for episode in episodes:
             self._begun.pop(episode, None)
 

@@ -26,8 +26,8 @@ def estimate(
     """Return the memory in bytes of a full buffer for rows of an environment.
 
     Args:
-        observation_space: The space of a single environment.
-        action_space: The space of a single environment.
+        observation_space: Observation space of a single environment.
+        action_space: Action space of a single environment.
         buffer: An empty buffer.
         stacks: Parts of observations that are stacks of frames; each frame is stored once.
     """
@@ -52,8 +52,8 @@ def network_bytes(
 
     Args:
         architecture: The algorithm's architecture.
-        observation_space: The space of a single environment.
-        action_space: The space of a single environment.
+        observation_space: Observation space of a single environment.
+        action_space: Action space of a single environment.
         model: Settings of the networks by name.
     """
     with torch.random.fork_rng(devices=[]):
@@ -76,8 +76,8 @@ def estimate_unrolls(observation_space: gym.Space, action_space: gym.Space, mix:
     """Return the memory in bytes of a full mix of unrolls.
 
     Args:
-        observation_space: The space of a single environment.
-        action_space: The space of a single environment.
+        observation_space: Observation space of a single environment.
+        action_space: Action space of a single environment.
         mix: An empty mix.
         steps: Length T of an unroll.
     """

@@ -15,13 +15,13 @@ from interreplay.transitions import Transitions
 class OnManifold:
     """Sets the simulator to the state of a row, applies its action, and compares next state and reward with the row.
 
-    A blend of two transitions is useful if it obeys the dynamics; this measures how far it does not. It supports
-    Gymnasium's MuJoCo environments that observe all positions except those along the ground and all velocities:
+    A blend of two transitions is useful if it obeys the dynamics; the error measures the deviation from them. Supported
+    are Gymnasium's MuJoCo environments that observe all velocities, and all positions except those along the ground:
     Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, InvertedPendulum, Swimmer, Walker2d. Hopper and Walker2d clip
     observed velocities to ±10, so real transitions at higher velocities have an error.
 
     Args:
-        env: A supported environment, which only this object steps.
+        env: A supported environment that is used by this object only.
         rows: Maximum number of blended rows per batch in `of_batch`.
 
     Raises:
@@ -87,7 +87,7 @@ class OnManifold:
 
     def _step(self, state: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, float]:
         positions = np.concatenate([np.zeros(self.skipped), state[: self.positions]])
-        self.env.data.qacc_warmstart[:] = 0  # remainder of the previous row
+        self.env.data.qacc_warmstart[:] = 0  # left over from the previous row
         self.env.set_state(positions, state[self.positions :])
         low = self.env.action_space.low
         high = self.env.action_space.high

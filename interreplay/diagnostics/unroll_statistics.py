@@ -17,7 +17,7 @@ from interreplay.unrolls.unrolls import Unrolls
 class UnrollStatistics:
     """Means of statistics over some batches, and totals of all batches.
 
-    Nothing here draws random numbers or changes what is drawn.
+    The statistics do not draw random numbers and do not change the batches.
 
     Args:
         distance: Distance between behavior and current policy, the same for all sources; KL by default.
@@ -36,7 +36,7 @@ class UnrollStatistics:
         """Process a batch after its update.
 
         Args:
-            mix: Drew the batch.
+            mix: Mix that drew the batch.
             batch: ``(T, B, ...)``.
             version: Number of updates of the learner.
             policy: Outputs ``(T, B, F)`` of the current policy.
@@ -69,13 +69,14 @@ class UnrollStatistics:
         self._found.setdefault(name, []).append(float(value))
 
     def collect(self, mix: UnrollMix) -> dict[str, float]:
-        """Return means and maxima since the last call; names of sources precede a slash.
+        """Return means and maxima since the last call; names for a source are ``source/name``.
 
         Returns:
             ``lag_mean``, ``lag_max``: updates since the behavior policy of an unroll, for all, fresh and replayed
             unrolls (``lag_fresh_mean``, ``lag_replayed_mean``, …); ``fresh_share`` of the batches.
-            For each source: ``given``, the number of unrolls in batches of the run; ``distance`` from the policy of
-            its unrolls in a batch; ``unique_share`` of these unrolls; and the result of `UnrollMix.statistics`.
+            For each source: ``given``, the number of its unrolls in all batches of the run; ``distance``, their mean
+            distance from the current policy; ``unique_share``, the share of distinct unrolls among those of a batch.
+            The result of `UnrollMix.statistics`.
         """
         found = {name: float(np.mean(values)) for name, values in self._found.items()} | self._most
         self._found = {}

@@ -1,1 +1,1 @@
-"""Environments: found by name, registered, and what their spaces are made of."""
+"""Environments: lookup by name, registration, and their spaces."""

@@ -36,7 +36,7 @@ class BoxActions(Actions):
 
     Args:
         space: A bounded Box.
-        normalized: Whether [−1, 1] is scaled to the whole space; else it is clipped to the bounds of the space.
+        normalized: Whether [−1, 1] is scaled to the whole space instead of clipped to its bounds.
 
     Attributes:
         low: Smallest action of the environment.

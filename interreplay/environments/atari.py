@@ -1,6 +1,6 @@
 """Atari games on the Arcade Learning Environment itself (extra ``atari``), so that a game can be saved and resumed.
 
-Bellemare et al. 2013 (arXiv:1207.4708); the protocol is that of Mnih et al. 2015 (doi:10.1038/nature14236), with the
+Bellemare et al. 2013 (arXiv:1207.4708); the protocol follows Mnih et al. 2015 (doi:10.1038/nature14236), with the
 sticky actions of Machado et al. 2018 (arXiv:1709.06009).
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 KEY = "learner_view"
-"""Key in infos of the reward and termination ``(float, bool)`` to store, of environments with ``has_learner_view``."""
+"""Key in infos for the reward and termination ``(float, bool)`` to store, if an environment ``has_learner_view``."""
 RETIRED = "NoFrameskip"
 """Part of retired ids without sticky actions, such as ``PongNoFrameskip-v4``."""
 SIZE = 84
@@ -33,7 +33,7 @@ def clamp(reward: float) -> float:
 
 
 def soft_asymmetric(reward: float) -> float:
-    """Return .3·min(tanh r, 0) + 5·max(tanh r, 0), as IMPALA has it (Espeholt et al. 2018, arXiv:1802.01561)."""
+    """Return .3·min(tanh r, 0) + 5·max(tanh r, 0), as in IMPALA (Espeholt et al. 2018, arXiv:1802.01561)."""
     squeezed = float(np.tanh(reward))
     return 0.3 * min(squeezed, 0.0) + 5.0 * max(squeezed, 0.0)
 
@@ -49,13 +49,13 @@ REWARD_CLIPPINGS: dict[str, Callable[[float], float]] = {
 class Atari(gym.Env):
     """A game with stacks of gray frames as observations, ``(frame_stack, 84, 84)``, uint8.
 
-    Rewards, terminations and lengths are those of whole games. Infos contain what a learner receives (`learner_view`):
+    Rewards, terminations and lengths refer to whole games. Infos contain what a learner receives (`learner_view`):
     clipped rewards, and a lost life as a termination, after which the game continues. Sticky actions are drawn here
     frame by frame, because the state of the emulator does not contain the last action.
 
     Args:
         game: Name of the cartridge, such as ``space_invaders``.
-        sticky: Probability that a frame repeats the action of the frame before.
+        sticky: Probability that a frame repeats the action of the previous frame.
         full_action_space: Whether to offer all 18 actions, including those without effect in this game.
         reward_clipping: Clipping of the rewards to learn from: ``sign``, ``clamp``, ``soft_asymmetric`` or ``none``;
             None means ``none``.
@@ -208,7 +208,7 @@ class Atari(gym.Env):
 
 
 def register() -> None:
-    """Replace the games of ale-py, which the import registers, by the class above."""
+    """Replace the games that ale-py registers on import with `Atari`."""
     importlib.import_module("ale_py")
     for spec in list(gym.registry.values()):
         if spec.entry_point == "ale_py.env:AtariEnv" and (spec.id.startswith("ALE/") or RETIRED in spec.id):

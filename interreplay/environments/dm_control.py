@@ -1,4 +1,4 @@
-"""The DeepMind control suite, by means of shimmy, with flattened observations.
+"""The DeepMind control suite, through shimmy, with flattened observations.
 
 The suite's observations are dictionaries of float64 boxes. Here they are concatenated to one float32 vector, which all
 replay methods and algorithms support.

@@ -11,12 +11,12 @@ from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 
 
 class ThresholdTask(gym.Env):
-    """A task to make a number at least as large as the goal: −1 per step until then, which ends the episode.
+    """A task to raise a number to the goal, which ends the episode; the reward is −1 per step and 0 at the goal.
 
     Observations are Dicts of ``observation``, ``achieved_goal`` ``(1,)`` and ``desired_goal`` ``(1,)``.
 
     Attributes:
-        goal: The desired number, as in the task without goals.
+        goal: The desired number, the threshold of the original task.
     """
 
     goal: float

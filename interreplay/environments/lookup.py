@@ -48,7 +48,7 @@ def find_environment(
     """Return the environment of an id; ids of retired versions return the newest version.
 
     Args:
-        asked: A registered id such as ``HalfCheetah-v5``, also as ``module:Env-v0``.
+        asked: A registered id such as ``HalfCheetah-v5``, or ``module:Env-v0``.
         arguments: Arguments of the environment, in addition to the registered ones.
         wrappers: Wrappers, see `interreplay.environments.wrapped.named`.
         frame_stack: Number of observations per stacked observation.
@@ -98,7 +98,7 @@ def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
         reason = described(error)
         if isinstance(error, ImportError | gym.error.Error) or (arguments and isinstance(error, ValueError)):
             reason = str(error)
-        raise UsageError(f"environment {name!r} cannot be made: {reason}") from error
+        raise UsageError(f"environment {name!r} cannot be created: {reason}") from error
 
 
 def _creator(name: str) -> Any:
@@ -117,10 +117,10 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
 
 
 def _stacks(env: gym.Env) -> tuple[str, ...]:
-    """Return the parts of the observation that are image stacks which shift by one frame in a step."""
+    """Return the parts of the observation that are stacks of images and shift by one frame per step."""
     try:
         parts = leaves(env.observation_space)
-    except ValueError:  # others reject it with a better message
+    except ValueError:  # later checks reject it with a better message
         return ()
     if not any(part.dtype == np.uint8 for part in parts.values()):
         return ()
@@ -152,7 +152,7 @@ def _current_name(asked: str) -> tuple[str, str]:
         return asked, ""
     current = re.sub(r"(-v\d+)?$", f"-v{newest}", bare, count=1)
     if version is None:
-        return prefix + colon + current, "names no version"
+        return prefix + colon + current, "has no version"
     return prefix + colon + current, "is retired"
 
 
@@ -162,7 +162,7 @@ def _is_retired(name: str) -> bool:
     if spec is None:
         return True
     if isinstance(spec.entry_point, str):
-        # gymnasium-robotics brings back versions 2 and 3 of Gymnasium's own environments, for mujoco-py as they were.
+        # gymnasium-robotics registers versions 2 and 3 of Gymnasium's own environments again; they require mujoco-py.
         return ":MujocoPy" in spec.entry_point or spec.entry_point.startswith("gymnasium_robotics.envs.mujoco.")
     return getattr(spec.entry_point, "__name__", "").startswith("_raise")
 

@@ -64,11 +64,12 @@ _FIXED = ("channels", "action_map", "random")
 
 
 def _package() -> Any:
+    before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # the import warns that it cannot render
     try:
         return importlib.import_module("minatar")
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 def register() -> None:

@@ -47,7 +47,7 @@ def import_own(module: str, asked: str, expected: str) -> ModuleType:
         UsageError: The module does not exist, is part of Python, or cannot be imported.
     """
     if "/" in module or not all(module.split(".")):
-        raise UsageError(f"{asked}: {module!r} is not the name of a module; expected such as {expected}")
+        raise UsageError(f"{asked}: {module!r} is not the name of a module; expected a name such as {expected}")
     if module.partition(".")[0] in sys.stdlib_module_names:
         raise UsageError(f"{asked} names a module of the standard library; expected a name such as {expected}")
     search_here()
@@ -70,8 +70,8 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
 
     Args:
         asked: ``module:Class``.
-        base: The required base class, or several accepted ones. Nothing else is ever called, whatever a checkpoint
-            names.
+        base: The required base class, or several accepted ones. No other class is ever called, even if a checkpoint
+            names it.
         what: Beginning of error messages: the role of the class.
 
     Raises:
@@ -88,7 +88,7 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     for key, value in vars(loaded).items():
         if inspect.isclass(value) and issubclass(value, base) and value.__module__ == module:
             fitting.append(key)
-    listed = f"{module} defines none"
+    listed = f"{module} defines no subclass of {bases}"
     if fitting:
         listed = f"{did_you_mean(name, fitting)} accepted: {', '.join(fitting)}".lstrip()
     reason = f"{module} has no {name!r}"
@@ -125,7 +125,7 @@ def object_of(asked: str | Mapping[str, Any], known: Mapping[str, type], base: t
 
 
 def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Collection[str] = ()) -> None:
-    """Reject arguments that a class does not take.
+    """Reject arguments that a class does not accept.
 
     Args:
         what: Beginning of the error message.

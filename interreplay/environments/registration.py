@@ -51,11 +51,11 @@ def register_nothing() -> None:
 
 
 class Family(NamedTuple):
-    """Environments with common beginnings of their ids.
+    """Environments with common prefixes of their ids.
 
     Attributes:
         extra: Extra of this package that installs `packages`.
-        beginnings: Beginnings of the ids.
+        beginnings: Prefixes of the ids.
         packages: Modules that must be installed.
         register: Registers the environments; may be called several times.
     """

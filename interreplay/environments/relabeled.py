@@ -1,4 +1,4 @@
-"""Another reward: a user's function of arrays, for rows that were recorded and for the steps of an environment."""
+"""Relabeling: a user's reward function, applied to recorded rows and to the steps of an environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError, accepted_names, did_you_mean
 
 WRAPPER = "interreplay.environments.relabeled:Relabeled"
-"""Name of the wrapper of a running environment, as `--wrapper` has it."""
+"""Name of the wrapper `Relabeled`, as in `--wrapper`."""
 EXAMPLE = "rewards.py:reward"
 
 RewardFunction = Callable[..., Any]
@@ -27,12 +27,12 @@ RewardFunction = Callable[..., Any]
 
 
 def module_name(asked: str) -> str:
-    """Return a function's name as ``module:function``, from this or from ``file.py:function``.
+    """Return the name ``module:function`` of a function, given as ``module:function`` or ``file.py:function``.
 
-    A file must be in the current folder, from which it is imported like other modules of a user.
+    A file must be in the current folder; it is imported like other user modules.
 
     Raises:
-        UsageError: The name has another form, or the file is elsewhere or does not exist.
+        UsageError: The name is malformed, or the file does not exist or is outside of the current folder.
     """
     place, colon, name = asked.rpartition(":")
     if not colon or not name.isidentifier():
@@ -52,7 +52,7 @@ def module_name(asked: str) -> str:
 
 
 class Relabel:
-    """Recomputes rewards, and terminations if the function returns these as well.
+    """Recomputes rewards, and terminations if the function also returns them.
 
     The function is called as ``reward(obs, action, next_obs, **columns)`` with arrays of n rows: observations and
     actions in the environment's units (float64 as float32; a dict of arrays by part if the observation has parts), and
@@ -64,10 +64,10 @@ class Relabel:
 
     Attributes:
         name: Name of the function in messages.
-        digest: Hash of its source, which differs if the file was changed.
+        digest: Hash of the function's name and source file.
 
     Raises:
-        UsageError: There is no such function.
+        UsageError: The function does not exist.
     """
 
     def __init__(self, function: str | RewardFunction):
@@ -89,10 +89,10 @@ class Relabel:
             action: Actions ``(n, ...)`` in the environment's units.
             next_obs: Observations after the steps.
             columns: ``reward``, ``terminated`` and ``truncated`` ``(n,)``.
-            place: What the rows are, for messages.
+            place: Description of the rows, for messages.
 
         Raises:
-            UsageError: The function raised an error, or returned values of another shape or that are not finite.
+            UsageError: The function raised an error, or returned values of a wrong shape or non-finite rewards.
         """
         try:
             found = self._function(obs, action, next_obs, **columns)
@@ -127,9 +127,9 @@ class Relabel:
 
 
 class Relabeled(gym.Wrapper):
-    """An environment whose rewards, and terminations, are those of a function; see `Relabel`.
+    """Replaces the rewards, and optionally the terminations, of an environment; see `Relabel`.
 
-    Of environments with a learner's view (Atari), the stored rewards and ends are replaced, the game's score is not.
+    In environments with a learner's view (Atari), the stored rewards and terminations are replaced, not the score.
 
     Args:
         env: The environment.
@@ -146,7 +146,7 @@ class Relabeled(gym.Wrapper):
         if source is not None and source != self._relabel.digest:
             raise UsageError(
                 f"relabel {self._relabel.name} has changed since the run began: its source has the hash "
-                f"{self._relabel.digest}, the run's {source}; expected the same rewards, or a new run"
+                f"{self._relabel.digest}; expected {source}; restore the function or start a new run"
             )
         self._obs: Any = None
 
@@ -165,12 +165,12 @@ class Relabeled(gym.Wrapper):
         }
         rewards, ends = self._relabel(_row(self._obs), _row(action), _row(obs), columns, "a step")
         self._obs = copy.deepcopy(obs)
-        if LEARNER_VIEW in info:  # what is stored ends with a life, the game continues
+        if LEARNER_VIEW in info:  # a lost life ends the stored episode, not the game
             return obs, reward, terminated, truncated, info | {LEARNER_VIEW: (float(rewards[0]), bool(ends[0]))}
         return obs, float(rewards[0]), bool(ends[0]), truncated, info
 
     def save_state(self) -> dict[str, Any]:
-        """Return the current observation, parts by name."""
+        """Return the current observation."""
         return {"obs": self._obs}
 
     def restore_state(self, state: dict[str, Any]) -> None:
@@ -179,22 +179,22 @@ class Relabeled(gym.Wrapper):
 
 
 def wrapper_of(function: str) -> dict[str, Any]:
-    """Return the wrapper of an environment as a setting, with the hash of the function's source.
+    """Return the setting of the wrapper `Relabeled`, with the hash of the function's source.
 
     Raises:
-        UsageError: There is no such function.
+        UsageError: The function does not exist.
     """
     relabel = Relabel(function)
     return {"type": WRAPPER, "function": relabel.name, "source": relabel.digest}
 
 
 def narrowed(column: np.ndarray) -> np.ndarray:
-    """Return a column as it is stored: float64 as float32."""
+    """Return a column in its stored dtype: float64 as float32."""
     return column.astype(np.float32) if column.dtype == np.float64 else column
 
 
 def _row(value: Any) -> Any:
-    """Return one observation or action as arrays of one row, parts by name."""
+    """Return one observation or action as arrays with one row, by name if it has parts."""
     parts = named_parts(value)
     if isinstance(parts, dict):
         return {name: narrowed(np.asarray(part)[None]) for name, part in parts.items()}
@@ -216,7 +216,7 @@ def _imported(name: str) -> RewardFunction:
 
 
 def _digest(function: RewardFunction) -> str:
-    """Return a hash of the source of a function's file; of its name and address if there is no source."""
+    """Return a hash of a function's name and source file, or of its address and process without a source."""
     try:
         text = Path(inspect.getsourcefile(function) or "").read_text()
         text += getattr(function, "__qualname__", "")

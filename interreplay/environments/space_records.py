@@ -64,4 +64,4 @@ def space_of(record: Mapping[str, Any]) -> gym.Space:
             given["shape"] = shape
         return getattr(spaces, kind)(**given)
     except (KeyError, TypeError, AttributeError, AssertionError) as error:
-        raise ValueError(f"{str(record)[:100]} describes no space: {error}") from error
+        raise ValueError(f"{str(record)[:100]} is not a valid space: {error}") from error

@@ -15,8 +15,8 @@ KINDS = gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.sp
 
 
 ACTIONS: dict[type[gym.Space], str] = {
-    gym.spaces.Box: "a Box of continuous actions (or a Dict or Tuple of these)",
-    gym.spaces.Discrete: "Discrete ones",
+    gym.spaces.Box: "continuous actions (Box, or a Dict or Tuple of Boxes)",
+    gym.spaces.Discrete: "discrete actions (Discrete)",
 }
 """Descriptions of the supported kinds of action spaces, for messages."""
 

@@ -22,13 +22,13 @@ TerminationFn = Callable[[Observation, Tensor, Observation], Tensor]
 """``(s, a, s') -> (n,) bool``: which of these transitions terminate."""
 
 NEVER = "never"
-"""Name of the termination function of environments with episodes that only end by a time limit."""
+"""Name of the termination function of environments whose episodes end only by a time limit."""
 INFINITY = float("inf")
 Range = tuple[float, float]
 
 
 def never(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
-    """Return that no row terminates."""
+    """Return False for every row."""
     return torch.zeros(len(actions), dtype=torch.bool, device=actions.device)
 
 
@@ -38,9 +38,9 @@ def not_finite(state: Tensor) -> Tensor:
 
 
 def _plain(obs: Observation) -> Tensor:
-    """Return an observation without parts ``(n, d)``."""
+    """Return observations ``(n, d)`` and reject observations with parts."""
     if isinstance(obs, dict):
-        raise ValueError(f"the observation has the parts {', '.join(obs)}; expected a single one")
+        raise ValueError(f"the observation has the parts {', '.join(obs)}; expected an observation without parts")
     return obs
 
 
@@ -127,7 +127,8 @@ def inverted_pendulum(obs: Observation, actions: Tensor, next_obs: Observation) 
 
 def inverted_double_pendulum(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
     """Return which rows of InvertedDoublePendulum terminate: the tip of two poles of .6 is not above 1."""
-    sines, cosines = _plain(next_obs)[:, 1:3], _plain(next_obs)[:, 3:5]
+    sines = _plain(next_obs)[:, 1:3]
+    cosines = _plain(next_obs)[:, 3:5]
     both = cosines[:, 0] * cosines[:, 1] - sines[:, 0] * sines[:, 1]
     return ~(0.6 * (cosines[:, 0] + both) > 1.0)
 
@@ -161,7 +162,7 @@ def maze(obs: Observation, actions: Tensor, next_obs: Observation, continuing_ta
 
 HEALTH = ("terminate_when_unhealthy", "healthy_z_range")
 BODY = (*HEALTH, "exclude_current_positions_from_observation")
-# Names without versions; "*" stands for anything. With each, the environment's arguments that its function takes.
+# By name without version, where "*" matches anything: termination function, and the environment arguments it takes.
 KNOWN: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
     "Hopper": (hopper, (*BODY, "healthy_state_range", "healthy_angle_range")),
     "Walker2d": (walker, (*BODY, "healthy_angle_range")),
@@ -204,5 +205,5 @@ def termination_function(name: str, arguments: Mapping[str, Any] | None = None) 
 
 
 def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:
-    """Return a termination function, given itself or by the id of an environment, or None."""
+    """Return the termination function of an environment id; return functions and None unchanged."""
     return termination_function(given) if isinstance(given, str) else given

@@ -21,7 +21,7 @@ NAME = registration.WRAPPED
 
 
 class FrameStack(FrameStackObservation):
-    """Stacks the latest observations, the latest last. Its state can be saved in a checkpoint."""
+    """Stacks the latest observations, the newest last. Its state can be saved in a checkpoint."""
 
     def save_state(self) -> dict[str, Any]:
         """Return the observations of the current stack."""
@@ -97,4 +97,4 @@ def _wrapped(env: gym.Env, wrapper: Mapping[str, Any]) -> gym.Env:
         with exits_as_errors():
             return kind(env, **arguments)
     except Exception as error:
-        raise UsageError(f"wrapper {name} cannot be made: {described(error)}") from error
+        raise UsageError(f"wrapper {name} cannot be created: {described(error)}") from error

@@ -1,4 +1,4 @@
-"""Schedule of the fits of a learned model, and start states and length of its rollouts."""
+"""Imagination: when a learned model is fitted, and the start states and lengths of its rollouts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PUBLISHED: dict[str, Schedule] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """How often a model is fitted, and how many rows its rollouts generate.
+    """Frequency of fits and number of generated rows.
 
     Attributes:
         fit_every: Env steps between fits.
@@ -115,7 +115,7 @@ class Imagination:
         dynamics: The model.
         limits: Frequency of fits and size of rollouts.
         action_noise: Standard deviation of noise added to the actions of deterministic policies.
-        sampled: Whether rollouts start from rows drawn by the real buffer; else from uniformly drawn stored rows.
+        sampled: Whether rollouts start from rows drawn by the real buffer instead of uniformly drawn stored rows.
         termination_fn: Termination function; None for the function of the environment in `connect`.
 
     Attributes:
@@ -212,11 +212,12 @@ class Imagination:
             self.use_columns(real.storage.columns)
         assert self._columns is not None
         self._columns = self._columns.find_copies(rows.obs, rows.next_obs)
-        states, following = self._columns.flatten(rows.obs), self._columns.flatten(rows.next_obs)
+        states = self._columns.flatten(rows.obs)
+        next_states = self._columns.flatten(rows.next_obs)
         rewards = None
         if not self._columns.goals:
             rewards = rows.rewards.float()
-        self.dynamics.fit(states, rows.actions.flatten(1).float(), following, rewards, rng)
+        self.dynamics.fit(states, rows.actions.flatten(1).float(), next_states, rewards, rng)
         self._fitted_at = self.env_steps
 
     def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
@@ -253,12 +254,12 @@ class Imagination:
 
     def _simulation(self) -> Simulation:
         if self.context is None or self.context.policy is None:
-            raise ValueError("a model has no policy for its rollouts; expected connect(Context(policy=...)) before")
+            raise ValueError("the model has no policy for its rollouts; call connect(Context(policy=...)) first")
         assert self._columns is not None and self._terminated is not None
         reward: GoalFunction | None = None
         if self._columns.goals:
             if self.context.compute_reward is None:
-                raise ValueError("there is no compute_reward; expected the environment's, by connect(Context(...))")
+                raise ValueError("the rewards of goals are unknown; call connect(Context(compute_reward=...)) first")
             reward = GoalFunction(self.context.compute_reward, torch.float32)
         return Simulation(self.dynamics, self._columns, self.act, self._terminated, reward)
 

@@ -65,7 +65,7 @@ class Mix(SharedSources[RowSource]):
         spaces: Spaces | None = None,
     ):
         if not sources:
-            raise ValueError("a mix of no sources; expected at least one")
+            raise ValueError("the mix has no sources; expected at least one")
         self.recipe = {"type": "Mix", "sources": dict(sources), "shares": shares and dict(shares)}
         self.shares = Shares(list(sources), shares)
         self._numbers = dict(zip(sources, range(len(sources)), strict=True))
@@ -137,7 +137,7 @@ class Mix(SharedSources[RowSource]):
         return JoinedSample(drawn, list(map(self._numbers.__getitem__, counts)))
 
     def _counts(self, size: int) -> dict[str, int]:
-        """Return the rows of each source in the next batch of `size`."""
+        """Return the number of rows of each source in the next batch of `size` rows."""
         if size < 1:
             raise ValueError(f"cannot sample {size} rows; expected at least 1")
         return self.shares.counts(size, [name for name, source in self.sources.items() if len(source)])
@@ -187,7 +187,7 @@ def seed_of(seed: int | None, number: int) -> int | None:
 
 
 def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
-    """Return a source, created with those of the common arguments that it takes unless it is a source already."""
+    """Return `source` if it is a source already; otherwise create it with the common arguments that it accepts."""
     if isinstance(source, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
     arguments = recipe(source, all_methods())

@@ -40,7 +40,7 @@ class ModelBased(Mix):
     Args:
         real: Replay method of the real rows: a name, a class, or ``{"type": "NMER", "k": 10}``.
         model: "stochastic" (each member predicts a Gaussian) or "deterministic" (means, with dropout).
-        virtual: Replay method of the generated rows, as `real`.
+        virtual: Replay method of the generated rows, in the same form as `real`.
         real_share: Share of real rows in each batch; ``(start, end)`` changes linearly over the run.
         fit_every: Env steps between fits.
         fit_rows: Maximum number of stored rows per fit, drawn without replacement; None for all.
@@ -135,7 +135,7 @@ class ModelBased(Mix):
         parts = {REAL: made_source(REAL, real, common), MODEL: self._make_virtual(limits.rows_of(1))}
         super().__init__(parts, {REAL: real_share})
         if not isinstance(self.real, ReplayBuffer):
-            raise ValueError(f"real is {self.real!r}; expected a replay buffer, to fit a model to what it stores")
+            raise ValueError(f"real is {self.real!r}; expected a replay buffer, to whose rows a model is fitted")
         self._recorded = recorded and Offline(**{"spaces": spaces, "gamma": gamma, **recorded})
         defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
         self.recipe = {"type": type(self).__name__}
@@ -145,7 +145,7 @@ class ModelBased(Mix):
             self.dynamics, limits, action_noise, starts == "sampled" or hindsight, as_termination_fn(termination_fn)
         )
         self._rng = np.random.default_rng(seed_of(seed, 2))
-        self._seconds: dict[str, float] = {}  # not in the state, which is equal for equal runs
+        self._seconds: dict[str, float] = {}  # not part of the state, so that equal runs have equal states
 
     @property
     def capacity(self) -> int:
@@ -192,7 +192,7 @@ class ModelBased(Mix):
         self.real.truncate_episodes(episodes)
 
     def nbytes(self, columns: Columns) -> int:
-        """Return the bytes of real rows and of the generated rows of the longest rollouts."""
+        """Return the bytes of the real rows, and of the generated rows at the maximum rollout length."""
         most = self._make_virtual(self.imagination.most_rows)
         return self.real.nbytes(columns) + most.nbytes(columns)
 
@@ -231,7 +231,8 @@ class ModelBased(Mix):
 
     def _ensure_room(self) -> None:
         """Resize the buffer of generated rows to the current rollout length and keep its newest rows."""
-        capacity, old = self.imagination.rows, self.virtual
+        capacity = self.imagination.rows
+        old = self.virtual
         if capacity == old.capacity:
             return
         made = self._make_virtual(capacity)
@@ -266,7 +267,9 @@ class ModelBased(Mix):
             ValueError: The state belongs to other sources or another model.
         """
         if "model" not in state:
-            raise ValueError(f"the state is of the sources {list(state['sources'])} without a model; expected one")
+            raise ValueError(
+                f"the state contains no model, only the sources {list(state['sources'])}; expected one of ModelBased"
+            )
         own = state["model"]
         if int(own["virtual_rows"]) != self.virtual.capacity:
             self.sources[MODEL] = self._make_virtual(int(own["virtual_rows"]))

@@ -85,7 +85,7 @@ class Offline:
         """The replay buffer of the rows, which are opened on first access.
 
         Raises:
-            UsageError: The rows cannot be read, are of another environment, or lack a column that the method requires.
+            UsageError: The rows cannot be read, belong to another environment, or lack a column that the method needs.
         """
         storage = open_rows(self._sources, self._spaces, self._gamma, where=self._where, relabel=self._relabel)
         made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
@@ -93,8 +93,8 @@ class Offline:
         if lacking := sorted(made.columns_wanted - recorded):
             name = type(made).__name__
             raise UsageError(
-                f"offline data {self.data} lacks the column {lacking[0]}, which {name} needs; rows of a replay buffer "
-                f"that was filled for {name} have it"
+                f"offline data {self.data} lacks the column {lacking[0]}, which {name} needs; use the rows of a "
+                f"replay buffer that was filled for {name}"
             )
         made.draw_from(storage)
         return made
@@ -123,7 +123,7 @@ class Offline:
 
     @property
     def columns_wanted(self) -> frozenset[str]:
-        return frozenset()  # no columns are recorded for it
+        return frozenset()  # new rows are ignored
 
     @property
     def scores_wanted(self) -> frozenset[str]:
@@ -151,8 +151,8 @@ class Offline:
         differing = next((name for name in names if own.get(name) != columns.get(name)), None)
         if differing is not None:
             raise ValueError(
-                f"offline data {self.data} has {differing} of {_described(own.get(differing))}; expected "
-                f"{_described(columns.get(differing))}: it is of another environment"
+                f"offline data {self.data} belongs to another environment: the column {differing} has "
+                f"{_described(own.get(differing))}; expected {_described(columns.get(differing))}"
             )
         self.buffer.check(columns)
 
@@ -181,7 +181,7 @@ class Offline:
         return self.buffer.by_buffer(sample, td_errors)
 
     def recorded_rows(self) -> Iterator[Transitions]:
-        """Yield the recorded rows, in portions and chronological order."""
+        """Yield the recorded rows in chronological order, in portions."""
         for start in range(0, len(self), PORTION):
             yield self.storage[torch.arange(start, min(start + PORTION, len(self)))].to(self.device)
 
@@ -225,4 +225,4 @@ def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:
 
 
 def _described(spec: Any) -> str:
-    return "nothing" if spec is None else f"shape {tuple(spec[0])} {str(spec[1]).removeprefix('torch.')}"
+    return "no values" if spec is None else f"shape {tuple(spec[0])} {str(spec[1]).removeprefix('torch.')}"

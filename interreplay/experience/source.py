@@ -75,7 +75,7 @@ class RowSource(Protocol):
         """Move schedules to `progress`, the completed fraction of the run, 0 to 1."""
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:
-        """Split a batch by the buffers of its rows; the name of an only buffer is ""."""
+        """Split a batch by the buffers of its rows; the name is "" if there is only one buffer."""
         ...
 
     def statistics(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The table of algorithms: configuration, settings, and the actions that each learns."""
+"""The table of algorithms: configuration, settings and supported action spaces."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Algorithm:
     Attributes:
         config: Name of its configuration in `interreplay.rllib`.
         settings: Dataclass of its settings.
-        actions: Kinds of action spaces that it learns.
-        buffer: Name of the replay method that it learns from where none is named.
-        buffer_args: Arguments of this; none of "Uniform".
+        actions: Supported kinds of action spaces.
+        buffer: Name of the default replay method.
+        buffer_args: Arguments of the default replay method.
         unrolls: Whether it learns from unrolls, not from replayed transitions.
-        of_run: Defaults of flags of the run that differ from those of other algorithms.
-        like: The built-in algorithm with the presets of a user's own algorithm; "" for a built-in one.
+        of_run: Defaults of flags of the run that differ from other algorithms' defaults.
+        like: The built-in algorithm whose presets a user's own algorithm uses; "" for built-in algorithms.
     """
 
     config: str
@@ -58,20 +58,28 @@ class Algorithm:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Default of each of its settings by name."""
+        """Default of each setting by name."""
         return defaults(self.settings)
 
 
 FRESH = "Fresh"
 MIX = "UnrollMix"
-"""What algorithms that learn from unrolls replay: nothing, or some in a mix with fresh ones, by its `parameters`."""
+"""Replay methods of algorithms that learn from unrolls: fresh unrolls only, or the mix that `parameters` define."""
 
 _DISCRETE = (gym.spaces.Discrete,)
 _BOTH = (gym.spaces.Box, gym.spaces.Discrete)
 
 
 def _of_unrolls(config: str, settings: type, steps: int, envs: int, *mix: Mapping[str, Any]) -> Algorithm:
-    """Return an algorithm that learns from unrolls of so many steps of so many environments, of a `mix` where given."""
+    """Return an algorithm that learns from unrolls.
+
+    Args:
+        config: Name of its configuration.
+        settings: Dataclass of its settings.
+        steps: Default number of steps per unroll.
+        envs: Default number of environments per worker.
+        *mix: Sources of the default mix; without them, all unrolls are fresh.
+    """
     of_run = {"rollout_fragment_length": steps, "num_envs_per_worker": envs}
     arguments = {"parameters": list(mix)} if mix else {}
     return Algorithm(config, settings, _BOTH, MIX if mix else FRESH, arguments, unrolls=True, of_run=of_run)
@@ -82,7 +90,7 @@ _NEWEST = {"type": "uniform", "capacity": 10_000, "share": 0.75}
 
 
 class Table(dict[str, Algorithm]):
-    """Algorithms by name; a user's own is looked up by ``module:Class`` when it is requested."""
+    """Algorithms by name; a user's algorithm ``module:Class`` is imported on each look-up."""
 
     def __missing__(self, name: str) -> Algorithm:
         if ":" not in name:
@@ -115,7 +123,7 @@ ALGORITHMS = Table(
 
 
 def own_algorithm(name: str) -> Algorithm:
-    """Return the row of a user's algorithm, which is that of the built-in one that its configuration derives from.
+    """Return the row of a user's algorithm: its own configuration and settings in the row of its built-in base.
 
     Args:
         name: ``module:Class``.
@@ -140,12 +148,12 @@ def _is_ours(kind: type) -> bool:
 
 
 def is_algorithm(name: str) -> bool:
-    """Return whether a name is a built-in algorithm's, or could be a user's ``module:Class``."""
+    """Return whether a name is that of a built-in algorithm or has the form ``module:Class``."""
     return name in ALGORITHMS or ":" in name
 
 
 def built_in(name: str) -> str:
-    """Return the built-in algorithm that presets refer to: `name`, or what a user's own algorithm derives from."""
+    """Return the built-in algorithm whose presets apply: `name`, or the base of a user's own algorithm."""
     return ALGORITHMS[name].like or name
 
 
@@ -153,11 +161,11 @@ UNROLLS = tuple(name for name, row in ALGORITHMS.items() if row.unrolls)
 """Algorithms that learn from unrolls."""
 
 VARIANTS = frozenset(name for name, row in ALGORITHMS.items() if issubclass(row.settings, DQNSettings))
-"""DQN, and what differs from it in its defaults alone."""
+"""DQN and the algorithms that differ from it only in their defaults."""
 
 
 def architecture_of(trainer: str) -> str:
-    """Return the name in `interreplay.learning.architectures` of an algorithm's networks."""
+    """Return the name of an algorithm's architecture in `interreplay.learning.architectures`."""
     name = built_in(trainer)
     if name in VARIANTS:
         return "DQN"
@@ -165,23 +173,23 @@ def architecture_of(trainer: str) -> str:
 
 
 def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--trainer") -> None:
-    """Refuse actions that an algorithm does not learn.
+    """Reject action spaces that an algorithm does not support.
 
     Args:
-        trainer: The algorithm.
-        env: The environment's id, for the message.
-        space: Of its actions.
-        flag: That names the algorithm, for the message.
+        trainer: Name of the algorithm.
+        env: Id of the environment, for the message.
+        space: Action space of the environment.
+        flag: Flag that names the algorithm, for the message.
 
     Raises:
-        UsageError: Naming the space.
+        UsageError: The algorithm does not support the space.
     """
     flat = flat_actions(space)
     if isinstance(flat, ALGORITHMS[trainer].actions):
         if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
-            raise UsageError(f"{trainer} acts in a Box with finite bounds; {env} has {space}, which is unbounded")
+            raise UsageError(f"{trainer} requires finite bounds of actions; the action space of {env} is {space}")
         return
     learning = ", ".join(name for name, algorithm in ALGORITHMS.items() if isinstance(flat, algorithm.actions))
     kinds = " or ".join(ACTIONS[kind] for kind in ALGORITHMS[trainer].actions)
-    hint = f"{flag} {learning} learns it" if learning else "rllib train --run PPO may learn it"
-    raise UsageError(f"{trainer} acts in {kinds}; {env} has {space}; {hint}")
+    hint = f"use {flag} {learning}" if learning else "try rllib train --run PPO"
+    raise UsageError(f"{trainer} requires {kinds}; the action space of {env} is {space}; {hint}")

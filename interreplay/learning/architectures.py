@@ -1,4 +1,4 @@
-"""Which networks each algorithm has, by plain settings: RLModules learn them, stored policies are loaded into them."""
+"""Networks of each algorithm, built from plain settings, for training and for loading stored policies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles,
 BOX = gym.spaces.Box
 DISCRETE = gym.spaces.Discrete
 COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations", "network", "encoder")
-"""Settings that the networks of all algorithms are made by."""
+"""Settings that determine the networks of all algorithms."""
 CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
 """Settings that determine critics of plain layers."""
 RESIDUAL = ("critic_blocks", "critic_width", "actor_blocks", "actor_width")
@@ -56,7 +56,7 @@ class Architecture(ABC):
 
     Attributes:
         settings: Names of the algorithm's settings that determine its networks, in addition to `COMMON`.
-        acts_in: Kinds of action spaces.
+        acts_in: Supported kinds of action spaces.
     """
 
     settings: tuple[str, ...]
@@ -65,22 +65,22 @@ class Architecture(ABC):
 
     @abstractmethod
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        """Return networks with a policy ``actor``; nothing else where `inference_only`.
+        """Return networks with a policy ``actor``.
 
         Args:
-            inputs: Numbers in an encoded observation.
-            space: Of actions.
-            model: `COMMON` settings and `settings` by name.
-            inference_only: Whether they are only to act.
+            inputs: Width of an encoded observation.
+            space: Action space.
+            model: Settings in `COMMON` and `settings` by name.
+            inference_only: Build the policy alone.
         """
 
 
 @dataclass(frozen=True)
 class Soft(Architecture):
-    """Networks of SAC and its kin.
+    """Networks of SAC, TQC and CrossQ.
 
     Attributes:
-        networks: For continuous actions.
+        networks: Class of the networks for continuous actions.
     """
 
     networks: type[SACNetworks]
@@ -92,7 +92,7 @@ class Soft(Architecture):
         made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], inference_only=inference_only, **options)
         if model.get("network") and isinstance(made, CrossQNetworks):
             raise ValueError(
-                "network: CrossQ normalizes by batches; expected Linear and activations of the same widths"
+                "network is not supported by CrossQ; expected actor and critic of Linear and ReLU, or Linear and Tanh"
             )
         list_actor_and_critics(made, model.get("network") or {})
         return made
@@ -103,7 +103,7 @@ class Deterministic(Architecture):
     """Networks of DDPG and TD3.
 
     Attributes:
-        last_bound: Bound of the weights with which last layers start; None for that of other layers.
+        last_bound: Bound of the last layers' initial weights; None for the bound of other layers.
     """
 
     last_bound: float | None = None
@@ -114,6 +114,9 @@ class Deterministic(Architecture):
         shape = (inputs, gym.spaces.flatdim(space), model["hiddens"])
         made = DeterministicNetworks(*shape, inference_only=inference_only, **options)
         list_actor_and_critics(made, model.get("network") or {})
+        if model.get("network") and not inference_only:
+            made.bound_last_layers([made.actor.body, made.critics])
+            made.copy_to_targets()
         return made
 
 
@@ -178,7 +181,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def critic_options(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether the critics' hidden layers are normalized, and the dropout of their units."""
+    """Return the critics' options for layer normalization and dropout by name."""
     return {"layer_norm": model.get("critic_layer_norm", False), "dropout": model.get("critic_dropout", 0.0)}
 
 
@@ -194,23 +197,23 @@ def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: floa
 
 
 def encoder_of(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, int]:
-    """Return what encodes observations of a space for the networks, and how many numbers it makes of one."""
+    """Return the encoder of an observation space and its number of features."""
     check_numbers("observation", space)
     if model.get("image_features"):
         if model["normalize_observations"]:
             raise ValueError("network.features are not normalized; expected normalize_observations False")
         encoder = ListedEncoder(space, model["image_features"])
         return encoder, encoder.width
-    kind, dtype = model.get("encoder"), model.get("conv_dtype", "float32")  # only some algorithms name convolutions
-    return make_encoder(space, model["normalize_observations"], kind, dtype)
+    conv_dtype = model.get("conv_dtype", "float32")  # only some algorithms have this setting
+    return make_encoder(space, model["normalize_observations"], model.get("encoder"), conv_dtype)
 
 
 def resolved(architecture: Architecture, observations: gym.Space, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of networks with listed layers replaced by built-in ones where these are equal.
+    """Return the settings of networks, with listed layers replaced by equal built-in networks.
 
     Args:
         architecture: The architecture.
-        observations: Space of observations.
+        observations: Observation space.
         model: Settings of the networks by name.
     """
     found = with_built_in(model, architecture.family, observations)
@@ -220,7 +223,7 @@ def resolved(architecture: Architecture, observations: gym.Space, model: Mapping
 
 
 def assembled(networks: Any, encoder: nn.Module, model: Mapping[str, Any]) -> Any:
-    """Return the networks with their encoder, and with the products and functions between layers as in `model`."""
+    """Return networks with their encoder and their settings of products, activations and initial weights."""
     networks.encoder = encoder
     for layers in networks.modules():
         if isinstance(layers, BatchedMLP):

@@ -17,21 +17,21 @@ from torch import Tensor
 from interreplay.learning.update import Update, columns_of, rows_of, with_columns
 
 WARM_UPS = 2
-"""Calls of a function before it is captured: they allocate what later ones use again."""
+"""Number of calls of a function before it is captured; they allocate memory that later calls reuse."""
 MOST_GRAPHS = 16
-"""Maximum number of graphs of an update; updates of further forms run as usual."""
+"""Maximum number of graphs of an update; batches of other forms run without a graph."""
 ALIGNMENT = 16
-"""Columns of a batch start at multiples of so many bytes."""
+"""Alignment of the columns of a batch, in bytes."""
 CAPTURING = threading.Lock()
-"""Held while a graph is recorded."""
+"""Lock that is held while a graph is recorded."""
 
 
 class CapturedUpdate:
     """An update that runs as CUDA graphs, with the same results.
 
     Batches can be in main memory: their columns are copied to the GPU in one piece, and nothing waits for the copy.
-    There is one graph for each form of batch and each `Update.phase`. Batches that bring a loss run as usual, and so
-    do updates of a class that replaces `Update.update`.
+    There is one graph for each form of batch and each `Update.phase`. Batches with a loss of their own, and updates of
+    classes that override `Update.update`, run without a graph.
 
     Args:
         update: The update; its networks are on a GPU.
@@ -73,13 +73,13 @@ class CapturedUpdate:
         return result
 
     def _current_addresses(self, rng: Any) -> Hashable:
-        """Return what changes when the tensors or the generator of an update are replaced."""
+        """Return a key that changes when the tensors or the generator of an update are replaced."""
         optimizers: Any = self._update.optimizers.values()
         loads = tuple(optimizer.loads for optimizer in optimizers)
         return loads, self._parameter.data_ptr(), id(rng)
 
     def _key(self, batch: Any, columns: list[Tensor]) -> Hashable:
-        """Return what the operations of an update depend on."""
+        """Return the key of the graph for a batch."""
         missing = tuple(value is None for value in vars(batch).values())
         form = tuple((column.shape, column.dtype) for column in columns)
         return missing, form, self._update.phase(), self._update.scores_wanted
@@ -89,9 +89,9 @@ class CapturedFunction:
     """A function of tensors as a CUDA graph.
 
     Args:
-        function: Takes columns on the GPU, always the same tensors, and returns tensors in any structure. It reads no
-            value on the processor.
-        columns: Columns of the shapes and types of those that will be given, in main memory or on a GPU.
+        function: Function of columns on the GPU, always the same tensors, that returns tensors in any structure. It
+            must not read values on the processor.
+        columns: Example columns with the shapes and types of later columns, in main memory or on a GPU.
         generators: Generators on the GPU from which the function draws, at least one.
     """
 
@@ -115,14 +115,14 @@ class CapturedFunction:
         self._stage.load(columns)
         self._calls += 1
         if self._calls <= WARM_UPS:
-            return self._call_as_usual()
+            return self._call_directly()
         if self._graph is None:
             self._capture()
         assert self._graph is not None
         self._graph.replay()
         return self._result
 
-    def _call_as_usual(self) -> Any:
+    def _call_directly(self) -> Any:
         current = torch.cuda.current_stream()
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
@@ -147,14 +147,14 @@ class CapturedFunction:
 
 
 class Stage:
-    """Memory of a GPU for the columns of one batch after the other, always at the same addresses.
+    """GPU memory for the columns of successive batches, always at the same addresses.
 
     Batches in main memory are written to one of two blocks of page-locked memory, from which the GPU fetches them while
     the program continues. Columns that are in page-locked memory already are fetched from there; they must not change
     before the GPU has finished.
 
     Args:
-        columns: Columns of the same shapes and types.
+        columns: Example columns with the shapes and types of later columns.
         device: A GPU.
 
     Attributes:
@@ -181,7 +181,7 @@ class Stage:
             return
         self._hosts.reverse()
         block, parts, fetched = self._hosts[0]
-        fetched.synchronize()  # of the batch before the last one, which the GPU has long fetched
+        fetched.synchronize()  # the copy of the batch before the last one, which has usually finished
         for part, column in zip(parts, columns, strict=True):
             part.copy_(column)
         self._block.copy_(block, non_blocking=True)

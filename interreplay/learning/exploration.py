@@ -51,21 +51,21 @@ class Exploration(ABC):
             recorded = policy.record(output)
         return Acted(self.choose(policy, output, rng), recorded)
 
-    def check(self, policy: Policy) -> None:  # noqa: B027 - many explore with every policy
+    def check(self, policy: Policy) -> None:  # noqa: B027 - many support every policy
         """Raise a ValueError if the policy is not supported."""
 
-    def start(self, which: np.ndarray) -> None:  # noqa: B027 - many have nothing to do
+    def start(self, which: np.ndarray) -> None:  # noqa: B027 - many have no state
         """Reset state for environments `which` ``(environments,)``, boolean, where episodes start."""
 
     def anneal(self, progress: float) -> None:  # noqa: B027 - many have no schedule
         """Set the schedule to the `progress` of the run, from 0 to 1."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next action depends on besides policy and random generator."""
+        """Return the state, without the policy and the random generator."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many have no state
-        """Continue from a state."""
+        """Restore a state."""
 
 
 class Greedy(Exploration):
@@ -173,7 +173,7 @@ class EpsilonGreedy(Exploration):
 
 
 class Additive(Exploration):
-    """Noise on greedy actions, clipped to [−1, 1].
+    """Greedy actions with added noise, clipped to [−1, 1].
 
     Attributes:
         sigma: Standard deviation of the noise drawn in each step.
@@ -221,7 +221,7 @@ class OrnsteinUhlenbeck(Additive):
     deviation of x converges to σ / √(1 − (1 − θ)²), .38 by default.
 
     Args:
-        sigma: Standard deviation of the new part, per √dt.
+        sigma: Standard deviation of the noise added per √dt.
         theta: Decay of x per dt; at most 1 / dt.
         dt: Time of one step.
     """

@@ -54,7 +54,7 @@ class Huber(CriticLoss):
 
 @dataclass(frozen=True)
 class PAL(CriticLoss):
-    """Prioritized approximation loss: of uniform rows, the gradient that LAP has in expectation.
+    """Prioritized approximation loss: on uniformly drawn rows, its expected gradient equals LAP's.
 
     ½δ² where |δ| < 1, else |δ|^(1 + α) / (1 + α), all divided by λ, the mean over the rows of max(|δ|, 1)^α with |δ|
     the largest of a row's errors; λ has no gradient (Fujimoto et al. 2020, arXiv:2007.06049). With one critic the
@@ -78,7 +78,7 @@ class ByRows(CriticLoss):
     """A different loss for each run of rows, as if each run were a batch.
 
     Attributes:
-        parts: Number of rows and their loss, from the first row to the last; None for the algorithm's own.
+        parts: Number of rows and loss of each run, in order; the loss is None for the algorithm's own loss.
     """
 
     parts: tuple[tuple[int, CriticLoss | None], ...]
@@ -133,7 +133,7 @@ def make_loss(asked: CriticLoss | str | Mapping[str, Any]) -> CriticLoss:
 
 
 def loss_of(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any = None) -> CriticLoss:
-    """Return the loss of three settings, which may be None; raises as `check_loss` and `make_loss`."""
+    """Return the loss of three settings, which can be None; raises as `check_loss` and `make_loss`."""
     check_loss(huber_delta, pal_alpha, critic_loss)
     if critic_loss is not None:
         return make_loss(critic_loss)
@@ -174,14 +174,14 @@ def check_loss(
         brought_by: Name of the replay method that defines the loss of its rows, if any.
 
     Raises:
-        ValueError: The settings and what is accepted.
+        ValueError: The settings contradict each other or the replay method.
     """
     given = {"huber_delta": huber_delta, "pal_alpha": pal_alpha, "critic_loss": critic_loss}
     named = [f"{name} is {value}" for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise ValueError(f"{' and '.join(named)}; expected one of them, or none")
     if named and brought_by is not None:
-        raise ValueError(f"{named[0]}; expected none, for rows of {brought_by} bring the critics' loss along")
+        raise ValueError(f"{named[0]}; expected none, because rows of {brought_by} define the critics' loss")
 
 
 class SortedQuantileHuber(torch.autograd.Function):

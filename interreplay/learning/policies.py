@@ -19,7 +19,7 @@ class Acted(NamedTuple):
 
     Attributes:
         actions: ``(n, *action_shape)``, in [−1, 1], or indices of discrete actions.
-        recorded: Columns ``(n, ...)`` by name; policies are compared by them.
+        recorded: Columns ``(n, ...)`` by name; distances between policies are computed from them.
     """
 
     actions: Tensor
@@ -68,7 +68,7 @@ class Policy(nn.Module, ABC):
 
     @abstractmethod
     def record_random(self, count: int) -> dict[str, Tensor]:
-        """Return these columns for `count` uniformly random actions."""
+        """Return the columns of `record` for `count` uniformly random actions."""
 
     def noisy_output(self, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return the outputs of the network with newly drawn noise; `output` is without noise."""

@@ -120,7 +120,7 @@ SEED = Whole(0, 2**31 - 1)
 
 
 class OneOf(Accepts):
-    """Accept one of several names.
+    """One of several names.
 
     Args:
         *names: The accepted names.
@@ -142,7 +142,7 @@ class OrWord(Accepts):
     """Values accepted by another `Accepts`, or one word.
 
     Args:
-        other: The other.
+        other: Accepts all other values.
         word: The word, such as "auto".
         stands_for: Value of the word in a text; the word itself by default.
     """
@@ -181,7 +181,7 @@ class YesNo(Accepts):
 class Rate(Accepts):
     """A learning rate, or a schedule of them ``[[env_step, rate], ...]`` from step 0 on, linear in between.
 
-    In text ``3e-4``, ``0:3e-4,100000:1e-5``, or as it is printed.
+    Texts look like ``3e-4``, ``0:3e-4,100000:1e-5`` or ``[[0, 3e-4], [100000, 1e-5]]``.
 
     Args:
         low: Smallest rate.
@@ -220,7 +220,7 @@ def rate_at(rate: Any, env_steps: int) -> float:
     if not isinstance(rate, list | tuple):
         return float(rate)
     steps, rates = zip(*rate, strict=True)
-    import numpy as np  # here, so that the smoke test can report that it is missing
+    import numpy as np  # imported here so that the smoke test can report a missing numpy
 
     return float(np.interp(env_steps, steps, rates))
 
@@ -311,7 +311,7 @@ class Named(Accepts):
     In text ``my_module:MyNoise``, ``my_module:MyNoise sigma=0.2``, or a mapping ``{"type": "my_module:MyNoise"}``.
 
     Args:
-        *names: Names of this package.
+        *names: Names of classes of this package.
     """
 
     def __init__(self, *names: str):
@@ -350,7 +350,7 @@ def setting(default: Any, accepts: Accepts, help: str) -> Any:
 
 
 def changed_default(owner: type, name: str, default: Any) -> Any:
-    """Return a field like that of another dataclass with another default."""
+    """Return a field of another dataclass with a different default."""
     return field(default=default, metadata=owner.__dataclass_fields__[name].metadata)  # type: ignore[attr-defined]
 
 

@@ -189,7 +189,7 @@ class ActorCriticSettings:
         """Reject settings that contradict each other.
 
         Raises:
-            ValueError: The settings and their values.
+            ValueError: Two settings contradict each other.
         """
         if self.target_subset is not None and self.target_subset > self.n_critics:
             raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
@@ -258,7 +258,7 @@ class TQCSettings(SACSettings):
         """Reject settings that contradict each other.
 
         Raises:
-            ValueError: The settings and their values.
+            ValueError: Two settings contradict each other.
         """
         super().__post_init__()
         if self.drop_per_critic >= self.n_quantiles:
@@ -281,7 +281,7 @@ class TQCSettings(SACSettings):
 )
 @with_defaults(actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3, policy_delay=3)
 class CrossQSettings(SACSettings):
-    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, normalized by batches alone."""
+    """CrossQ (Bhatt et al. 2024, arXiv:1902.05605), without target networks, with batch renormalization."""
 
     critic_hiddens: tuple[int, ...] | str = setting(
         "auto", OrWord(Widths(), "auto"), "widths of the critics' hidden layers; auto: 8 times the policy's widths"

@@ -28,9 +28,9 @@ SCORING = "score"
 ACTOR_WEIGHTS = "actor_weights"
 """The update accepts weights of rows for the losses of the actor and the temperature alone."""
 SUCCESS_COLUMN = "success"
-"""An extra column of each row: whether the environment reported success in its infos."""
+"""Name of an extra column: whether the environment reported success in its infos."""
 CRITIC_LOSS = "critic_loss"
-"""The update accepts a loss of the critics that comes with the rows."""
+"""The update accepts a loss of the critics that is defined by the rows."""
 
 
 Randomness = torch.Generator | Tensor
@@ -132,7 +132,7 @@ def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         factor = (most / (norm + 1e-6)).clamp_(max=1.0)
-        if factor.device.type != "cpu" or factor < 1.0:  # to ask elsewhere would wait for the device
+        if factor.device.type != "cpu" or factor < 1.0:  # reading it from a GPU would wait
             torch._foreach_mul_(gradients, factor)
     elif by == "value":
         nn.utils.clip_grad_value_(parameters, most)
@@ -200,7 +200,7 @@ class Batch:
 
 
 def rows_of(sample: Any) -> Batch:
-    """Return what an update reads of a batch that brings no loss."""
+    """Return the columns that an update reads of a sample without a loss of its own."""
     return Batch(sample.transitions, sample.weights, sample.row_weights, sample.actor_weights, targets=sample.targets)
 
 
@@ -250,7 +250,7 @@ class Update(ABC):
     Attributes:
         optimizers: Optimizers by name; checkpoints contain their state.
         metrics: Names of the numbers that `update` reports, in order.
-        offers: Names of the offers at the top of this module that a replay method can make use of.
+        offers: Features that replay methods can use, among the names at the top of this module.
         scores_wanted: Names of the scores that every update computes; set by the caller.
     """
 
@@ -282,11 +282,11 @@ class Update(ABC):
         """
 
     def phase(self) -> Hashable:
-        """Return what the operations of the next update depend on besides the form of its batch."""
+        """Return a key of the next update's operations, which also depend on the form of its batch."""
         return None
 
     def finish(self, rng: Any) -> None:  # noqa: B027 - many updates count nothing
-        """Count an update, and do what is due after it.
+        """Count an update, and perform operations that are due after it, such as resets.
 
         Args:
             rng: As in `update`.
@@ -303,7 +303,7 @@ class Update(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not score rows")
 
     def after_updates(self, env_steps: int, rng: torch.Generator) -> None:  # noqa: B027 - many updates do nothing
-        """Change what depends on the number of env steps, after all updates that are due at it.
+        """Make changes that depend on the number of env steps, after all updates that are due at this step.
 
         Args:
             env_steps: Env steps of the whole run.
@@ -311,8 +311,8 @@ class Update(ABC):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next update depends on besides networks, optimizers and `rng`."""
+        """Return the state, without networks, optimizers and `rng`."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - many updates have no state
-        """Continue from a state."""
+        """Restore a state."""

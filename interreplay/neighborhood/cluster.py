@@ -37,8 +37,7 @@ class Cluster(Neighborhood):
 
     Args:
         n_clusters: Number of clusters K, limited to half the number of rows.
-        refresh_every: Added rows between refreshes of the centers and the scale; a quarter of the stored rows while
-            fewer than four times as many are stored.
+        refresh_every: Added rows between refreshes of the centers and the scale, at most a quarter of the stored rows.
 
     Raises:
         ValueError: If an argument is not a positive integer.
@@ -85,7 +84,7 @@ class Cluster(Neighborhood):
 
     def _clustering(self, storage: Storage) -> Clustering:
         if self.clustering is None or self.clustering.written != storage.written:
-            raise RuntimeError(f"{storage.written} rows were stored, fewer observed; call observe after each add")
+            raise RuntimeError(f"{storage.written} rows were stored, but fewer observed; call observe after each add")
         return self.clustering
 
     def statistics(self) -> dict[str, float]:
@@ -180,7 +179,7 @@ class ClusterCenter(Cluster):
             raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
         self.noise = float(noise)
         self.bounds = (float(bounds[0]), float(bounds[1]))
-        # Of each read view and cluster: mean and deviation (2, D) of its members by the hash of their discrete values.
+        # Per read view and cluster: mean and deviation (2, D) of the members by the hash of their discrete values.
         self._moments: dict[ReadView, dict[int, dict[int, np.ndarray]]] = {}
 
     def observe(self, storage: Storage, slots: Tensor) -> None:
@@ -239,7 +238,7 @@ class ClusterCenter(Cluster):
             storage: The rows.
             anchors: Slots ``(n,)``.
             clusters: Their clusters ``(n,)``.
-            discrete: Positions of discrete values in a vector, which must be those of the anchor.
+            discrete: Positions of discrete values in a vector; they must equal the anchor's values.
         """
         known = self._moments.setdefault(self.view, {})
         changing = self._compute_moments(storage, set(clusters.tolist()) - known.keys(), discrete)

@@ -1,8 +1,8 @@
 """Discrete columns: integer parts of observations and actions. Neighbors have equal discrete values.
 
-One graph of neighbors serves all discrete values. In it, a row has a code next to its features: a corner of a cube
-that is the same for equal values and usually another one for other values, which is then further away than the row's
-own neighbors. Neighbors are compared by the values themselves; codes only make it likely that enough are found.
+One neighbor graph contains the rows of all discrete values. In the graph, a code is appended to a row's features: a
+corner of a cube. Equal values have equal codes; different values usually have different codes, which are further apart
+than neighbors. Neighbors are compared by the values themselves; codes only make it likely that enough are found.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DiscreteColumns:
 
 
 class CodedStorage:
-    """A storage as the graph of neighbors reads it: rows with other discrete values are far away."""
+    """View of a storage for the neighbor graph: codes separate rows with different discrete values."""
 
     def __init__(self, storage: Storage, discrete: DiscreteColumns):
         self._storage = storage

@@ -30,7 +30,7 @@ class HindsightGoals(Neighborhood):
 
     Args:
         strategy: ``"future"``, ``"final"`` or ``"episode"``.
-        partners: Gathers the rows that anchors are blended with. None blends nothing.
+        partners: Gathers the rows that anchors are blended with. None disables blending.
 
     Raises:
         ValueError: If the strategy is unknown.
@@ -79,5 +79,5 @@ class HindsightGoals(Neighborhood):
         return 24 * capacity + super().nbytes(capacity, features)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.trajectories = Trajectories()  # these follow from what is stored
+        self.trajectories = Trajectories()  # rebuilt from the storage
         super().load_state_dict(state)

@@ -58,7 +58,7 @@ def move_centers(centers: np.ndarray, weights: np.ndarray, batches: Iterable[np.
         model = MiniBatchKMeans(
             len(centers), init=centers, n_init=1, reassignment_ratio=0.0, compute_labels=False, random_state=0
         )
-        model.partial_fit(centers, sample_weight=weights)  # centers stay and are counted by their weights
+        model.partial_fit(centers, sample_weight=weights)  # keeps the centers and sets their counts to the weights
         for batch in batches:
             model.partial_fit(batch)
     return model.cluster_centers_

@@ -97,7 +97,7 @@ class KNN(Neighborhood):
         if self.graph is None and self._needs_rebuild and len(storage):
             self._build(storage)
         if self.graph is None or self.graph.table.written != storage.written:
-            raise RuntimeError(f"{storage.written} rows were stored, fewer observed; call observe after each add")
+            raise RuntimeError(f"{storage.written} rows were stored, but fewer observed; call observe after each add")
         return self.graph
 
     # -- Neighbors ---------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class KNN(Neighborhood):
         if self.draw > 1 or len(storage) == 1:
             columns = self._draw_columns(np.minimum(order[:, -1], self.k), rng)
             return torch.from_numpy(_pick(graph, ages, order, columns))
-        # As `_pick` for a single column, in two thirds of the time.
+        # Equivalent to `_pick` for a single column; takes two thirds of the time.
         ticket = np.floor(rng.random(len(ages), np.float32) * np.minimum(order[:, -1], np.float32(self.k)))
         places = (order > ticket[:, None]).argmax(1)
         places += np.arange(0, ages.size, ages.shape[1])

@@ -22,8 +22,8 @@ class Trajectories:
     Each episode has a block of numbers in one array: its number of rows, how many of them (the first ones) were
     overwritten, the room of the block, and the slots of its rows. Each slot records the block of its row and the row's
     place in it. A full block moves to one with twice the room, or to its own beginning if most of its rows are gone; an
-    empty block is reused. All of this follows from what is stored and is not part of a state: new trajectories that
-    follow the same storage return the same rows.
+    empty block is reused. Blocks are rebuilt from the storage and are not part of a state: new trajectories that follow
+    the same storage return the same rows.
     """
 
     def __init__(self) -> None:

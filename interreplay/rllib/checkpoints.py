@@ -1,9 +1,9 @@
 """Saving and loading the checkpoints of our algorithms.
 
-A checkpoint's folder contains ``checkpoint.json`` (what it fits, the class of its configuration, the policy),
-``state.json`` and ``arrays.safetensors`` (the configuration and everything that training depends on), the same two
-files of the policy's weights in ``policy/``, and ``manifest.json`` (sizes and checksums of all files). It contains no
-pickle.
+A checkpoint's folder contains ``checkpoint.json`` (the properties that an algorithm must share to load it, the class of
+its configuration, the policy), ``state.json`` and ``arrays.safetensors`` (the configuration and everything that
+training depends on), the same two files of the policy's weights in ``policy/``, and ``manifest.json`` (sizes and
+checksums of all files). It contains no pickle.
 
 The configuration is stored as the settings that differ from the defaults of its class. Settings that are not plain
 data, such as callbacks or an environment given as a class, are listed by name; the caller passes them again. RLlib
@@ -134,7 +134,7 @@ class CheckpointedAlgorithm(Algorithm):
             **kwargs: RLlib's options of its own format, ignored.
 
         Raises:
-            CheckpointError: The checkpoint is unreadable, damaged, or of another environment, algorithm or buffer.
+            CheckpointError: The checkpoint is unreadable or damaged, or has another environment, algorithm or buffer.
         """
         folder = state_files.resolve(Path(path).absolute())
         saved = read_description(folder)["fits"]
@@ -175,7 +175,7 @@ class CheckpointedAlgorithm(Algorithm):
 
         Raises:
             CheckpointError: The checkpoint cannot be read, or does not store all of its settings.
-            ValueError: It is of another class, or not local.
+            ValueError: It belongs to another class, or is not local.
         """
         if filesystem is not None:
             raise ValueError(f"filesystem is {filesystem!r}; expected None and a local folder")
@@ -274,7 +274,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _is_harmless(config: Any, name: str, value: Any) -> bool:
-    """Return whether RLlib could not import a name in a setting: none of its texts has a dot or a slash."""
+    """Return whether a setting is safe: RLlib cannot import its texts, since none of them has a dot or a slash."""
     if name in TEXTS or name in config.own_settings() or isinstance(value, gym.Space | Exploration):
         return True
     return all(map(_WORD.fullmatch, _texts_in(value)))

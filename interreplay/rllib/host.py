@@ -86,12 +86,12 @@ def needs_ray(config: Any) -> bool:
 
 
 def _callers() -> list[Any]:
-    """Return what a connector reads of ``inspect.stack()``: at 1, the frame that called its constructor."""
+    """Return the part of ``inspect.stack()`` that connectors read: at 1, the frame that called the constructor."""
     return [None, SimpleNamespace(frame=sys._getframe(2))]
 
 
 class HostedAlgorithm(Algorithm):
-    """RLlib's algorithm with a quick start, and without Ray and a result folder where they serve nothing."""
+    """RLlib's algorithm with a quick start, and without Ray or a result folder if they are not needed."""
 
     def __init__(self, *args: Any, **options: Any):
         # Up to Ray 2.54, RLlib makes a folder in ~/ray_results unless it receives a logger, as it does from Tune.
@@ -107,7 +107,7 @@ class HostedAlgorithm(Algorithm):
             super().setup(config)
 
     def set_state(self, state: Any) -> None:
-        """Continue from a state."""
+        """Restore a state."""
         with without_ray(self.config):
             super().set_state(state)
 
@@ -117,7 +117,7 @@ class HostedAlgorithm(Algorithm):
             return super().evaluate(*args, **options)
 
     def _setup_logdir(self) -> None:
-        """Make no folder: outside of Tune, nothing is written there. Ray 2.55 and newer call this."""
+        """Create no folder: outside of Tune, nothing is written there. Ray 2.55 and newer call this."""
         if self._storage:
             super()._setup_logdir()
         else:

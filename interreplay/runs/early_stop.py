@@ -28,13 +28,13 @@ class EarlyStop:
     """Decides after each evaluation whether a run has reached its goal or stopped improving.
 
     Args:
-        target: Mean return that ends the run, None for no such goal.
-        patience: Evaluations without a new best that end the run, None for no such limit.
-        kind: What is counted: ``evaluation``, or ``training`` in runs without evaluations.
-        earlier: Mean returns of the run so far, as when it is resumed.
+        target: Mean return that ends the run, None for no target.
+        patience: Number of evaluations without a new best return that ends the run, None for no limit.
+        kind: Source of the returns: ``evaluation``, or ``training`` in runs without evaluations.
+        earlier: Mean returns so far, if the run is resumed.
 
     Attributes:
-        reason: Why the run ends, "" as long as it continues.
+        reason: Reason to end the run, "" while it continues.
     """
 
     def __init__(self, target: float | None, patience: int | None, kind: str, earlier: Iterable[float] = ()):

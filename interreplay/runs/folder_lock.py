@@ -25,7 +25,7 @@ def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
     Args:
         folder: The folder to lock.
         what: What runs in the folder, for the error message.
-        patience: Seconds to wait for another process, such as one that is just ending after a kill.
+        patience: Seconds to wait for another process, such as a killed one that has not ended yet.
 
     Raises:
         UsageError: Another process holds the lock.
@@ -35,7 +35,7 @@ def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        raise UsageError(f"another process is in {folder}: {what} runs there already") from None
+        raise UsageError(f"another process is using {folder} ({what}); end it, or wait until it ends") from None
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise

@@ -44,7 +44,7 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
     """Return the settings of the first checkpoint with readable settings.
 
     Raises:
-        CheckpointError: There is none.
+        CheckpointError: No checkpoint has readable settings.
     """
     reasons = []
     for checkpoint in checkpoints:
@@ -58,7 +58,7 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
 
 
 def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
-    """Return the run folder in which a run continues, None if it needs a new folder.
+    """Return the run folder in which a run continues, None if a new folder is required.
 
     Args:
         checkpoint: The checkpoint to resume.
@@ -80,7 +80,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], notify: Callable[[str], Any]
     Args:
         algo: A new algorithm.
         checkpoints: Checkpoints in order of preference.
-        notify: Called with one line that names the checkpoint, and why earlier ones are unusable.
+        notify: Called with one line: the checkpoint, and the reasons why preferred ones are unusable.
 
     Raises:
         CheckpointError: No checkpoint is usable.

@@ -23,7 +23,7 @@ from interreplay.runs.state_files import manifest
 
 SETTINGS = "settings.json"
 STEPS = "num_env_steps_sampled_lifetime"
-"""Env steps in results."""
+"""Name of the env steps in results."""
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
 
 
@@ -53,7 +53,7 @@ class RunFolder:
                 continue
             except OSError as error:
                 raise _unwritable(parent, error) from None
-        raise UsageError(f"{parent / stem} and 98 like it exist already; choose another --output_dir")
+        raise UsageError(f"{parent / stem} and 98 numbered folders exist already; choose another --output_dir")
 
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints in descending order of environment steps."""
@@ -65,7 +65,7 @@ class RunFolder:
 
         Args:
             steps: Environment steps so far, which name the folder.
-            write: Writes into the folder that it is given, which does not exist yet.
+            write: Writes the checkpoint into the given folder, which does not exist yet.
             settings: Settings for ``--resume``.
             keep: Number of checkpoints to keep.
 
@@ -92,7 +92,7 @@ class RunFolder:
             steps: Environment steps so far, which name the folder.
             write: As for `save`.
             settings: As for `save`.
-            found: Why the checkpoint is the best.
+            found: Mean return of the checkpoint.
 
         Raises:
             UsageError: The checkpoint cannot be written. Earlier ones are kept.
@@ -129,7 +129,7 @@ class RunFolder:
         return target
 
     def best(self) -> Best | None:
-        """Return the reason for the best checkpoint, None if there is no best checkpoint."""
+        """Return the mean return of the best checkpoint, None if there is no best checkpoint."""
         found = map(best_checkpoint.read, best_checkpoint.inside(self.path))
         return max(filter(None, found), default=None)
 
@@ -273,13 +273,13 @@ def check_name(name: str, source: str) -> None:
         UsageError: The name is empty or leads to another folder.
     """
     if not name.strip() or name in (".", "..") or set(name) & {"/", "\\", "\0"}:
-        raise UsageError(f"{source} {name!r}: expected the name of a folder, without / and other than ..")
+        raise UsageError(f"{source} {name!r}: expected the name of a folder without slashes, not '.' or '..'")
 
 
 def _add_settings(checkpoint: Path, settings: dict[str, Any]) -> None:
-    in_order = dict(sorted(settings.items()))  # the layers of a network keep their order
+    in_order = dict(sorted(settings.items()))  # not nested ones: the layers of a network keep their order
     manifest.add(checkpoint, SETTINGS, json.dumps(in_order, indent=2) + "\n")
 
 
 def _unwritable(folder: Path, error: OSError, flag: str = "--output_dir") -> UsageError:
-    return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a folder that can")
+    return UsageError(f"{flag} {folder} cannot be written to ({error.strerror}); give a writable folder")

@@ -129,7 +129,7 @@ class ByAgeWeight(AgeSelector):
 class SampleWeightDecay(ByAgeWeight):
     """P(age) ∝ max(w, 1 − age/T), age 0 the newest row (arXiv:2604.01913, ICLR 2026).
 
-    With at most a small part of T rows stored, it is nearly uniform.
+    With far fewer than T stored rows, it is nearly uniform.
 
     Args:
         horizon: T in rows.
@@ -144,12 +144,12 @@ class SampleWeightDecay(ByAgeWeight):
 
 
 class Faded(Composite):
-    """Draws as another selector does and keeps each row with probability max(w, ρ^age), age 0 the newest row.
+    """Draws rows by another selector and keeps each with probability max(w, ρ^age), age 0 the newest row.
 
-    The probability of a row is that of the inner selector times max(w, ρ^age), up to a constant, and so are the
-    reported probabilities; normalized importance weights cancel the constant. Blocks of rows are drawn until enough are
-    kept. The kept rows of a block are permuted before it is cut, because stratified draws are ordered. `Uniform`
-    is drawn by age in closed form instead. DR.Q (arXiv:2605.11711) fades LAP in this way, FoG (arXiv:2507.02712)
+    The probability of a row, also as reported, is the inner selector's probability times max(w, ρ^age), up to a
+    constant that normalized importance weights cancel. Blocks of rows are drawn until enough are kept. The kept rows
+    of a block are permuted before it is cut, because stratified draws are ordered. `Uniform` is drawn by age in closed
+    form instead. DR.Q (arXiv:2605.11711) fades LAP in this way, FoG (arXiv:2507.02712)
     uniform replay.
 
     Args:

@@ -15,7 +15,7 @@ from interreplay.part import Part, wrong_answer
 
 
 class SlotStore(Protocol):
-    """What selectors draw from: a ring buffer of rows, or another store with numbered slots.
+    """Store of rows in numbered slots, from which selectors draw, such as a ring buffer.
 
     Attributes:
         capacity: Number of slots.
@@ -102,15 +102,15 @@ class Selector(Part, ABC):
 
     def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
         """Return the probability ``(n,)``, float32, of drawing each of the rows in `slots` ``(n,)``."""
-        raise NotImplementedError(f"{type(self).__name__} does not know the probability of a row")
+        raise NotImplementedError(f"{type(self).__name__} does not compute probabilities of rows")
 
     def priorities(self, slots: Tensor) -> Tensor:
         """Return raw priorities ``(n,)`` of the rows in `slots` ``(n,)``."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no priorities")
+        raise NotImplementedError(f"{type(self).__name__} has no priorities")
 
     def set_priorities(self, slots: Tensor, raw: Tensor) -> None:
         """Set raw priorities ``(n,)`` > 0 of the rows in `slots` ``(n,)``; for duplicates, the last value is used."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no priorities")
+        raise NotImplementedError(f"{type(self).__name__} has no priorities")
 
 
 class AnnealedSelector(Selector):

@@ -44,7 +44,7 @@ class Combined(Composite):
         inner: `Uniform()` by default, or another selector that `knows_probabilities`, such as `Prioritized`.
 
     Raises:
-        ValueError: If the other selector does not know probabilities.
+        ValueError: If the other selector does not compute probabilities.
     """
 
     def __init__(self, inner: Selector | None = None):
@@ -80,9 +80,9 @@ class MixedSelection(Composite):
     """Several selectors of the same stored rows, each with a fixed or annealed share of every batch.
 
     Every selector receives the error of every row, in the form that it requests, because it may keep priorities of
-    rows that another selector drew. Importance weights are those of the selector that drew the row. `probabilities`
-    are those of the mixture, Σ share·p(i), if all selectors know theirs, and otherwise the probability of the selector
-    that drew the row times its share.
+    rows that another selector drew. Each row has the importance weight of the selector that drew it. `probabilities`
+    are Σ share·p(i), the probabilities of the mixture, if all selectors compute p(i). Otherwise they are the
+    probability of the selector that drew the row, times its share.
 
     Args:
         selectors: Selectors by name, in order. `Sample.origins` contains their indices.
@@ -94,7 +94,7 @@ class MixedSelection(Composite):
 
     def __init__(self, selectors: Mapping[str, Selector], shares: Mapping[str, Share] | None = None):
         if not selectors:
-            raise ValueError("a mix of no selectors; expected at least one")
+            raise ValueError("selectors are {}; expected at least one")
         super().__init__(selectors)
         self.shares = Shares(list(selectors), shares)
         self.knows_probabilities = all(part.knows_probabilities for part in self.selectors.values())

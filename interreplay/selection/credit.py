@@ -29,8 +29,8 @@ class PriorityUpdate:
         """Return importance weights ``(n,)``.
 
         Args:
-            storage: Contains the rows.
-            selector: Drew the anchors.
+            storage: Storage of the rows.
+            selector: Selector that drew the anchors.
             anchors: Slots ``(n,)``.
             drawn: Probabilities ``(n,)`` of drawing the anchors.
             partners: Slots ``(n,)`` of the blended rows, −1 for none.

@@ -83,7 +83,7 @@ class Elite(CandidateSelector):
         self._policy = policy
         self._warned = False
         self._replays = torch.empty(0, dtype=torch.int32)
-        self._positions = np.empty(0, np.int32)  # of each slot among the candidates, for removing duplicates
+        self._positions = np.empty(0, np.int32)  # position of each slot among the candidates, to remove duplicates
 
     def set_policy(self, policy: Policy | None, gaussian: bool = True) -> None:
         """Measure off-policyness against `policy`; None for no policy.
@@ -155,7 +155,7 @@ class Elite(CandidateSelector):
         has_behavior = BEHAVIOR in storage.columns
         if self.distance == "kl" and not has_behavior:
             raise ValueError(
-                'distance is "kl" and extras hold no "behavior"; expected that column, or another distance'
+                'distance is "kl" and extras hold no "behavior"; expected this column, or another distance'
             )
         name = BEHAVIOR if has_behavior else "actions"
         obs, stored = stored_observations(storage, slots, name)
@@ -164,7 +164,7 @@ class Elite(CandidateSelector):
         current = flat_floats(self._policy(obs))
         if behavior.shape != current.shape:
             shapes = tuple(current.shape), tuple(behavior.shape)
-            raise ValueError(f"the policy gives {shapes[0]}; expected {shapes[1]}, as {name} has")
+            raise ValueError(f"the policy returned shape {shapes[0]}; expected {shapes[1]}, the shape of {name}")
         return self._policy_distance(behavior, current.to(behavior))
 
     # -- state ------------------------------------------------------------------------------------

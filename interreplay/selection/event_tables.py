@@ -60,7 +60,7 @@ def _callable_event(condition: Callable[[Transitions], Tensor], storage: Storage
 def _column_event(column: str, storage: Storage, slots: Tensor) -> Tensor:
     if column not in storage.columns:
         name = column.removeprefix("extras.")
-        raise ValueError(f"rows have no extras[{name!r}]; expected it with every row, for the event {name!r}")
+        raise ValueError(f"rows have no extras[{name!r}]; the event {name!r} requires this column in every row")
     return storage.column(column).index_select(0, slots) != 0
 
 
@@ -80,7 +80,7 @@ class EventTables(Selector):
 
     Args:
         events: One or more events, as accepted by `make_event`.
-        shares: Share of each table, above 0; the remainder is drawn from all rows. None for equal shares.
+        shares: Share of each table, at least 0; the remainder is drawn from all rows. None for equal shares.
         default_share: Share drawn from all rows if `shares` is None.
         history: τ, the number of steps before an event.
 
@@ -112,7 +112,7 @@ class EventTables(Selector):
             each_share = list(map(float, shares))
         if len(each_share) != len(given) or math.fsum(each_share) > 1 + 1e-9:
             raise ValueError(
-                f"shares are {each_share}; expected one of 0 or more for each of {len(given)} events, at most 1 in all"
+                f"shares are {each_share}; expected one share >= 0 for each of {len(given)} events, at most 1 in total"
             )
         self.shares = np.array([max(0.0, 1.0 - math.fsum(each_share)), *each_share])
         self.history = int(history)
@@ -152,7 +152,7 @@ class EventTables(Selector):
         oldest = storage.written - storage.capacity
         for episode, tail in list(self._tails.items()):
             if tail[-1] < oldest:
-                del self._tails[episode]  # nothing continued it
+                del self._tails[episode]  # no row continued it
         before = []
         for episode in set(episodes) & self._tails.keys():
             before.append(self._tails[episode][-1])
@@ -231,7 +231,7 @@ class SlotSet:
     def __init__(self, capacity: int, members: np.ndarray | None = None):
         self.capacity = capacity
         self._members = np.empty(capacity, np.int32)
-        self._positions = np.full(capacity, -1, np.int32)  # of each slot among the members
+        self._positions = np.full(capacity, -1, np.int32)  # position of each slot among the members
         self._count = 0
         if members is not None:
             self.add(members)
@@ -257,7 +257,7 @@ class SlotSet:
         self._count += len(new)
 
     def discard(self, slots: np.ndarray) -> None:
-        """Remove those of `slots` ``(n,)`` that are members."""
+        """Remove the members among `slots` ``(n,)``."""
         for slot in slots[self._positions[slots] >= 0]:
             self._count -= 1
             position = self._positions[slot]

@@ -61,7 +61,7 @@ class LargeBatch(Selector):
         return self.draw(stored, size, rng)[:2]
 
     def errors(self, stored: SlotStore, slots: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return |δ| > 0 of the rows in `slots` ``(m,)``, float64 ``(m,)``, and their targets ``(m,)`` if known.
+        """Return |δ| > 0 of the rows in `slots` ``(m,)``, float64 ``(m,)``, and their targets ``(m,)`` if available.
 
         Raises:
             ValueError: If there is no score function.

@@ -70,7 +70,7 @@ class SharedSources(Generic[OneSource]):
             ValueError: If the state belongs to other sources.
         """
         if list(state["sources"]) != list(self.sources):
-            raise ValueError(f"the state is of the sources {list(state['sources'])}; expected {list(self.sources)}")
+            raise ValueError(f"the state has the sources {list(state['sources'])}; expected {list(self.sources)}")
         self.shares.load_state_dict(state["shares"])
         for name, source in self.sources.items():
             source.load_state_dict(state["sources"][name])

@@ -33,7 +33,7 @@ class Shares:
         ends = np.full((len(names), 2), np.nan)
         for name, share in (shares or {}).items():
             if name not in names:
-                raise ValueError(f"there is no source {name!r} to have a share; expected {', '.join(names)}")
+                raise ValueError(f"there is no source {name!r}; expected shares of {', '.join(names)}")
             ends[self.names.index(name)] = _ends(name, share)
         missing = np.isnan(ends[:, 0])
         left = 1.0 - np.nansum(ends, axis=0)
@@ -78,7 +78,7 @@ class Shares:
         return counts
 
     def preview(self, size: int, available: Collection[str]) -> dict[str, int]:
-        """Return what `counts` would return, without dividing a batch."""
+        """Return the next result of `counts` without changing the state."""
         return self._divide(size, available)[0]
 
     def _divide(self, size: int, available: Collection[str]) -> tuple[dict[str, int], list[float]]:
@@ -89,7 +89,7 @@ class Shares:
                 shares[name] = share
         total = sum(shares.values())  # numpy takes ten times as long for a few numbers
         if not total > 0:
-            raise ValueError("no source with a share has rows to draw from; expected one")
+            raise ValueError("no source with a share has rows to draw from; expected at least one")
         carried = list(self._carried)
         places = {name: place for place, name in enumerate(self.names)}
         rows = {}
@@ -124,5 +124,5 @@ def _ends(name: str, share: Share) -> tuple[float, float]:
     if isinstance(share, int | float):
         given = (share, share)
     if len(given) != 2 or not all(isinstance(end, int | float) and 0 <= end <= 1 for end in given):
-        raise ValueError(f"the share of {name} is {share!r}; expected 0 to 1, or (start, end) of these")
+        raise ValueError(f"the share of {name} is {share!r}; expected 0 to 1, or two such numbers (start, end)")
     return float(given[0]), float(given[1])

@@ -99,7 +99,7 @@ def reject_integers(columns: Columns, operation: str, also: Collection[str] = ()
 
     Args:
         columns: Columns of a stored row.
-        operation: What would be done to them, as a participle, for the message.
+        operation: Participle for the message, such as "blended".
         also: Further columns that must be floats.
 
     Raises:
@@ -107,12 +107,14 @@ def reject_integers(columns: Columns, operation: str, also: Collection[str] = ()
     """
     for name, (_, dtype) in columns.items():
         if (is_observation(name) or name in also) and not dtype.is_floating_point:
-            other = "a buffer that blends nothing" if operation == "blended" else "a buffer that does not change rows"
+            other = "a buffer that does not change rows"
+            if operation == "blended":
+                other = "a buffer that does not blend rows"
             raise ValueError(f"{name} of {dtype} cannot be {operation}; expected floats, or {other}")
 
 
 def num_features(columns: Columns) -> int:
-    """Return the count of numbers in z = [s; a] of a row."""
+    """Return the number of features in z = [s; a] of a row."""
     return sum(math.prod(columns[name][0]) for name in feature_columns(columns))
 
 
@@ -132,7 +134,7 @@ def cast(transitions: Transitions, columns: Columns) -> Transitions:
     if set(given) != set(columns):
         names = sorted(set(given) - set(DERIVED))
         stored = sorted(set(columns) - set(DERIVED))
-        raise ValueError(f"transitions have the columns {names}; stored are {stored}")
+        raise ValueError(f"transitions have the columns {names}; expected the stored columns {stored}")
     for name, (shape, dtype) in given.items():
         if shape != columns[name][0]:
             raise ValueError(f"{name} has shape {shape} per row; stored rows have {columns[name][0]}")
@@ -143,7 +145,7 @@ def cast(transitions: Transitions, columns: Columns) -> Transitions:
         names = list(map(part_of, observation_columns(columns)))
         parts = observation_parts(given)
         if set(parts) != set(names):
-            raise ValueError(f"{which} has the parts {sorted(parts)}; stored are {sorted(names)}")
+            raise ValueError(f"{which} has the parts {sorted(parts)}; expected the stored parts {sorted(names)}")
         converted = {}
         for name, part in parts.items():
             expected, dtype = columns[column_of(name)]
@@ -187,7 +189,7 @@ def all_finite(column: Tensor) -> bool:
     """Return whether a column contains neither NaN nor infinity."""
     if column.device.type != "cpu":
         return bool(torch.isfinite(column).all())
-    # For one row, numpy takes a third of the time, and a sum of squares half of that. It may overflow.
+    # For one row, numpy takes a third of the time, and a sum of squares half of that. The sum may overflow.
     values = column.detach().numpy()
     return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
 

@@ -1,4 +1,4 @@
-"""Read-only rows, such as those of a memory-mapped file that several processes share."""
+"""Read-only rows, for example in a memory-mapped file that several processes share."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from interreplay.transitions import Transitions, as_tensor
 class FixedStorage(Storage):
     """A read-only `Storage`, made from a state.
 
-    Its arrays are not copied: memory-mapped arrays are in memory once for all processes. Its own state contains the key
-    only.
+    Arrays are not copied, so several processes share memory-mapped arrays. The state of this storage contains the key
+    and the number of rows only.
 
     Args:
         state: Result of `Storage.state_dict`, with rows and without running episodes.
@@ -38,10 +38,10 @@ class FixedStorage(Storage):
         self._chain.tails.used = int(state["tails"]["used"])
 
     def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
-        raise ValueError(f"offline data {self.name} cannot be added to")
+        raise ValueError(f"cannot add transitions to offline data {self.name}: its rows are read-only")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the key of the rows."""
+        """Return the key and the number of rows."""
         return {"key": self.key, "written": self.written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

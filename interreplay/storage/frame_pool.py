@@ -51,9 +51,9 @@ class FramePool:
         self._holders = [0] * len(self._pixels)  # accessing a list takes a fifth of the time of an array
         self._free: list[int] = []
         self._top = 0
-        # For each episode, the write number of its newest row, and the bytes and numbers of its newest stack. The bytes
-        # are dropped after a row that is done; a game may continue after one that ended it for the learner. Oldest rows
-        # first.
+        # For each episode, the write number of its newest row, and the bytes and numbers of its newest stack. After a
+        # row that ends the episode, the bytes are dropped; they are read again if rows with the same id follow. Oldest
+        # rows first.
         self._running: dict[int, tuple[int, bytearray | None, list[int]]] = {}
 
     def _zeros(self, count: int) -> Tensor:
@@ -75,7 +75,7 @@ class FramePool:
             written: Number of rows written before.
 
         Returns:
-            Numbers ``(n, k)`` int32 of the frames of both.
+            Frame numbers ``(n, k)`` int32 of `obs` and of `next_obs`.
         """
         starts = np.ascontiguousarray(obs.numpy(force=True))
         ends = np.ascontiguousarray(next_obs.numpy(force=True))
@@ -93,27 +93,27 @@ class FramePool:
         _, pixels, last = self._running.pop(episode, (-1, bytearray(), []))
         if pixels is None:
             pixels = bytearray(b"".join(self._pixels[number].numpy().tobytes() for number in last))
-        now = last
+        start_ids = last
         if not pixels.startswith(start.data):  # another stack
-            now = self._known_or_new(start, pixels, last)
+            start_ids = self._known_or_new(start, pixels, last)
             pixels = bytearray(start.tobytes())
-        if pixels.endswith(end[:-1].data):  # it advanced by one
-            then = [*now[1:], self._number(end[-1], pixels, now)]
+        if pixels.endswith(end[:-1].data):  # the stack advanced by one frame
+            end_ids = [*start_ids[1:], self._number(end[-1], pixels, start_ids)]
         else:
-            then = self._known_or_new(end, pixels, now)
+            end_ids = self._known_or_new(end, pixels, start_ids)
         np.frombuffer(pixels, np.uint8)[:] = end.reshape(-1)  # in place: allocating memory would take longer
-        held = then + then  # by the row and by the episode
-        if now is not last:
-            held = now + held
+        held = end_ids + end_ids  # by the row and by the episode
+        if start_ids is not last:
+            held = start_ids + held
         for number in held:
             self._holders[number] += 1
-        if now is not last:
+        if start_ids is not last:
             self.drop(last)
-        self._running[episode] = write, None if done else pixels, then
-        return now, then
+        self._running[episode] = write, None if done else pixels, end_ids
+        return start_ids, end_ids
 
     def _known_or_new(self, frames: np.ndarray, pixels: bytearray, ids: list[int]) -> list[int]:
-        """Return numbers of frames ``(k, *shape)``: those of equal frames in a known stack, or new ones."""
+        """Return numbers of frames ``(k, *shape)``: existing ones for frames in a known stack, otherwise new ones."""
         found: dict[bytes, int] = {}
         names = [frame.tobytes() for frame in frames]
         for name, frame in zip(names, frames, strict=True):

@@ -19,7 +19,7 @@ from interreplay.transitions import Observation, Transitions, join_parts, observ
 class FrameStacks:
     """A `FramePool` for each part that is a stack of frames.
 
-    The first rows determine which parts are. The rows of the chain contain numbers of frames instead.
+    The first rows determine which parts are stacks. The rows of the chain contain the numbers of their frames.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class FrameStacks:
         n = len(transitions)
         start = written % chain.capacity
         replaced = range(start, start + n)[: n * (written >= chain.capacity)]
-        if n == 1:  # in two thirds of the time
+        if n == 1:  # takes two thirds of the time
             row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
             self._number_row(row, written)
             self._release(chain, replaced, written + 1 - chain.capacity)
@@ -64,13 +64,12 @@ class FrameStacks:
         episode = int(row.get("episode", [0])[0])
         done = bool(row["terminated"][0] or row["truncated"][0])
         for name, frames in self.frames.items():
-            now = column_of(name)
-            then = f"next_{now}"
-            start = np.ascontiguousarray(row[now])[0]
-            end = np.ascontiguousarray(row[then])[0]
-            row[now], row[then] = np.array([frames.put_row(start, end, episode, done, written)], np.int32).swapaxes(
-                0, 1
-            )
+            column = column_of(name)
+            next_column = f"next_{column}"
+            start = np.ascontiguousarray(row[column])[0]
+            end = np.ascontiguousarray(row[next_column])[0]
+            frame_ids = np.array([frames.put_row(start, end, episode, done, written)], np.int32)
+            row[column], row[next_column] = frame_ids.swapaxes(0, 1)
 
     def _numbered(self, transitions: Transitions, written: int) -> Transitions:
         """Return rows with numbers instead of stacks."""
@@ -92,7 +91,7 @@ class FrameStacks:
             frames.forget_before(before)
 
     def end(self, episode: int) -> None:
-        """End an episode that nothing will continue."""
+        """End an episode that no rows will continue."""
         for frames in self.frames.values():
             frames.end(episode)
 

@@ -1,4 +1,4 @@
-"""Read views: reading the rows of a storage as single steps or as n-step transitions."""
+"""Read views: read the rows of a storage as single steps or as n-step transitions."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class NStep(ReadView):
     """n-step transitions, computed from the links between rows at each read (Sutton & Barto 2018, section 7.1).
 
     Each transition follows up to n − 1 links and sums discounted rewards. It has fewer steps at the end of its episode,
-    at a gap, and at the newest row; its next_obs is then the last one reached. `terminated` and `truncated` are those
-    of the last step; ``discounts`` are γ^m·(1 − terminated) for m steps.
+    at a gap, and at the newest row. `next_obs`, `terminated` and `truncated` are taken from the last step;
+    ``discounts`` are γ^m·(1 − terminated) for m steps.
 
     Attributes:
         n_step: n.

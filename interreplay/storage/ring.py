@@ -118,7 +118,7 @@ class Storage:
         return self._stacks.restore_observation(observation)
 
     def next_observation_part(self, slots: Tensor, part: str) -> Tensor:
-        """Return the named part of next_obs of the rows in `slots` ``(n,)``, one step on: ``(n, *shape)``."""
+        """Return the named part of next_obs of the rows in `slots` ``(n,)``, after one step: ``(n, *shape)``."""
         links = self.records.column("link").index_select(0, slots)
         name = column_of(part)
         return self.chain.observations(links, [name])[name]
@@ -165,7 +165,7 @@ class Storage:
 
     def check_slots(self, slots: Tensor) -> None:
         """Raise IndexError if one of `slots` ``(n,)`` is negative or beyond the capacity."""
-        if slots.numpy().view(np.uint64).max(initial=0) >= self.capacity:  # negative ones look huge
+        if slots.numpy().view(np.uint64).max(initial=0) >= self.capacity:  # negative slots become huge
             raise IndexError(f"slots are {int(slots.min())} to {int(slots.max())}; expected 0 to {self.capacity - 1}")
 
     # -- Writing -----------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Storage:
         return self.write(self.cast(transitions))
 
     def write(self, transitions: Transitions, slots: Tensor | None = None) -> Tensor:
-        """Store 1 to `capacity` rows that `cast` returned; return their slots ``(n,)``, which the caller may pass."""
+        """Store 1 to `capacity` rows returned by `cast`; return their slots ``(n,)``, computed if `slots` is None."""
         n = len(transitions)
         if self._chain is None:
             columns = self._stacks.begin(transitions, self.capacity)
@@ -242,10 +242,10 @@ class Storage:
         return transitions
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """End running episodes that nothing will continue: their newest rows become truncated.
+        """End running episodes that no rows will continue: their newest rows become truncated.
 
         Args:
-            episodes: Ids; those that are not running are ignored.
+            episodes: Episode ids; ids of other episodes are ignored.
         """
         if self._chain is None:
             return
@@ -273,7 +273,7 @@ class Storage:
         columns = columns_of_state(state)
         stacks = FrameStacks.from_state(state, self.capacity)
         if columns and self.columns not in ({}, stacks.restored_columns(columns)):
-            raise ValueError(f"the state has the columns {columns}; stored are {self.columns}")
+            raise ValueError(f"the state has the columns {columns}; expected the stored columns {self.columns}")
         self.written = int(state["written"])
         self._chain = None
         self._signature = []

@@ -25,7 +25,7 @@ class RowTable:
         columns: ``{name: (shape of one row, dtype)}``, in the order of their memory layout.
 
     Raises:
-        ValueError: If numpy does not have one of the dtypes.
+        ValueError: If numpy does not support one of the dtypes.
     """
 
     def __init__(self, size: int, columns: dict[str, tuple[tuple[int, ...], torch.dtype]]):
@@ -36,7 +36,7 @@ class RowTable:
             try:
                 formats.append((torch.empty(0, dtype=dtype).numpy().dtype, shape))
             except TypeError as error:
-                raise ValueError(f"{name} is of {dtype}; expected a dtype that numpy has") from error
+                raise ValueError(f"{name} is of {dtype}; expected a dtype that numpy supports") from error
             offsets.append(-(-end // dtype.itemsize) * dtype.itemsize)
             end = offsets[-1] + math.prod(shape) * dtype.itemsize
         widest = max(dtype.itemsize for _, dtype in columns.values())
@@ -62,7 +62,7 @@ class RowTable:
         self._table = rows.numpy().view(self._layout)[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out views, which pickle would copy."""
+        """Return the state without views, which pickle would copy."""
         state = dict(self.__dict__)
         del state["_table"], state["_runs"]
         return state

@@ -1,4 +1,4 @@
-"""Synthesis: how the rows of a batch are made from anchors and neighbors."""
+"""Synthesis: creates the rows of a batch from anchors and neighbors."""
 
 from interreplay.synthesis.adaptive import AdaptiveMixup
 from interreplay.synthesis.base import Identity, Synthesized, Synthesizer

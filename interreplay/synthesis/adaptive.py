@@ -1,4 +1,4 @@
-"""Mixup with a learned temperature, which avoids blends that leave the dynamics."""
+"""Mixup with a learned temperature, which avoids blends that violate the dynamics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AdaptiveMixup(Mixup):
         hiddens: Widths of the model's hidden layers.
         prob_interpolation: Probability with which a row is blended.
         termination_fn: ``(s, a, s') -> (n,) bool``, or an environment's id; see `Blend`.
-        interp_decay: Decrease of that probability over the run.
+        interp_decay: Decrease of `prob_interpolation` over the run.
 
     Raises:
         ValueError: If an argument is out of range.

@@ -35,14 +35,14 @@ class Synthesized:
 
 
 class Synthesizer(Part, ABC):
-    """Makes the rows of a batch from anchors and their neighbors.
+    """Creates the rows of a batch from anchors and their neighbors.
 
     Attributes:
         uses_neighbors: False if `neighbors` is ignored. The buffer then gathers none and passes the anchors.
         recomputes_termination: True if `terminated` may differ from the anchor's. The rows are then returned without
-            discounts, and the buffer fills in γ·(1 − terminated). Rows without a neighbor keep their anchor's.
-        recomputes_rewards: True if rewards and termination may be those of other goals (single steps only). The buffer
-            then fills in discounts as well.
+            discounts, and the buffer fills in γ·(1 − terminated). Rows without a neighbor keep the anchor's value.
+        recomputes_rewards: True if rewards and termination may be recomputed for other goals (single steps only). The
+            buffer then fills in discounts as well.
     """
 
     uses_neighbors: bool = True
@@ -50,15 +50,15 @@ class Synthesizer(Part, ABC):
     recomputes_rewards: bool = False
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
-        """Read what is stored, before each batch."""
+        """Read the storage before each batch."""
 
     def arrange(self, storage: Storage, slots: Tensor, neighbors: Tensor) -> Tensor:
-        """Return the slots of neighbors ``(n, k)`` of the rows in `slots` ``(n,)`` in another order within each row."""
+        """Return the slots `neighbors` ``(n, k)`` of the rows in `slots` ``(n,)``, reordered within each row."""
         return neighbors
 
     @abstractmethod
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
-        """Make n rows.
+        """Create n rows.
 
         Args:
             anchors: Anchors ``(n, ...)``.
@@ -81,8 +81,8 @@ def reject_without_floats(columns: Columns, operation: str, also: Collection[str
 
     Args:
         columns: Columns of a stored row.
-        operation: What would be done to the observation's floats, as a participle, for the message.
-        also: Further columns that it would be done to.
+        operation: Participle for the message, such as "blended".
+        also: Further columns that the operation affects.
 
     Raises:
         ValueError: For byte arrays, such as images, and if all columns are discrete.

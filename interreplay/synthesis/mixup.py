@@ -22,7 +22,7 @@ class Blend(Synthesizer):
     """Determines which rows are blended and which of the blended rows terminate.
 
     A row with a terminated end reverts to its anchor, with λ = 1: the value beyond a terminal state is zero and not a
-    point on the line. So does a row with discrete values (integer parts of observations and actions) that differ from
+    point on the line. A row also reverts if its discrete values (integer parts of observations and actions) differ from
     its neighbor's.
 
     Attributes:
@@ -123,7 +123,7 @@ class Mixup(Blend):
         coefficient: Distribution of λ; Beta(.75, .75) by default.
         prob_interpolation: Probability with which a row is blended; otherwise it is its anchor.
         termination_fn: ``(s, a, s') -> (n,) bool``, or an environment's id; see `Blend`.
-        interp_decay: Decrease of that probability over the run.
+        interp_decay: Decrease of `prob_interpolation` over the run.
 
     Raises:
         ValueError: If `prob_interpolation` is not a probability or `interp_decay` is negative.

@@ -26,12 +26,12 @@ class Noise(Synthesizer):
     """x + σ·std(x)·ε for every number x of s, a, r and s' of every row, ε ~ N(0, 1).
 
     A baseline for interpolation, after the random perturbations of RAD (Laskin et al. 2020, arXiv:2004.14990). std(x)
-    is over the single steps that are stored, also with n-step transitions. Actions are clipped to their bounds. Flags,
+    is computed over the stored single steps, also with n-step transitions. Actions are clipped to their bounds. Flags,
     discounts and discrete values do not change. With σ = 0 the rows are exactly the stored ones.
 
     Args:
         sigma: σ ≥ 0.
-        multiplicative: x·(1 + σε) instead.
+        multiplicative: Whether to use x·(1 + σε) instead of x + σ·std(x)·ε.
         action_low: Lowest action, a number or an array that broadcasts to ``(n, *action_shape)``; buffers scale actions
             to [−1, 1].
         action_high: Highest action.

@@ -21,7 +21,7 @@ class Relabel(Synthesizer):
     """Replaces a row's desired goal by a goal achieved in its episode, with probability k / (k + 1).
 
     The reward of a relabeled row is recomputed as compute_reward(s'.achieved_goal, s'.desired_goal), and so is its
-    termination (Andrychowicz et al. 2017, arXiv:1707.01495). All other rows stay as they were stored.
+    termination (Andrychowicz et al. 2017, arXiv:1707.01495). All other rows are unchanged.
 
     With a `blend`, the anchor and the partners of a row are relabeled together or not at all, each with a step of its
     own episode. Then they are blended, and the rewards and terminations of blended rows are computed from the blended
@@ -32,7 +32,7 @@ class Relabel(Synthesizer):
         compute_reward: The environment's function, such as ``env.unwrapped.compute_reward``; ``info`` is ``{}``. It
             can be set later with `connect`.
         compute_terminated: The environment's function; without it, termination does not change.
-        blend: Blends the relabeled rows; None blends nothing.
+        blend: Blends the relabeled rows; None disables blending.
 
     Raises:
         ValueError: If k is negative, or the blend has its own termination function.
@@ -69,7 +69,9 @@ class Relabel(Synthesizer):
             raise ValueError(f"hindsight needs Dict observations with {ACHIEVED} and {DESIRED}; got {given}")
         reject_integers({name: columns[name] for name in (achieved, desired)}, "relabeled")
         if columns[achieved] != columns[desired]:
-            raise ValueError(f"{ACHIEVED} is {columns[achieved]}, {DESIRED} {columns[desired]}; expected the same")
+            raise ValueError(
+                f"{ACHIEVED} is {columns[achieved]}, {DESIRED} is {columns[desired]}; expected equal shapes and dtypes"
+            )
         super().check(columns)
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
@@ -92,7 +94,7 @@ class Relabel(Synthesizer):
     def with_recomputed_rewards(self, rows: Transitions, changed: Tensor) -> Transitions:
         """Return `rows` ``(n, ...)`` or ``(n, m, ...)`` with new rewards and terminations where `changed`."""
         if self.compute_reward is None:
-            raise ValueError("compute_reward is None; expected the environment's, env.unwrapped.compute_reward")
+            raise ValueError("compute_reward is None; expected a function such as env.unwrapped.compute_reward")
         shape = rows.rewards.shape
         goals = []
         for name in (ACHIEVED, DESIRED):

@@ -16,7 +16,7 @@ from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Change = Callable[[Tensor, float, np.random.Generator], Tensor]
-"""States ``(n, m, d)``, the strength and the source of randomness to changed states ``(n, m, d)``."""
+"""Maps states ``(n, m, d)``, the strength and a random generator to changed states ``(n, m, d)``."""
 
 
 def gaussian(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:

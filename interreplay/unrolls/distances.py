@@ -49,8 +49,10 @@ class UnrollDistance:
             ValueError: If the shapes differ.
         """
         if behavior.shape != current.shape:
-            shapes = tuple(current.shape), tuple(behavior.shape)
-            raise ValueError(f"the policy gives {shapes[0]}; expected {shapes[1]}, as it did then")
+            raise ValueError(
+                f"the current policy has outputs of shape {tuple(current.shape)}; expected {tuple(behavior.shape)}, as "
+                "the behavior policy"
+            )
         behavior = behavior.float()
         current = current.to(behavior.device).float()
         if self.kind == "kl":

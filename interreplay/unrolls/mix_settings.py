@@ -185,7 +185,7 @@ def _make_source(kind: str, given: SourceSettings, gaussian: bool, replay_class:
         store = UnrollStore(given.capacity, INSERTIONS[given.insertion](given))
     except MemoryError:
         raise UsageError(
-            f"the capacity of a source of the mix, {kind}, is {given.capacity}; that fits no memory"
+            f"the capacity of a source of the mix, {kind}, is {given.capacity}; expected one that fits in memory"
         ) from None
     distance = UnrollDistance(given.distance, given.norm, gaussian)
     selector: Selector = Uniform()

@@ -180,7 +180,7 @@ class UnrollMix(SharedSources[UnrollSource]):
         """
         fresh = self.fresh_due(batch_size)
         if len(self.queue) < fresh:
-            raise ValueError(f"{fresh} fresh unrolls are due and {len(self.queue)} wait")
+            raise ValueError(f"{fresh} fresh unrolls are due and {len(self.queue)} are waiting")
         counts = self.shares.counts(batch_size, self._available(batch_size))
         parts = []
         for number, (name, source) in enumerate(self.sources.items()):

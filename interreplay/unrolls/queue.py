@@ -18,7 +18,7 @@ class FreshQueue(UnrollSource):
     Unrolls are not copied, so the caller must not modify them.
 
     Args:
-        capacity: Number of unrolls that usually wait, 1 or more, for estimates of memory.
+        capacity: Usual number of waiting unrolls, 1 or more, for estimates of memory.
         name: Name in results.
 
     Attributes:
@@ -58,7 +58,7 @@ class FreshQueue(UnrollSource):
             ValueError: If there are fewer.
         """
         if len(self) < count:
-            raise ValueError(f"{count} fresh unrolls are due and {len(self)} wait; expected as many")
+            raise ValueError(f"{count} fresh unrolls are due and {len(self)} are waiting; expected at least {count}")
         parts = []
         self.given += count
         while count:

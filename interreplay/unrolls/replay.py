@@ -55,8 +55,10 @@ class UnrollReplay(UnrollSource):
             raise ValueError(f"fill_in is {fill_in}; expected 0 to 1")
         selector = selector or Uniform()
         if selector.by_write_order and not store.insertion.in_write_order:
-            kinds = type(selector).__name__, type(store.insertion).__name__
-            raise ValueError(f"{kinds[0]} finds unrolls by write order; expected insertion by Fifo, not {kinds[1]}")
+            raise ValueError(
+                f"{type(selector).__name__} finds unrolls by write order; expected insertion by Fifo, not "
+                f"{type(store.insertion).__name__}"
+            )
         if distance is None and (refresh or store.insertion.uses_distances):
             raise ValueError(
                 "refresh or the insertion require distances and distance is None; expected an UnrollDistance"

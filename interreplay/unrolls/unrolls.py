@@ -174,11 +174,11 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
         ValueError: If they differ in length or columns, or there are none.
     """
     if not parts:
-        raise ValueError("no unrolls to put together; expected at least one")
+        raise ValueError("no unrolls to concatenate; expected at least one")
     first = parts[0]
     for other in parts[1:]:
         if other.steps != first.steps:
-            raise ValueError(f"unrolls of {first.steps} and of {other.steps} steps; expected one length")
+            raise ValueError(f"unrolls of {first.steps} and of {other.steps} steps; expected equal lengths")
         if other.columns().keys() != first.columns().keys():
             raise ValueError(f"unrolls with columns {sorted(other.columns())}; expected {sorted(first.columns())}")
     if len(parts) == 1:

@@ -1,4 +1,4 @@
-"""Small algorithms of every kind, untrained or nearly so, and observations to act on."""
+"""Small algorithms of every kind, untrained or after one iteration, and their observations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.rllib.spaces_envs import KINDS, Line
 
 
 class Uneven(gym.Env):
-    """Two numbers to act by, of ranges of their own, and observations that are far from 0."""
+    """Two action dimensions with different ranges, and observations far from 0."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
     action_space = gym.spaces.Box(np.array([-3.0, 1.0]), np.array([1.0, 11.0]), dtype=np.float64)
@@ -29,7 +29,7 @@ class Uneven(gym.Env):
 
 
 class Turns(Line):
-    """Discrete actions that are numbered from -1 on."""
+    """Discrete actions numbered from -1."""
 
     action_space = gym.spaces.Discrete(3, start=-1)
 
@@ -41,7 +41,7 @@ class Turns(Line):
 gym.register("Uneven-v0", Uneven)
 gym.register("Turns-v0", Turns, kwargs={"kind": "ImageAndVector"})
 
-# Trainer, environment and settings of each policy; those with an iteration of training have statistics to normalize by.
+# Trainer, environment and settings of each policy; with an iteration of training, normalization has statistics.
 CASES = {
     **{trainer: (trainer, "Pendulum-v1", {}, 0) for trainer in CONFIGS},
     "uneven": ("SAC", "Uneven-v0", {"normalize_observations": True}, 1),
@@ -70,7 +70,7 @@ def built(trainer, env, settings, iterations):
 
 
 def stacked(observations):
-    """Several observations as one: each part with a first dimension more."""
+    """Stack observations into a batch: each part gets a leading dimension."""
     first = observations[0]
     if isinstance(first, dict):
         return {name: stacked([one[name] for one in observations]) for name in first}

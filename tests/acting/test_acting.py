@@ -1,4 +1,4 @@
-"""Trained policies act without Ray, in the environment's units, as the algorithm that they were saved of."""
+"""Trained policies act without Ray, in the environment's units, like the algorithm that saved them."""
 
 import json
 import os
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 def expected_actions(algorithm, batch):
-    """By RLlib's own path through the module, and Gymnasium's meaning of [-1, 1]."""
+    """Return actions by RLlib's own path through the module, rescaled from [-1, 1] as by Gymnasium."""
     tensors = tree_map(lambda part: torch.as_tensor(np.asarray(part)), batch)
     given = algorithm.get_module().forward_inference({"obs": tensors})["actions"].detach().numpy()
     space = algorithm.single_spaces[1]
@@ -35,7 +35,7 @@ def expected_actions(algorithm, batch):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Make the checkpoint of a case: its folder, five observations, and the actions that they lead to."""
+    """Return a function that saves a case: its checkpoint, five observations, and their actions."""
     made = {}
 
     def of(name):
@@ -85,7 +85,7 @@ def test_exploring(saved):
     drawn = sac.act(zeros, explore=True)
     assert drawn.std() > 0.1 and np.array_equal(drawn, again.act(zeros, explore=True))
     td3 = saved("TD3")[0]
-    with pytest.raises(ValueError, match="expected an exploration to be given"):
+    with pytest.raises(ValueError, match="expected an exploration, such as"):
         interreplay.load_policy(td3).act(zeros, explore=True)
     noisy = interreplay.load_policy(td3, exploration={"type": "Gaussian", "sigma": 0.05}, seed=0)
     away = noisy.act(zeros, explore=True) - noisy.act(zeros)
@@ -104,7 +104,7 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
     assert len({*acting.act(zeros)}) == 1
     one, other = acting.train(), left_alone.train()
     assert one["env_runners"]["episode_return_mean"] == other["env_runners"]["episode_return_mean"]
-    assert len({*acting.act(zeros, explore=True)}) == 1  # and now 0
+    assert len({*acting.act(zeros, explore=True)}) == 1  # epsilon is 0
     for algorithm in (acting, left_alone):
         algorithm.stop()
 
@@ -112,19 +112,19 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
 @pytest.mark.parametrize(
     ("name", "obs", "message"),
     [
-        ("SAC", np.zeros(4), r"the observation has the shape \(4,\); expected \(3,\), or \(n, ...\) of several"),
+        ("SAC", np.zeros(4), r"the observation has the shape \(4,\); expected \(3,\), or \(n, ...\) for several"),
         ("SAC", {"a": 1}, "the observation has the parts 'a'; expected ''"),
         ("SAC", ["a", "b", "c"], "the observation has the type <U1; expected float32"),
         ("goals", {"observation": np.zeros(10)}, "expected 'achieved_goal', 'desired_goal', 'observation'"),
         (
             "goals",
             {"observation": np.zeros((2, 10)), "achieved_goal": np.zeros(3), "desired_goal": np.zeros(3)},
-            "of different numbers of observations",
+            "have different numbers of observations",
         ),
         (
             "goals",
             {"observation": np.zeros((2, 10)), "achieved_goal": np.zeros((2, 3)), "desired_goal": np.zeros((3, 3))},
-            "of different numbers of observations",
+            "have different numbers of observations",
         ),
         (
             "Rainbow",
@@ -138,7 +138,7 @@ def test_invalid_observations_are_rejected(saved, name, obs, message):
         interreplay.load_policy(saved(name)[0]).act(obs)
 
 
-def test_checkpoints_without_a_policy_are_refused_in_a_line(tmp_path):
+def test_checkpoints_without_a_policy_are_rejected_in_one_line(tmp_path):
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
     with pytest.raises(UsageError, match="of RLlib's own algorithms; RLlib's Algorithm.from_checkpoint"):
         interreplay.load_policy(tmp_path)
@@ -169,7 +169,7 @@ class OwnAlgorithm(ours.SAC):
     config_class = OwnConfig
 
 
-def test_networks_of_somebodys_own_are_named(tmp_path):
+def test_user_defined_networks_are_named(tmp_path):
     algorithm = OwnConfig().environment("Pendulum-v1").training(hiddens=(8,)).build_algo()
     assert algorithm.act(np.zeros(3)).shape == (1,)
     algorithm.save_to_path(tmp_path / "c")
@@ -209,5 +209,5 @@ def test_invalid_space_descriptions_are_rejected():
     with pytest.raises(ValueError, match="Text.* cannot be stored; expected Box"):
         record_of(gym.spaces.Text(3))
     for record in ({}, {"kind": "Box"}, {"kind": "Bag"}, {"kind": "Dict", "parts": 3}):
-        with pytest.raises(ValueError, match="describes no space"):
+        with pytest.raises(ValueError, match="is not a valid space"):
             space_of(record)

@@ -36,7 +36,7 @@ def train(folder, *more):
 
 @pytest.fixture
 def scored(monkeypatch):
-    """Evaluations whose returns are those of `SCORES` by env steps."""
+    """Replace the returns of evaluations by `SCORES`."""
 
     def found(result, evaluations):
         assert evaluations
@@ -95,15 +95,15 @@ def test_a_run_resumes_from_its_best_checkpoint(run, scored, capsys):
 
 
 @pytest.mark.slow
-def test_a_best_beyond_the_checkpoint_is_set_aside(run, scored):
-    shutil.copytree(run / "checkpoint_00000600", run / "checkpoint_00000200")  # of another time: only names count here
+def test_a_best_checkpoint_after_the_resumed_one_is_set_aside(run, scored):
+    shutil.copytree(run / "checkpoint_00000600", run / "checkpoint_00000200")  # only names matter here
     aside = RunFolder(run).set_aside_after(run / "checkpoint_00000200")
     assert [path.name for path in aside] == ["checkpoint_00000600.set_aside", "best_checkpoint_00000300.set_aside"]
     assert RunFolder(run).best() is None and inside(run) == []
 
 
 @pytest.mark.slow
-def test_training_returns_count_where_there_are_no_evaluations(tmp_path):
+def test_training_returns_count_without_evaluations(tmp_path):
     run = train(tmp_path, "--evaluation_interval", "0", "--total_env_steps", "800")
     (best,) = inside(run)
     rows = [*csv.DictReader((run / "progress.csv").open())]
@@ -135,7 +135,7 @@ def test_the_best_and_newest_checkpoint_share_files_if_equal(tmp_path, scored):
     assert names(run) == ["best_checkpoint_00000200", "checkpoint_00000200"]
     pair = [run / name / "arrays.safetensors" for name in names(run)]
     assert os.stat(pair[0]).st_ino == os.stat(pair[1]).st_ino
-    interreplay.load_policy(run / "best_checkpoint_00000200")  # its manifest is its own
+    interreplay.load_policy(run / "best_checkpoint_00000200")  # it has a separate manifest
     shutil.rmtree(run / "checkpoint_00000200")
     assert interreplay.load_policy(run, best=True).act(np.zeros(3)).shape == (1,)
 
@@ -147,7 +147,7 @@ def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path
         assert [each["env_steps"] for each in run.results()] == [*range(100, 700, 100)]
     assert names(tmp_path / "one") == ["best_checkpoint_00000300", "checkpoint_00000600"]
     assert best_of(tmp_path).parent.name == "one"
-    TrialFolder(tmp_path / "one").clear()  # of an attempt without a usable checkpoint
+    TrialFolder(tmp_path / "one").clear()  # as after an attempt without a usable checkpoint
     assert names(tmp_path / "one") == ["checkpoint_00000600"]
 
 

@@ -1,4 +1,4 @@
-"""Exported policies: other programs run the files, and get the actions of the policy."""
+"""Exported policies: other programs run the files and compute the actions of the policy."""
 
 import logging
 import subprocess
@@ -42,7 +42,7 @@ def checkpoint(tmp_path_factory):
 
 
 def flat(observation, prefix=""):
-    """Parts of a batch of observations by the names that inputs of exported policies have."""
+    """Return the parts of a batch of observations by the input names of exported policies."""
     if isinstance(observation, tuple):
         observation = {str(i): part for i, part in enumerate(observation)}
     if not isinstance(observation, dict):
@@ -56,7 +56,7 @@ def as_inputs(observation):
 
 
 def observations(space, count, normal):
-    """Some of the space; of its numbers without bounds, such as are far from 0."""
+    """Return random observations of a space; unbounded numbers are far from 0."""
     space.seed(7)
     batch = stacked([space.sample() for _ in range(count)])
     return np.random.default_rng(0).normal((100.0, -5.0, 0.0), (20.0, 0.1, 1.0), (count, 3)) if normal else batch
@@ -82,7 +82,7 @@ def test_onnxruntime_acts_as_the_policy(checkpoint, tmp_path, capsys, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["goals"])
-def test_a_program_of_pytorch_acts_as_the_policy(checkpoint, tmp_path, name):
+def test_an_exported_pytorch_program_acts_as_the_policy(checkpoint, tmp_path, name):
     assert command.main(["export", str(checkpoint(name)), "--to", str(tmp_path / "policy.pt2")]) == 0
     policy = interreplay.load_policy(checkpoint(name))
     program = torch.export.load(tmp_path / "policy.pt2").module()
@@ -128,7 +128,7 @@ def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypat
     of = str(checkpoint("SAC"))
     refused = {
         "policy.txt": "policy.txt ends in '.txt'; expected a file policy.onnx or policy.pt2",
-        "no/policy.pt2": "no/policy.pt2 cannot be written; give a file in a folder that exists",
+        "no/policy.pt2": "no/policy.pt2 cannot be written; expected a file in an existing folder",
     }
     monkeypatch.chdir(tmp_path)
     for name, message in refused.items():
@@ -142,7 +142,7 @@ def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypat
     exporting.check_target(tmp_path / "policy.pt2")
 
 
-def test_observations_to_compare_with_are_those_of_training(checkpoint):
+def test_compared_observations_are_those_of_training(checkpoint):
     policy = interreplay.load_policy(checkpoint("uneven"))
     drawn = drawn_observations(policy, 500, 0)[""]
     assert drawn.dtype == np.float32 and drawn.shape == (500, 3)

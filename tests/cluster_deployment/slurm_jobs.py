@@ -1,4 +1,4 @@
-"""Submitting studies to a Slurm that answers, waiting for them, and looking at what they left."""
+"""Helpers that submit studies to Slurm, wait for them, and read their output."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ settings:
 
 
 def command(*words: str | Path, seconds: float = 60) -> str:
-    """What a command prints; fails where the command does."""
+    """Return the output of a command; fail if the command fails."""
     done = subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
 def why_not() -> str:
-    """Why Slurm tests cannot run here; empty where they can."""
+    """Return why Slurm tests cannot run here; empty if they can."""
     if not shutil.which("sbatch"):
         return "no sbatch here; tests/cluster_deployment/throwaway_slurm.sh starts a Slurm"
     try:
@@ -54,7 +54,7 @@ def why_not() -> str:
 
 
 def nodes() -> list[str]:
-    """The names of the nodes that take jobs."""
+    """Return the names of the nodes that accept jobs."""
     return sorted(set(command("sinfo", "-h", "-N", "-t", "idle,mix,alloc", "-o", "%N").split()))
 
 
@@ -62,16 +62,16 @@ SUBMITTED: list[Job] = []
 
 
 class Job:
-    """A study handed to Slurm by the launcher.
+    """A study that the launcher submitted to Slurm.
 
     Args:
-        folder: Where the study file and the results go.
+        folder: Folder of the study file and the results.
         kind: ``concurrent`` or ``single``.
-        options: Of submit.py.
-        buffers: The study's.
-        seeds: How many.
+        options: Options of submit.py.
+        buffers: Buffers of the study.
+        seeds: Number of seeds.
         steps: Env steps of each run.
-        env: What the launcher's environment has more.
+        env: Additional variables of the launcher's environment.
     """
 
     def __init__(self, folder: Path, kind: str, options: str, *, buffers="Uniform", seeds=1, steps=500, **env: str):
@@ -88,7 +88,7 @@ class Job:
         SUBMITTED.append(self)
 
     def states(self) -> set[str]:
-        """The states of the job, or of all its tasks."""
+        """Return the states of the job or of all its tasks."""
         return set(command("squeue", "-h", "-r", "-t", "all", "-j", self.id, "-o", "%T").split())
 
     def log(self) -> str:
@@ -96,14 +96,14 @@ class Job:
         return "\n".join(path.read_text() for path in sorted((self.results / "slurm").glob("*.out")))
 
     def until(self, happened, what: str, seconds: float = 240) -> None:
-        """Waits for something to happen while the job is not over."""
+        """Wait until `happened` returns true; fail if the job ends before."""
         end = time.monotonic() + seconds
         while not happened():
             assert time.monotonic() < end and not self.states() <= OVER, f"{what} did not happen:\n{self.log()}"
             time.sleep(0.3)
 
     def finish(self, seconds: float = 400, expected: str = "COMPLETED") -> None:
-        """Waits for the job's end, which has to be as expected."""
+        """Wait for the end of the job and check its state."""
         end = time.monotonic() + seconds
         while not (states := self.states()) <= OVER:
             assert time.monotonic() < end, f"{states} after {seconds} s:\n{self.log()}"
@@ -116,26 +116,26 @@ class Job:
         return dict(re.findall(r"(\w+)=(\S+)", shown))
 
     def run(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> Path:
-        """The folder of a run."""
+        """Return the folder of a run."""
         return self.results / name
 
     def status(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> dict[str, Any]:
-        """What the study knows of a run; nothing before it has begun."""
+        """Return the recorded status of a run; empty before its start."""
         path = self.run(name) / "status.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
     def saved_steps(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> int:
-        """The env steps of a run's newest checkpoint, 0 without one."""
+        """Return the env steps of a run's newest checkpoint, 0 without one."""
         return max((int(path.name.split("_")[1]) for path in self.run(name).glob("checkpoint_????????")), default=0)
 
     def rows(self) -> list[dict[str, str]]:
-        """The report's row for every run."""
+        """Return the report's row of every run."""
         with (self.results / "runs.csv").open(newline="") as file:
             return list(csv.DictReader(file))
 
 
 def end_all() -> None:
-    """Cancels what tests left running, and waits until nothing of it writes any more."""
+    """Cancel all running jobs and wait until they have ended."""
     left = [job for job in SUBMITTED if not job.states() <= OVER]
     for job in left:
         command("scancel", job.id)
@@ -145,20 +145,20 @@ def end_all() -> None:
 
 
 def steps_of_curve(run: Path) -> list[int]:
-    """The env steps of each row of a run's results."""
+    """Return the env steps of each row of a run's results."""
     with (run / "progress.csv").open(newline="") as file:
         return [int(float(row["num_env_steps_sampled_lifetime"])) for row in csv.DictReader(file)]
 
 
 def weights(run: Path, steps: int) -> dict[str, np.ndarray]:
-    """The networks in the last checkpoint of a run."""
+    """Return the networks in a checkpoint of a run."""
     learner = ("algorithm", "learner_group", "learner")
     networks = arrays.load(run / f"checkpoint_{steps:08d}", *learner, "rl_module", "default_policy")
     return {name: np.asarray(values) for name, values in networks.items()}
 
 
 def assert_equal_weights(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    """Bit for bit."""
+    """Assert that weights are bit-equal."""
     assert one.keys() == other.keys() and one
     for name, values in one.items():
         np.testing.assert_array_equal(values, other[name], err_msg=name)

@@ -49,7 +49,7 @@ finish "$code"
 
 @pytest.fixture
 def job(tmp_path, monkeypatch):
-    """A job's environment, and programs that pretend to be Slurm's."""
+    """Set up a job's environment, with stubs of Slurm's programs."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "driver.py").write_text(DRIVER)
     (tmp_path / "watched.sh").write_text(WATCHED)
@@ -111,7 +111,7 @@ def test_bash_and_shellcheck_accept_every_script():
     assert done.stdout == ""
 
 
-def test_no_script_ends_other_jobs_rays():
+def test_no_script_ends_the_ray_of_other_jobs():
     for path in SCRIPTS:
         code = [line.split("#")[0] for line in path.read_text().splitlines()]
         assert not any(word in line for line in code for word in ("ray stop", "pkill", "killall")), path

@@ -1,4 +1,4 @@
-"""The check of the launcher before it submits: each run of the study can start, in the environment of the runs."""
+"""The launcher's check before submission: each run of the study can start in the environment of the runs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_runs_are_counted_after_their_check(file, capsys, monkeypatch):
     assert out == "" and [line.partition(": ")[2].partition("; ")[0] for line in err.splitlines()] == [
         "error: runs 1, 5 of 8 cannot start: HER cannot store CartPole-v1: hindsight needs Dict observations with "
         "achieved_goal and desired_goal",
-        "error: runs 2-3, 6-7 of 8 cannot start: TD3 acts in a Box of continuous actions (or a Dict or Tuple of these)",
+        "error: runs 2-3, 6-7 of 8 cannot start: TD3 requires continuous actions (Box, or a Dict or Tuple of Boxes)",
     ]
 
 
 def launched(folder, *words):
-    """The launcher in a process of its own."""
+    """Run the launcher in a separate process."""
     command = [sys.executable, HOME / "cluster_deployment/submit.py", "single", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 

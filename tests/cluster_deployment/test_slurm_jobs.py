@@ -34,7 +34,7 @@ kill -KILL "${pids[@]}" && echo "killed ${names[@]}"
 
 @pytest.fixture(scope="module")
 def slurm():
-    """The nodes of a Slurm that answers."""
+    """Return the nodes of Slurm; skip if it does not answer."""
     if reason := why_not():
         pytest.skip(reason)
     return nodes()
@@ -49,7 +49,7 @@ def two_nodes(slurm):
 
 @pytest.fixture(scope="module")
 def folder(slurm):
-    """A folder that all nodes see, as they see the repository."""
+    """Return a folder that all nodes can access, like the repository."""
     path = HOME / "results" / f"slurm-tests-{os.getpid()}"
     path.mkdir(parents=True)
     yield path
@@ -59,20 +59,20 @@ def folder(slurm):
 
 @pytest.fixture(scope="module")
 def submitted(folder):
-    """An array of three, undisturbed."""
+    """Submit an array of three runs, without interruptions."""
     return Job(folder / "array", "single", "--cpus 1 --mem 2500M", seeds=3, steps=STEPS, INTERREPLAY_STAGGER="0")
 
 
 @pytest.fixture(scope="module")
 def array(submitted):
-    """The same, finished."""
+    """Return the array after its end."""
     submitted.finish()
     return submitted
 
 
 @pytest.fixture(scope="module")
 def warned(array, slurm, folder):
-    """A job and an array's task, by their suffix, that were warned after their second checkpoint."""
+    """Send warnings to a job and an array task after their second checkpoint; return them by suffix."""
     # A warning with less time left than is kept for saving: the job has to stop.
     env = {"INTERREPLAY_STAGGER": "0", "INTERREPLAY_STOP_BEFORE": "3600"}
     options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[-1]}"
@@ -94,7 +94,7 @@ def warned(array, slurm, folder):
 
 @pytest.fixture(scope="module")
 def neighbors(warned, slurm, folder):
-    """A long job, canceled some time after a short one on the same node; when it was, and what both were before."""
+    """Cancel a long job after a short one on the same node; return the time and the previous states of both."""
     options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
     long = Job(folder / "long", "concurrent", options, steps=100_000)
     short = Job(folder / "short", "concurrent", options, steps=200)
@@ -178,7 +178,7 @@ def test_killed_daemons_of_a_node(two_nodes, folder, array):
 
 
 def next_on(node, job, names):
-    """The run that is being carried out on a node, as soon as there is one."""
+    """Return the run that is executed on a node, as soon as there is one."""
     found = []
 
     def look():

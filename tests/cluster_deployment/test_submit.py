@@ -25,7 +25,7 @@ SCONTROL = "#!/bin/sh\necho 'MaxArraySize            = {most}'\n"
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A study of 12 runs, and programs that pretend to be Slurm's."""
+    """Write a study of 12 runs, and stubs of Slurm's programs."""
     (tmp_path / "bin").mkdir()
     write(tmp_path / "bin/sbatch", SBATCH.format(python=sys.executable, log=tmp_path / "log"))
     write(tmp_path / "bin/scontrol", SCONTROL.format(most=1001))

@@ -1,4 +1,4 @@
-"""The device that is compared with the processor: `--device cuda`, or a stand-in for a card where none is named."""
+"""The device that is compared with the CPU: `--device cuda`, or by default a stand-in for a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.devices import stand_in
 def device(request, monkeypatch):
     name = request.config.getoption("--device")
     if name == stand_in.NAME:
-        # Parameters stay themselves when a module is moved to a card; to the stand-in only if asked for.
+        # Moving a module to a GPU keeps its parameter objects; moving it to the stand-in requires this option.
         torch.__future__.set_swap_module_params_on_conversion(True)
         for made in ("tensor", "as_tensor", "asarray"):
             monkeypatch.setattr(torch, made, stand_in.made_on_host(getattr(torch, made)))

@@ -1,4 +1,4 @@
-"""The processor's random numbers on every device, so that results on two devices can be compared."""
+"""Random numbers of the CPU on every device, so that results on two devices can be compared."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class HostGenerator(torch.Generator):
     """A random generator of the CPU that reports another device.
 
     Args:
-        device: That device.
-        seed: Of the numbers.
+        device: Device that it reports.
+        seed: Seed of the numbers.
     """
 
     def __new__(cls, device: torch.device, seed: int) -> HostGenerator:
@@ -29,7 +29,7 @@ class HostGenerator(torch.Generator):
 
 
 class Generators(torch.Generator):
-    """What stands in for `torch.Generator` where code makes its own: a `HostGenerator` for another device."""
+    """Replacement of `torch.Generator` that creates a `HostGenerator` for devices other than the CPU."""
 
     def __new__(cls, device: torch.device | str = "cpu") -> Any:
         device = torch.device(device)

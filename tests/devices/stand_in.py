@@ -1,8 +1,8 @@
-"""A device that stands in for a graphics card where there is none: `torch.device("card")`.
+"""A device that stands in for a GPU on machines without one: `torch.device("card")`.
 
-Its tensors hold their numbers in the processor's memory, and PyTorch treats them as those of another device. What a
-card refuses it refuses, too: an operation on tensors of both devices. What would wait for a card is counted.
-PyTorch's backend in Python is meant for such tests; it is experimental, which is why only tests use it.
+Its tensors store their numbers in main memory, and PyTorch treats them as tensors of another device. Like a GPU, it
+rejects operations on tensors of both devices. Operations that would wait for a GPU are counted. PyTorch's backend in
+Python is meant for such tests; it is experimental, so only tests use it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ AVAILABLE = hasattr(backend_registration, "_setup_privateuseone_for_python_backe
 """Whether this PyTorch has backends in Python; 2.9 and older have none."""
 HOST = torch.device("cpu")
 CROSSING = {"copy_", "_to_copy", "_copy_from"}
-"""Operations that bring numbers from one device to another."""
+"""Operations that copy numbers from one device to another."""
 INDEXED = {"index", "index_put", "index_put_", "_unsafe_index"}
-"""Operations whose indices may be the processor's: a card brings them over."""
+"""Operations whose indices may be on the CPU; a GPU copies them."""
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique", "_unique2"}
-"""Operations whose results, or whose shapes, the processor has to know: it waits for the card."""
+"""Operations for which the CPU waits, because it requires their result or its shape."""
 aten = torch.ops.aten
 RESIZING = (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.randperm.default)
-"""Operations that PyTorch composes of one that resizes its result, which tensors like these cannot follow."""
+"""Operations that PyTorch implements by resizing a result, which these tensors do not support."""
 waits: Counter[str] = Counter()
-"""How often each of them was called, copies to the processor among them."""
+"""Number of calls of each operation that waits, including copies to the CPU."""
 
 
 class CardTensor(torch.Tensor):
     """A tensor on the stand-in.
 
     Attributes:
-        held: Its numbers.
+        held: Tensor on the CPU with its numbers.
     """
 
     held: torch.Tensor
@@ -68,7 +68,7 @@ class CardTensor(torch.Tensor):
 
 
 def run(operation: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an operation on what its arguments hold."""
+    """Run an operation on the CPU tensors of its arguments."""
     name = operation._schema.name.partition("::")[2]
     if name not in CROSSING:
         refuse_mixed(name, tensors_of(args[:1] if name in INDEXED else (args, kwargs)))
@@ -84,24 +84,24 @@ def run(operation: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def tensors_of(values: Any) -> list[torch.Tensor]:
-    """Return the tensors in lists, dicts and tuples of anything."""
+    """Return all tensors in nested lists, dicts and tuples."""
     return [value for value in tree_flatten(values)[0] if isinstance(value, torch.Tensor)]
 
 
 def held(value: Any) -> Any:
-    """Return what a tensor of the stand-in holds, and anything else as it is."""
+    """Return the CPU tensor of a tensor on the stand-in, and any other value unchanged."""
     return value.held if isinstance(value, CardTensor) else value
 
 
 def refuse_mixed(name: str, tensors: list[torch.Tensor]) -> None:
-    """Raise as a card does where tensors of both devices meet; the processor's scalars may."""
+    """Raise an error for tensors of both devices, except scalars on the CPU, as a GPU does."""
     strangers = [value for value in tensors if not isinstance(value, CardTensor) and value.ndim]
     if strangers and any(isinstance(value, CardTensor) for value in tensors):
         raise RuntimeError(f"{name}: expected all tensors to be on the same device, found {NAME} and cpu")
 
 
 def as_given(operation: Any, args: Any, kwargs: Any, found: Any) -> Any:
-    """Return results as tensors of the stand-in, and arguments that were changed as themselves."""
+    """Return results as tensors of the stand-in; arguments that were changed in place are returned themselves."""
     given = {id(held(value)): value for value in tensors_of((args, kwargs))}
 
     def wrapped(value: Any) -> Any:
@@ -110,13 +110,13 @@ def as_given(operation: Any, args: Any, kwargs: Any, found: Any) -> Any:
         if id(value) not in given:
             return CardTensor(value)
         changed = given[id(value)]
-        return changed if changed.shape == value.shape else CardTensor(value)  # `unsqueeze_` and its like
+        return changed if changed.shape == value.shape else CardTensor(value)  # `unsqueeze_` and similar operations
 
     return tree_map(wrapped, found)
 
 
 def made_on_host(make: Any) -> Any:
-    """Return `torch.tensor` or its like for the stand-in, too: PyTorch's own does not find a backend in Python."""
+    """Wrap `torch.tensor` or a similar function, which does not support backends in Python, for the stand-in."""
 
     def made(data: Any, **kwargs: Any) -> torch.Tensor:
         device = kwargs.get("device")
@@ -128,7 +128,7 @@ def made_on_host(make: Any) -> Any:
 
 
 def begin() -> None:
-    """Make the device known to PyTorch, once in a process."""
+    """Register the device in PyTorch, once per process."""
     if hasattr(torch, NAME):
         return
     backend_registration._setup_privateuseone_for_python_backend(NAME)
@@ -136,4 +136,4 @@ def begin() -> None:
     libraries[0].fallback(run, "PrivateUse1")
     for operation in RESIZING:
         libraries[1].impl(operation, functools.partial(run, operation), "PrivateUse1")
-    begin.libraries = libraries  # what they registered is gone with them
+    begin.libraries = libraries  # keep them: their registrations end with them

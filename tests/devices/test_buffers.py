@@ -1,4 +1,4 @@
-"""Buffers with batches on another device: the batches are those of the processor."""
+"""Buffers with batches on another device: the batches equal those on the CPU."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_methods_without_priorities_do_not_wait_for_the_device(device):
         assert not stand_in.waits, (name, stand_in.waits)
 
 
-def test_the_stand_in_refuses_what_a_card_refuses_and_counts_what_waits_for_it(device):
+def test_the_stand_in_rejects_mixed_devices_and_counts_waits(device):
     if device.type != stand_in.NAME:
         pytest.skip("PyTorch's backward passes do not know a second device in a process with a GPU")
     one = torch.ones(3, device=stand_in.NAME)

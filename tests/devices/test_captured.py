@@ -1,4 +1,4 @@
-"""Updates as CUDA graphs: equal to updates that run as usual, bit for bit. They need a GPU: `--device cuda`."""
+"""Updates as CUDA graphs are bit-equal to usual updates. These tests require a GPU: `--device cuda`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _needs_graphs(device):
 
 
 def assert_same(build, networks, batches, device, between=lambda update, i: None, equal=torch.equal):
-    """Learn from batches with and without graphs, from main memory and from the GPU by turns."""
+    """Learn from batches with and without graphs, alternately from main memory and from the GPU."""
     updates = []
     results = []
     for captures in (False, True):
@@ -121,7 +121,7 @@ def test_many_runs(device):
 
 
 def test_compiled_updates(device):
-    """Programs of the GPU, with their own Adam, equal the kernels up to rounding."""
+    """Compiled programs with their own Adam equal the kernels up to rounding."""
     kind = ALGORITHMS["SAC"][1]
     results = []
     for compiled in (False, True):

@@ -1,4 +1,4 @@
-"""Updates on another device: equal to the processor's, and never waiting for it."""
+"""Updates on another device equal those on the CPU and never wait for the device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FEW += ("subset", "subset, dropout", "least of many", "resets")
 
 @pytest.fixture(autouse=True)
 def _masks(monkeypatch):
-    """Another device draws a mask of what is left out, and the processor is to leave out the same."""
+    """Let the CPU draw dropout as a mask, as other devices do, so that both drop the same units."""
     monkeypatch.setattr(Dropout, "draw", Dropout.draw_masks)
 
 
@@ -66,7 +66,7 @@ def assert_same_updates(build: Callable[[Any], Any], networks: Any, batches: lis
 
 
 def from_rows(rows: Any, *weights: Tensor | None) -> Any:
-    """Return an update from rows and weights on a device, which is not waited for."""
+    """Return an update from rows and weights on a device, without waiting for it."""
 
     def learn(update: Any, device: torch.device, rng: torch.Generator) -> Any:
         batch = Batch(rows.map(lambda column: column.to(device)), *(moved(value, device) for value in weights))
@@ -76,7 +76,7 @@ def from_rows(rows: Any, *weights: Tensor | None) -> Any:
 
 
 def from_unrolls(unrolls: Any) -> Any:
-    """Return an update from unrolls on a device, which is not waited for."""
+    """Return an update from unrolls on a device, without waiting for it."""
 
     def learn(update: Any, device: torch.device, rng: torch.Generator) -> Any:
         batch = unrolls.to(device)
@@ -93,7 +93,7 @@ def without_waiting(learn: Callable[[], Any]) -> Any:
 
 
 def pairs() -> list[Any]:
-    """All algorithms with the defaults, and every other case with one of them by turns."""
+    """Return all algorithms with the defaults, and every other case with one algorithm in turn."""
     found = []
     for i, (case, algorithm) in enumerate(itertools.product(FEW, ALGORITHMS)):
         if case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS):
@@ -102,7 +102,7 @@ def pairs() -> list[Any]:
 
 
 def prepared(algorithm: str, case: str, updates: int) -> tuple[Any, Callable[[Any], Any], list[Any]]:
-    """Return networks, a function that makes an update of networks, and rows and weights of so many updates."""
+    """Return networks, a function that makes an update of networks, and the rows and weights of `updates` updates."""
     settings, views, encoder, weighted = CASES[case]
     _, kind, own = ALGORITHMS[algorithm]
     settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}

@@ -27,7 +27,7 @@ SPACES = {
 
 
 def filled(kind: type, spaces: tuple, capacity: int):
-    """A full buffer of rows of an environment with these spaces, in episodes of 250 rows."""
+    """Return a full buffer of rows of an environment with these spaces, in episodes of 250 rows."""
     columns = columns_of_spaces(*spaces)
     shapes = {name[4:]: shape for name, (shape, _) in columns.items() if name.startswith("obs.")}
     dtypes = {name: torch.empty(0, dtype=dtype).numpy().dtype for name, (_, dtype) in columns.items()}
@@ -66,7 +66,7 @@ def test_neighbors():
 
 
 def array_bytes(thing: object, seen: set | None = None) -> int:
-    """Memory in bytes of all arrays of a part."""
+    """Return the memory of all arrays of a part in bytes."""
     seen = set() if seen is None else seen
     if id(thing) in seen:
         return 0

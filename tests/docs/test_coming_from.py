@@ -1,4 +1,4 @@
-"""The page for users of other libraries: the names on our side are there, and its Python runs."""
+"""The page for users of other libraries: our names on it exist, and its Python code runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interreplay.learning.settings import ReplaySettings
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coming-from.md").read_text()
 ROWS = [line.strip("|").split("|") for line in PAGE.splitlines() if line.startswith("|") and "---" not in line]
 OF_OTHERS = {"buffers", "envs", "seeds", "run"}
-"""Flags of studies, and of `rllib train`."""
+"""Flags of studies and of `rllib train`."""
 OF_RLLIB = {"num_envs_per_env_runner", "gym_env_vectorize_mode", "capacity", "k", "alpha", "preset"}
 
 

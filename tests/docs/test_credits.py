@@ -1,4 +1,4 @@
-"""The page of credits: every system of the table has a complete BibTeX entry."""
+"""The credits page: every system in the table has a complete BibTeX entry."""
 
 import re
 from pathlib import Path

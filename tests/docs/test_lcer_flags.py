@@ -1,4 +1,4 @@
-"""The table of LCER's flags in docs/migration.md: all of them, and nothing that there is not here."""
+"""The table of LCER's flags in docs/migration.md lists all of them and names existing flags of ours."""
 
 import inspect
 import re
@@ -8,7 +8,7 @@ from interreplay.experiments.flags.run_flags import CATALOGUE, FLAGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
 SECTION = PAGE.partition("## From LCER's system")[2].partition("\n## ")[0]
-# Those of lcer/train.py at c26d413.
+# Flags of lcer/train.py at c26d413.
 THEIRS = """
 algo env-name lr num-steps updates-per-step policy no-eval gamma tau alpha no-automatic-entropy-tuning seed batch-size
 hidden-size start-steps target-update-interval replay-size target-entropy eval-episodes cuda eval-timesteps save-agent

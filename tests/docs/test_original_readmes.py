@@ -1,6 +1,6 @@
-"""Every command in the READMEs of the original systems runs word by word; what follows a command makes it short.
+"""Every command in the READMEs of the original systems runs word by word; additional flags make it short.
 
-`test_original_commands.py` has those of NMER and BIER.
+The commands of NMER and BIER are in `test_original_commands.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXPERIMENTS = [
     *(f"lunarlander/{name}" for name in ("ddqn", "c51", "qrdqn", "a2c", "a3c", "ddpg", "sac")),
     *("pybullet/ddpg", "pybullet/sac"),
 ]
-"""RLcycle's experiments that its README does not print; `RLCYCLE` has the others."""
+"""RLcycle's experiments that its README does not print; `RLCYCLE` contains the others."""
 QUEUES = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
     ' {"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'

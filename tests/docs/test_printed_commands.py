@@ -35,14 +35,14 @@ SCRIPTS = {
     "smoketest.py": "smoketest",
     "interreplay.analysis": "report",
 }
-"""Other names of the parts of `interreplay`."""
+"""Other names of the subcommands of `interreplay`."""
 
 
 PRINTED = [(page, line) for page in PAGES for line in printed_commands(page.read_text())]
 
 
 def accept(words: list[str]) -> None:
-    """Parse a command, and nothing else; a rejected one raises."""
+    """Parse a command without running it; raise an error if it is rejected."""
     words = words[1:] if words[0].endswith("python") else words
     words = words[1:] if words[0] == "-m" else words
     name, *rest = words[1:] if words[0] == "interreplay" else words

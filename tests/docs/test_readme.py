@@ -1,4 +1,4 @@
-"""The README is true: its Python runs, its commands are understood, what they leave behind is not taken for ours."""
+"""The README is correct: its Python runs, its commands are valid, and git ignores their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = [shlex.split(line) for line in re.findall(r"^\|[^|]+\| `([^`]+)` \|$"
 
 
 def of(*start: str) -> list[list[str]]:
-    """The README's commands that begin with some words, without these."""
+    """Return the README's commands that begin with some words, without these words."""
     return [words[len(start) :] for words in COMMANDS if words[: len(start)] == list(start)]
 
 
@@ -55,12 +55,12 @@ def test_there_are_commands_of_every_kind():
 
 
 @pytest.mark.parametrize("words", of("interreplay", "train") + of("python", "custom_training.py"), ids=" ".join)
-def test_training_commands_are_understood(words):
+def test_training_commands_are_valid(words):
     given = make_parser().given(words)
     assert "resume" in given or settings_for(given).env in ("HalfCheetah-v2", "HalfCheetah-v5", "Hopper-v5")
 
 
-def test_the_other_commands_are_understood():
+def test_the_other_commands_are_valid():
     parser = OneLineParser(allow_abbrev=False)
     add_evaluate_flags(parser)
     (exported,) = of("interreplay", "export")
@@ -105,5 +105,5 @@ def test_make_installs_pytorch_from_the_requested_index(torch):
 @pytest.mark.parametrize(
     "name", ["hopper.gif", "agent.mp4", "interreplay.sif", "results/x", "report/index.html", "site/a"]
 )
-def test_what_the_commands_leave_is_ignored(name):
+def test_output_of_commands_is_ignored_by_git(name):
     assert subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT, timeout=60).returncode == 0

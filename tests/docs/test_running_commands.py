@@ -28,7 +28,7 @@ SHORT = {
     "main.py": "--environment_max_steps=200 --feature_out_layer_size=16",
     "enjoy.py": "--n-enjoy-episodes 1",
 }
-"""What makes a command of each program short."""
+"""Flags that make a command of each program short."""
 COMMANDS = []
 for _page in PAGES:
     for _line in printed_commands((ROOT / "docs" / _page).read_text()):

@@ -1,4 +1,4 @@
-"""The documentation: links lead somewhere, code is of this version, and the site builds without a warning."""
+"""The documentation: links are valid, code matches this version, and the site builds without a warning."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def name_of(path: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """Anchors of the headings of a page, as Markdown hosts and the site make them."""
+    """Return the anchors of the headings of a page, as Markdown hosts and the site create them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)) for heading in headings]
     return {text.strip().lower().replace(" ", "-") for text in plain}
 
 
 def text_of(page: Path) -> str:
-    """A page without its code, in which brackets are not links."""
+    """Return a page without its code, in which brackets are not links."""
     return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page):
+def test_links_are_valid(page):
     for target, anchor in LINK.findall(text_of(page)):
         if re.match(r"[a-z]+:", target):
             continue
@@ -52,7 +52,7 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", [path for path in PAGES if "decisions" not in path.parts], ids=name_of)
-def test_code_is_of_this_version(page):
+def test_code_matches_this_version(page):
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("interreplay", "replay_buffers"):
@@ -78,7 +78,7 @@ def test_the_catalogue_pages_know_every_method():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The site's folder."""
+    """Build the site and return its folder."""
     pytest.importorskip("material")
     pytest.importorskip("mkdocstrings_handlers.python")
     folder = tmp_path_factory.mktemp("site")

@@ -1,4 +1,4 @@
-"""Atari games: frames, rewards, lives and luck against the emulator itself, ids, and how a game is saved."""
+"""Atari games: frames, rewards, lives and randomness compared with the emulator, ids, and saved games."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ def make(name, **arguments):
 
 
 class Recorded:
-    """The emulator, with the actions that it was given."""
+    """Emulator that records its actions."""
 
     def __init__(self, emulator):
         self.emulator, self.acted = emulator, []
@@ -36,7 +36,7 @@ class Recorded:
 
 
 def emulator_of(game):
-    """An emulator made without this package."""
+    """Return an emulator created without this package."""
     import ale_py
     from ale_py.roms import get_rom_path
 
@@ -49,7 +49,7 @@ def emulator_of(game):
 
 @pytest.mark.slow
 def test_frames_rewards_and_lives_are_those_of_the_emulator():
-    """Four frames per action, the larger of the last two made small, four of them, no-ops and FIRE before."""
+    """Four frames per action, the maximum of the last two resized, stacks of four, no-ops and FIRE at the start."""
     import cv2
 
     env, plain = Atari("breakout", sticky=0.0), emulator_of("breakout")
@@ -79,10 +79,10 @@ def test_frames_rewards_and_lives_are_those_of_the_emulator():
         ends += lost
         if terminated:
             break
-    assert ends >= 3, "lives were lost, and the game went on"
+    assert ends >= 3, "lives were lost, and the game continued"
 
 
-def test_lives_end_nothing_where_they_are_not_to():
+def test_lost_lives_do_not_terminate_on_request():
     env = Atari("breakout", lives_terminate=False)
     env.reset(seed=0)
     lives, seen = 5, False
@@ -97,7 +97,7 @@ def test_lives_end_nothing_where_they_are_not_to():
 
 @pytest.mark.slow
 def test_sticky_actions_repeat_a_frame_in_four():
-    env = Atari("freeway")  # whose games last for 2,048 steps
+    env = Atari("freeway")  # its games last 2,048 steps
     env.reset(seed=1)
     env.emulator = Recorded(env.emulator)
     chosen = [n % 2 for n in range(1000)]  # each differs from the one before
@@ -106,7 +106,7 @@ def test_sticky_actions_repeat_a_frame_in_four():
     chosen = [env.actions[action] for action in chosen]
     frames = np.array(env.emulator.acted).reshape(-1, 4)
     kept = (frames[:, 0] != np.array(chosen)).mean()
-    # A first frame repeats the last frame's action of the step before; that is the other one, but for (1/4)^4 of them.
+    # A first frame may repeat the action of the previous step's last frame, which differs except for (1/4)^4 of them.
     assert kept == pytest.approx(0.25, abs=0.05)
     settled = frames[frames[:, 0] == np.array(chosen)]
     assert (settled == settled[:, :1]).all(), "an action that was taken up stays"
@@ -118,7 +118,7 @@ def test_sticky_actions_repeat_a_frame_in_four():
 
 
 @pytest.mark.slow
-def test_games_begin_with_some_frames_and_fire_where_it_is_an_action():
+def test_games_begin_with_no_ops_and_fire_if_it_is_an_action():
     env = Atari("freeway", sticky=0.0, noops=6)
     env.reset(seed=0)
     env.emulator = Recorded(env.emulator)
@@ -159,13 +159,13 @@ def test_four_clippings(name, expected):
     assert Atari("pong", reward_clipping=name)._clip is clip
 
 
-def test_no_clipping_is_what_a_flag_or_a_file_makes_of_the_word_none():
+def test_none_disables_clipping_in_flags_and_files():
     assert Atari("pong", reward_clipping=None)._clip is REWARD_CLIPPINGS["none"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ALE/Breakout-v5", "SeaquestNoFrameskip-v4"])
-def test_it_keeps_to_its_seed_and_its_state(name):
+def test_games_follow_their_seed_and_state(name):
     env, other = make(name), make(name)
     check_env(env.unwrapped, skip_render_check=True)
     actions = np.random.default_rng(0).integers(0, env.action_space.n, 400).tolist()
@@ -217,7 +217,7 @@ def test_without_its_packages_the_extra_is_named(name, monkeypatch):
         ({"lives": 3}, "no argument 'lives'; did you mean lives_terminate?"),
     ],
 )
-def test_arguments_that_are_none(arguments, message):
+def test_invalid_arguments_are_rejected(arguments, message):
     with pytest.raises(UsageError) as caught:
         find_environment("ALE/Pong-v5", arguments)
     assert message in str(caught.value) and "\n" not in str(caught.value)

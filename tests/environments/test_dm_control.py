@@ -1,4 +1,4 @@
-"""The DeepMind control suite: flat observations, truncated at its time limit, trained on like any other."""
+"""The DeepMind control suite: flat observations, truncation at its time limit, training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way MuJoCo draws: as was chosen, on the screen, or without one."""
+"""MuJoCo's rendering backend: as chosen, on the screen, or without a screen."""
 
 from __future__ import annotations
 

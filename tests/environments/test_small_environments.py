@@ -1,4 +1,4 @@
-"""Catch, MinAtar and the goal versions of classic tasks: their rules, spaces, seeds, and how their state is kept."""
+"""Catch, MinAtar and the goal versions of classic tasks: rules, spaces, seeds and saved states."""
 
 import gymnasium as gym
 import numpy as np
@@ -30,7 +30,7 @@ def flat(obs):
 
 
 def play(env, actions, reset=None):
-    """Observations, rewards and ends of some actions, episodes that are over begun again."""
+    """Return the observations, rewards and ends of some actions; finished episodes are reset."""
     seen = [] if reset is None else [flat(env.reset(seed=reset)[0])]
     for action in actions:
         obs, reward, terminated, truncated, _ = env.step(action)
@@ -45,14 +45,14 @@ def equal(one, other):
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_it_is_an_environment_that_keeps_to_its_seed_and_its_state(name):
+def test_environments_follow_their_seed_and_state(name):
     env, other = make(name), make(name)
     check_env(env.unwrapped, skip_render_check=True)
     actions = np.random.default_rng(0).integers(0, env.action_space.n, 150).tolist()
     assert equal(play(env, actions, 3), play(other, actions, 3))
     different = [play(other, actions, seed) for seed in (4, 5, 6, 7)]
     assert not all(equal(play(env, actions, 3), one) for one in different)
-    # In the middle of an episode, in another environment of the same make.
+    # In the middle of an episode, in another instance of the environment.
     play(env, actions[:61], 8)
     assert can_save(env)
     saved, third = save_env(env), make(name)
@@ -68,7 +68,7 @@ def test_they_are_found_by_name():
     assert find_environment("MinAtar/Breakout-v1").action_space.n == 3
 
 
-def test_catch_is_won_by_going_where_the_ball_is_and_lost_elsewhere():
+def test_catch_is_won_below_the_ball_and_lost_elsewhere():
     env, rewards = Catch(), {True: [], False: []}
     for seed in range(40):
         for follow in (True, False):
@@ -104,7 +104,7 @@ def test_goals_are_reached_from_them_on(kind, goal):
 def test_the_goal_of_mountain_car_is_its_flag_and_that_of_acrobot_its_line():
     car, plain = GoalMountainCar(), gym.make("MountainCar-v0").unwrapped
     plain.reset(seed=0), car.reset(seed=0)
-    for position, over in ((0.45, False), (0.499, True)):  # from there, a step of .07 goes over the flag
+    for position, over in ((0.45, False), (0.499, True)):  # from there, a step of .07 passes the flag
         for env in (car, plain):
             env.state = np.array([position, 0.0 if not over else 0.06])
         assert car.step(2)[2] == plain.step(2)[2] == over

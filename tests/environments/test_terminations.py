@@ -16,7 +16,7 @@ from interreplay.environments import registration
 from interreplay.environments.terminations import KNOWN, termination_function
 from replay_buffers import NMER
 
-# What is spread around the initial positions, per environment: heights and tilts such that both answers occur.
+# Spread around the initial positions per environment: heights and tilts are such that both outcomes occur.
 MUJOCO = {
     "Hopper-v5": ([0.0, 0.5, 0.2, 0.3, 0.3, 0.3], 5.0, {}),
     "Hopper-v4": ([0.0, 0.5, 0.2, 0.3, 0.3, 0.3], 5.0, {}),
@@ -56,7 +56,7 @@ ENDLESS = {"HalfCheetah", "Swimmer", "Reacher", "Pusher", "HumanoidStandup", "Pe
 
 
 def compared(env, put, count, seed=0):
-    """What the environment and the function say of steps from states that `put` sets."""
+    """Return the terminations of the environment and of the function after steps from states that `put` sets."""
     rng, name = np.random.default_rng(seed), env.spec.id
     env.action_space.seed(seed)
     obs, _ = env.reset(seed=seed)
@@ -158,7 +158,7 @@ def test_goals(name, options):
     assert found.tolist() == terminated_by_simulator and any(terminated_by_simulator) == bool(options)
 
 
-def test_an_environment_without_one_is_refused_in_one_line():
+def test_an_environment_without_a_termination_function_is_rejected():
     with pytest.raises(ValueError, match=r"no termination function for 'Hoper-v5'; did you mean Hopper.*own"):
         termination_function("Hoper-v5")
     with pytest.raises(ValueError, match="no termination function for 'LunarLander-v3'") as refused:

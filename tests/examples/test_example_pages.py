@@ -1,4 +1,4 @@
-"""The pages of the examples are those of the scripts as they are now, with their pictures."""
+"""The pages of the examples match the current scripts and show their pictures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_example_has_a_page_of_its_cells(pages):
             place = text.index(part, place) + len(part)
 
 
-def test_every_picture_is_there_and_shown():
+def test_every_picture_exists_and_is_shown():
     shown = [name for page in PAGES.glob("*.md") for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text())]
     assert sorted(shown) == sorted(path.name for path in PAGES.glob("*.png")) and len(shown) >= 14
     for name in shown:
@@ -48,6 +48,6 @@ def test_every_picture_is_there_and_shown():
             assert min(image.size) > 150 and len(image.convert("RGB").getcolors(10**6)) > 8
 
 
-def test_what_a_library_warned_of_is_on_no_page():
+def test_warnings_of_libraries_are_on_no_page():
     text = "".join(page.read_text() for page in PAGES.glob("*.md"))
     assert not re.search(r"Warning:|site-packages|Traceback|WARNING", text)

@@ -1,4 +1,4 @@
-"""The loops without Ray run as they stand, in a process of their own, and learn."""
+"""The loops without Ray run unchanged in a separate process, and learn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = {
 def module(name: str):
     spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
     found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found  # dataclasses look their module up
+    sys.modules[spec.name] = found  # dataclasses look up their module
     spec.loader.exec_module(found)
     return found
 

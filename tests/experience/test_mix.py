@@ -1,4 +1,4 @@
-"""Shares are exact, a mix of one is that one, and errors find the way back to who drew the row."""
+"""Shares are exact, a mix of one source equals the source, and errors reach the source that drew the row."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_the_share_of_an_empty_source_goes_to_the_others():
     [
         ({"online": 0.5, "offline": 0.3, "model": 0.1}, "expected them to add up to 1"),
         ({"online": 0.7, "offline": 0.7}, "expected them to add up to 1"),
-        ({"onlin": 0.5}, "there is no source 'onlin' to have a share; expected online, offline, model"),
+        ({"onlin": 0.5}, "there is no source 'onlin'; expected shares of online, offline, model"),
         ({"online": 1.5}, "the share of online is 1.5; expected 0 to 1"),
         ({"online": (0.5,)}, "expected 0 to 1, or"),
         ({"online": float("nan")}, "the share of online is nan"),
     ],
 )
-def test_refused_shares(shares, message):
+def test_invalid_shares_are_rejected(shares, message):
     with pytest.raises(ValueError, match=message):
         Shares(NAMES, shares)
 
@@ -115,8 +115,8 @@ def test_rows_come_from_the_source_that_they_name():
         assert kept.any() and torch.equal(rows.transitions.rewards[kept], stored.rewards[kept])
         assert torch.equal(sample.weights[mask], rows.weights)
     first, _ = sample.of(0)
-    assert (first.mix == 1).all() and (first.neighbor_slots == -1).all()  # PER blends nothing
-    assert float(sample.probabilities[sample.origins == 0].max()) < 1 / 60  # of the batch's rows, a quarter is PER's
+    assert (first.mix == 1).all() and (first.neighbor_slots == -1).all()  # PER does not blend
+    assert float(sample.probabilities[sample.origins == 0].max()) < 1 / 60  # a quarter of the batch is from PER
 
 
 def test_errors_go_back_to_the_source_that_drew_the_row():
@@ -133,7 +133,7 @@ def test_errors_go_back_to_the_source_that_drew_the_row():
         assert torch.allclose(mix.sources[name].selector.priorities(torch.arange(60)), expected)
 
 
-def test_parts_of_a_batch_are_taken_apart_as_the_whole_is():
+def test_parts_of_a_batch_are_split_like_the_whole_batch():
     whole, mix = (Mix({"a": "PER", "b": "PER"}, capacity=60, seed=0) for _ in range(2))
     for each in (whole, mix):
         each.add(make(60))
@@ -155,7 +155,7 @@ def test_errors_of_rows_that_were_overwritten_meanwhile_are_passed_over():
     assert all((source.selector.priorities(torch.arange(30)) == 1).all() for source in mix.sources.values())
 
 
-def test_batches_are_taken_apart_by_buffers():
+def test_batches_are_split_by_buffers():
     mix = Mix({"x": Uniform(capacity=20, seed=1), "y": NMER(capacity=20, seed=3, k=2)}, {"x": 0.25})
     mix.add(make(20))
     sample = mix.sample(16)
@@ -169,7 +169,7 @@ def test_batches_are_taken_apart_by_buffers():
         Mix({"inner": mix, "outer": "Uniform"})
 
 
-def test_some_views_cannot_be_mixed_with_none():
+def test_some_views_cannot_be_mixed_with_no_views():
     mix = Mix({"a": S4RL(capacity=20, views=2), "b": Uniform(capacity=20)})
     mix.add(make(20))
     with pytest.raises(ValueError, match="only some of these batches have several views"):
@@ -185,7 +185,7 @@ def test_a_state_continues_bit_for_bit():
     other.load_state_dict(one.state_dict())
     for _ in range(4):
         same_sample(one.sample(7), other.sample(7))
-    with pytest.raises(ValueError, match=r"the state is of the sources \['a', 'b'\]; expected \['c'\]"):
+    with pytest.raises(ValueError, match=r"the state has the sources \['a', 'b'\]; expected \['c'\]"):
         Mix({"c": "PER"}, capacity=60).load_state_dict(one.state_dict())
 
 
@@ -211,7 +211,7 @@ def test_recipes_are_plain_values_for_configurations():
         as_settings("Mix", {"sources": {"a": "PER"}, "share": {"a": 1}})
     with pytest.raises(ValueError, match="there is no replay buffer 'NMR'; did you mean NMER"):
         Mix({"a": "NMR"})
-    with pytest.raises(ValueError, match="a mix of no sources"):
+    with pytest.raises(ValueError, match="the mix has no sources"):
         Mix({})
 
 
@@ -241,4 +241,4 @@ def test_replay_fills_an_empty_buffer_again_before_it_learns():
     replay.add(make(9))
     assert not replay.ready and not list(replay.batches())
     replay.add(make(1))
-    assert len(list(replay.batches())) == 4  # the three of before, and one for the last row
+    assert len(list(replay.batches())) == 4  # three due before, and one for the last row

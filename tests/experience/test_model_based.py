@@ -1,4 +1,4 @@
-"""A model in addition to replay: schedules, shares, stored rows, goals, state, rejections."""
+"""A learned model in addition to replay: schedules, shares, stored rows, goals, states, rejected arguments."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_policy_that_is_a_distribution_is_drawn_from():
     made.sample(4)
     found = made.virtual.storage[torch.arange(4_000)]
     before = torch.atanh(found.actions.double().clamp(-0.999999, 0.999999)) - found.obs[:, :2]
-    inner = found.obs[:, :2].abs() < 1  # where tanh is far from its ends
+    inner = found.obs[:, :2].abs() < 1  # where tanh is not saturated
     assert float(before[inner].std()) == pytest.approx(np.exp(-1.0), rel=0.05)
     assert abs(float(before[inner].mean())) < 0.05
 
@@ -136,7 +136,7 @@ def test_fits_come_every_so_many_steps_and_rows_are_kept_for_so_many_fits():
     assert made.virtual.storage[torch.arange(120)].episode.unique().tolist() == list(range(80, 200))
 
 
-def test_the_ring_grows_with_the_length_of_rollouts_and_keeps_what_it_has():
+def test_the_ring_grows_with_the_length_of_rollouts_and_keeps_its_rows():
     made = source(rollout_length=(1, 3, 20, 40), keep_fits=2)
     made.add(rows(20))
     made.sample(4)
@@ -213,7 +213,7 @@ def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):
     before = one.state_dict()
     one.add(rows(10, seed=5))
     one.sample(7)
-    assert one.virtual.capacity == 160  # rollouts have two steps now
+    assert one.virtual.capacity == 160  # rollouts now have two steps
     for state in (before, one.state_dict()):
         two, three = source(real, **settings), source(real, **settings)
         for made in (two, three):
@@ -234,13 +234,13 @@ def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):
     same_state(one.state_dict(), two.state_dict())
 
 
-def test_states_of_others_are_refused():
+def test_states_of_other_sources_are_rejected():
     made = source()
-    with pytest.raises(ValueError, match="without a model; expected one"):
+    with pytest.raises(ValueError, match="contains no model, only the sources .*; expected one of ModelBased"):
         made.load_state_dict(Mix({"real": "Uniform", "model": "Uniform"}, capacity=500).state_dict())
     made.add(rows(30))
     made.sample(4)
-    with pytest.raises(ValueError, match="the state is of a model of 2 members"):
+    with pytest.raises(ValueError, match="the state belongs to a model of 2 members"):
         source(members=3).load_state_dict(made.state_dict())
 
 
@@ -295,12 +295,12 @@ def test_goals_are_recomputed_and_rewards_are_the_environments(real):
     stored = made.real.storage[torch.arange(60)]
     starts = found[found.episode < 200]
     among = (starts.obs["desired_goal"].unsqueeze(1) == stored.obs["desired_goal"]).all(2).any(1)
-    assert among.all() if "HER" not in real else not among.all()  # goals of hindsight are among HER's
+    assert among.all() if "HER" not in real else not among.all()  # hindsight goals are among those of HER
     width = made.dynamics.networks.sizes
     assert width[0] == 6 + 2 and width[-1] == 2 * 6  # neither goals nor rewards are predicted
 
 
-def test_rollouts_are_relabeled_where_the_virtual_part_is_hindsight():
+def test_rollouts_are_relabeled_if_the_virtual_part_is_hindsight():
     about = Context(policy=lambda obs: obs["desired_goal"], compute_reward=reward, environment="FetchPush-v4")
     made = source(about=about, virtual="HER", rollout_length=3, real_share=0.0)
     made.add(goal_rows(60))
@@ -327,7 +327,7 @@ def test_environments_with_goals_define_their_termination():
     assert torch.equal(found.terminated, apart < 2.0) and 0 < found.terminated.sum() < 40
 
 
-# -- configurations and refusals --------------------------------------------------------------------
+# -- configurations and rejections ------------------------------------------------------------------
 
 
 def test_settings_for_configurations_are_plain_and_without_defaults():
@@ -359,7 +359,7 @@ def test_settings_for_configurations_are_plain_and_without_defaults():
         ({"rollouts": 0}, "rollouts is 0; expected a number above 0"),
     ],
 )
-def test_refused_arguments(arguments, message):
+def test_invalid_arguments_are_rejected(arguments, message):
     with pytest.raises(ValueError, match=message):
         ModelBased(**arguments)
 
@@ -380,7 +380,7 @@ def test_environments_without_termination_function_are_rejected_in_one_line():
 def test_a_model_without_a_policy_raises_an_error():
     made = source(connected=False)
     made.add(rows(30))
-    with pytest.raises(ValueError, match=r"no policy for its rollouts; expected connect\(Context\(policy="):
+    with pytest.raises(ValueError, match=r"no policy for its rollouts; call connect\(Context\(policy="):
         made.sample(4)
 
 

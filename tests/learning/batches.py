@@ -1,4 +1,4 @@
-"""A random batch in float64, and one update from it, for the tests of all updates."""
+"""Random batches in float64 and updates from them, for the tests of all updates."""
 
 import torch
 
@@ -24,6 +24,6 @@ def batch(seed=1, discrete=False):
 
 
 def learn(update, rows, weights, rng, row_weights=None):
-    """TD errors and metrics of one update."""
+    """Make one update and return its TD errors and metrics."""
     result = update.update(Batch(rows, weights, row_weights), rng)
     return result.errors, result.metrics

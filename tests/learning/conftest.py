@@ -1,4 +1,4 @@
-"""What tests of updates share: numbers wide enough to tell rounding from mistakes."""
+"""Fixtures of the tests of updates: float64, which separates rounding from mistakes."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def float64():
 
 @pytest.fixture
 def flat_float64(float64, monkeypatch):
-    """Observations are float32 to the networks otherwise."""
+    """Keep observations in float64, which networks otherwise convert to float32."""
     monkeypatch.setattr(Flat, "forward", lambda self, obs: obs)

@@ -1,4 +1,4 @@
-"""The primitives in `interreplay.learning.networks` written in plain PyTorch: the oracles of their tests."""
+"""The primitives of `interreplay.learning.networks` in plain PyTorch, as references for their tests."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class PlainAdamW(torch.optim.AdamW):
 
 @contextlib.contextmanager
 def plain_primitives():
-    """Let updates of actors and critics compute with the primitives of this file."""
+    """Make updates of actors and critics use the primitives of this file."""
     family = "interreplay.learning.actor_critic"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchedMLP, "outputs", plain_outputs)
@@ -108,7 +108,7 @@ def plain_primitives():
 
 @contextlib.contextmanager
 def without_numpy():
-    """Let small networks run in PyTorch, as large ones do."""
+    """Make small networks run in PyTorch, like large ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("interreplay.learning.networks.small_layers.SMALL", -1)
         assert SMALL > 0

@@ -17,7 +17,7 @@ from interreplay.transitions import Transitions
 
 
 def with_gradients(seed=0):
-    """Stacked layers of two networks, and a plain layer and its bias."""
+    """Return stacked layers of two networks, and a plain layer with its bias."""
     rng = torch.Generator().manual_seed(seed)
     parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in ((2, 3, 4), (2, 1, 4), (5, 3), (3,))]
     for parameter in parameters:

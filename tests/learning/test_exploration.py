@@ -1,4 +1,4 @@
-"""Exploration: the statistics of its noise against closed forms, how it acts, and its contract with the runner."""
+"""Exploration: noise compared with closed forms, actions, and the contract with the runner."""
 
 import math
 
@@ -101,7 +101,7 @@ def test_it_is_made_by_name():
         (lambda: Noisy().check(POLICIES["gaussian"]), "exploration is Noisy and the policy has no noisy layers"),
     ],
 )
-def test_bad_settings_are_refused(make, message):
+def test_invalid_settings_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -164,7 +164,7 @@ def test_epsilon_may_stay_or_change_at_once():
 
 
 class NoisyActor(DeterministicActor):
-    """Counts how often it is asked for noise, and acts by the count."""
+    """Actor that counts its noisy outputs; its actions are a tenth of the count."""
 
     noisy, renewed = True, 0
 

@@ -1,4 +1,4 @@
-"""Losses and weights that rows bring along, and scores of rows, in all updates: against definitions in float64."""
+"""Losses, weights and scores of rows in all updates, compared with definitions in float64."""
 
 import copy
 
@@ -18,7 +18,7 @@ from tests.learning.update_cases import ALGORITHMS, assert_equal, keep_float64, 
 ERRORS = torch.randn((2, N), generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 3
 NAMES = frozenset({"mean_error", "largest_error", "reducible_loss"})
 OF_MEANS = [name for name in ALGORITHMS if name != "TQC"]
-"""Those whose critics learn one number of the return; others have a loss that no row can change."""
+"""Algorithms whose critics learn the mean return; the loss of others cannot be changed by rows."""
 
 
 def rows_of(algorithm, seed=1):
@@ -30,20 +30,20 @@ def weighed(seed=0):
 
 
 def made(algorithm, **settings):
-    """An update of networks that are equal for each call."""
+    """Return an update whose networks are equal for each call."""
     _, update, own = ALGORITHMS[algorithm]
     return update(make(algorithm), **own, **settings)
 
 
 def written_out(errors, alpha):
-    """PAL, as its paper has it."""
+    """Return PAL by its definition in the paper."""
     priorities = errors.abs().max(dim=0).values.clamp(min=1) ** alpha
     above = errors.abs() ** (1 + alpha) / (1 + alpha)
     return torch.where(errors.abs() < 1, 0.5 * errors**2, above) / priorities.mean()
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
-def test_pal_is_what_its_paper_has(alpha):
+def test_pal_equals_its_definition(alpha):
     torch.testing.assert_close(PAL(alpha).values(ERRORS), written_out(ERRORS, alpha))
 
 
@@ -63,7 +63,7 @@ def test_losses_have_the_gradients_of_their_definitions():
 
 @pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
 def test_pal_of_all_rows_has_the_gradient_that_lap_has_in_expectation(alpha):
-    """Of one critic's parameters: LAP's is Σ P(i)·∇Huber(δ_i), P(i) ∝ max(|δ_i|, 1)^α."""
+    """For one critic's parameters; LAP's gradient is Σ P(i)·∇Huber(δ_i), P(i) ∝ max(|δ_i|, 1)^α."""
     torch.manual_seed(0)
     networks = DeterministicNetworks(OBS, ACTIONS, (16, 8), critics=1).double()
     networks.critics.weights[-1].data.mul_(30.0)  # errors on both sides of 1
@@ -116,7 +116,7 @@ def test_two_losses_contradict_each_other():
 
 
 def results_of(algorithm):
-    """The results of updates from rows with losses and weights of their own, and the update after them."""
+    """Return the results of updates from rows with losses and weights, and the update object."""
     loss = ByRows(((10, PAL(0.4)), (12, Huber(1.0)), (10, None)))
     update, rng, results = made(algorithm), torch.Generator().manual_seed(7), []
     update.scores_wanted = NAMES
@@ -142,7 +142,7 @@ def test_losses_and_weights_of_rows_have_the_effect_that_plain_pytorch_gives_the
 
 
 @pytest.mark.parametrize("algorithm", OF_MEANS)
-def test_rows_loss_goes_before_the_updates_own(algorithm):
+def test_losses_of_rows_override_the_loss_of_the_update(algorithm):
     ends = []
     for settings, loss in (({"huber_delta": 1.0}, None), ({"pal_alpha": 0.4}, Huber(1.0))):
         update = made(algorithm, **settings)
@@ -153,11 +153,11 @@ def test_rows_loss_goes_before_the_updates_own(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_actor_weights_are_for_the_actor_and_the_temperature_alone(algorithm):
-    """As row weights for these, with the critics as if there were none."""
+    """They act like row weights for these networks, and do not affect the critics."""
     alone, as_rows, without = (made(algorithm) for _ in range(3))
     weights, rows = weighed(3), rows_of(algorithm)
     for update in (alone, as_rows, without):
-        update.updates = 1  # the turn of TD3's actor
+        update.updates = 1  # an update of TD3's actor
     alone.update(Batch(rows, weighed(), actor_weights=weights), torch.Generator().manual_seed(7))
     without.update(Batch(rows, weighed()), torch.Generator().manual_seed(7))
     as_rows.networks.critics.requires_grad_(True)
@@ -180,7 +180,7 @@ def test_the_loss_of_a_distribution_stays_its_own():
 
 @pytest.mark.parametrize("algorithm", OF_MEANS)
 def test_targets_that_rows_bring_are_learned(algorithm):
-    """With those that the update would compute it does the same, but for the random numbers that it need not draw."""
+    """With the targets that the update would compute, results are equal, but no random numbers are drawn for them."""
     rows, drawn, rest = rows_of(algorithm), torch.Generator().manual_seed(7), torch.Generator().manual_seed(7)
     twice = [made(algorithm) for _ in range(2)]
     targets = twice[0].score(rows, {"target"}, torch.Generator().manual_seed(7))["target"]
@@ -193,7 +193,7 @@ def test_targets_that_rows_bring_are_learned(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_rows_of_weight_0_teach_nothing(algorithm):
-    """What the actor's rows are to the critics, and the critics' to the actor: any other rows in their place."""
+    """Rows of weight 0 for critics and actor can be replaced without effect."""
     ends, keep = [], torch.arange(N) < 20
     for seed in (1, 2):
         update = made(algorithm)
@@ -246,7 +246,7 @@ def test_scores_match_their_definitions(algorithm):
         assert not update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3)).scores
 
 
-def test_a_learned_encoder_of_the_targets_sees_the_rows_of_their_own_value():
+def test_a_learned_encoder_of_the_targets_encodes_rows_for_their_values():
     networks = make("SAC", encoder=True)
     networks.target_encoder[0].weight.data.mul_(0.5)
     update, rows = SACUpdate(networks, target_entropy=-3.0), batch()

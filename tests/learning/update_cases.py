@@ -1,4 +1,4 @@
-"""Algorithms with actors and critics, and settings of their updates, for tests that meet each with each."""
+"""Algorithms with actors and critics, and cases of settings, for tests of their combinations."""
 
 import copy
 
@@ -74,7 +74,7 @@ WITHOUT = {
 
 @pytest.fixture(autouse=True)
 def keep_float64(monkeypatch):
-    """Observations are float32 to the networks otherwise."""
+    """Keep observations in float64, which networks otherwise convert to float32."""
     from interreplay.learning.update import views
 
     def float64_views(rows, encoder):
@@ -106,7 +106,7 @@ def make(algorithm, encoder=False, activation="relu", settings=None):
 
 
 def given(i, algorithm, views, weighted):
-    """The rows and weights of update i."""
+    """Return the rows and weights of update i."""
     g, rows = torch.Generator().manual_seed(100 + i), batch(i, discrete=algorithm == "discrete SAC")
     uniform = lambda: torch.rand(N, generator=g, dtype=torch.float64)
     if views:
@@ -116,7 +116,7 @@ def given(i, algorithm, views, weighted):
 
 
 def state_of(update):
-    """All that is learned and remembered, by name."""
+    """Return the complete state of an update by name."""
     found = {f"networks {name}": value for name, value in update.networks.state_dict().items()}
     for name, optimizer in update.optimizers.items():
         for i, parameter in enumerate(optimizer.param_groups[0]["params"]):

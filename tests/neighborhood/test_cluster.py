@@ -1,4 +1,4 @@
-"""Clusters against a recomputation from the stored rows, and LCER's partners against their definition."""
+"""Clusters compared with a recomputation from the stored rows, and LCER's partners with their definition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DISCRETE = {"action_shape": (), "action_dtype": np.int64}
 
 
 def flat(rows: Transitions) -> np.ndarray:
-    """[s; a; r; s'] of each row, float64 ``(n, D)``."""
+    """Return [s; a; r; s'] of each row, float64 ``(n, D)``."""
 
     def parts(column) -> list:
         return [column[name] for name in column] if isinstance(column, dict) else [column]
@@ -46,7 +46,7 @@ def stored(storage: Storage, view: ReadView = OneStep()) -> Transitions:  # noqa
 
 
 def fed(part, capacity: int, portions: list[int], seed: int = 0, shift: float = 0.0, **kind):
-    """A storage and what observed it, portion after portion; yields after each."""
+    """Feed rows to a storage and a part in portions; yield both after each portion."""
     storage, episodes = Storage(capacity), Episodes(seed=seed, **kind)
     for portion in portions:
         rows = episodes.transitions(portion)
@@ -57,7 +57,7 @@ def fed(part, capacity: int, portions: list[int], seed: int = 0, shift: float = 
 
 
 def check_lists(storage: Storage, clustering) -> None:
-    """Every stored row is in the list of its cluster, once, and nothing else is."""
+    """Assert that each stored row is in the list of its cluster once, and that lists have no other rows."""
     cluster, members = clustering.members.cluster, clustering.members
     n = len(storage)
     assert (cluster[:n] >= 0).all() and (cluster[n:] == -1).all()
@@ -106,7 +106,7 @@ def test_deviations_much_smaller_than_values():
 
 
 def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
-    """Of rows ``(n, d)`` to all centers, in the scale of the rows stored now."""
+    """Return the distances of rows ``(n, d)`` to all centers, in the scale of the currently stored rows."""
     everything = storage.features(torch.arange(len(storage))).numpy().astype(np.float64)
     return np.linalg.norm((z[:, None] - clustering.centers.centers[None]) / everything.std(0), axis=2)
 
@@ -150,7 +150,7 @@ def test_many_rows_are_reassigned_in_turn(monkeypatch):
 
 
 def blobs(rows: int, middles: list[float], seed: int = 0, spread: float = 0.01) -> Transitions:
-    """Rows around the `middles` in turn; r and s' hold the middle, so that a mean identifies its rows."""
+    """Return rows around the `middles` in turn; r and s' equal the middle, so that a mean identifies its rows."""
     rng = np.random.default_rng(seed)
     middle = np.resize(np.array(middles, np.float32), rows)
     obs = (middle[:, None] + rng.normal(0, spread, (rows, 3))).astype(np.float32)
@@ -167,7 +167,7 @@ def test_overwritten_rows_are_in_no_blend(variant):
         if row > 5:
             new = buffer.sample(256)
             fresh = new.slots < row + 1
-            assert (new.transitions.rewards[fresh] >= 10).all()  # never 0: not even λ of it comes from an old row
+            assert (new.transitions.rewards[fresh] >= 10).all()  # never 0, which a share λ of an old row would cause
     assert (buffer.sample(256).transitions.rewards == 500).all()
     assert (buffer.neighborhood.clustering.members.cluster >= 0).all()
 
@@ -343,7 +343,7 @@ def test_center_blends_are_between_anchor_and_mean():
     buffer = blends_of(ClusterCenter(10, 50, noise=0.0))
     sample, cluster = buffer.sample(1000), buffer.neighborhood.clustering.members.cluster
     vectors = flat(stored(buffer.storage))
-    means = np.stack([vectors[cluster == number].mean(0) for number in cluster])  # of the cluster of each row
+    means = np.stack([vectors[cluster == number].mean(0) for number in cluster])  # mean of each row's cluster
     anchors = buffer.storage[sample.slots]
     on_segment(sample, anchors, means[sample.slots.numpy()])
     assert torch.equal(sample.mix == 1, anchors.terminated) and (sample.neighbor_slots == -1).all()
@@ -380,7 +380,7 @@ def test_missing_calls_raise_errors():
     part, storage = ClusterMember(), Storage(10)
     feed(part, storage, make(5))
     storage.add(stack(Episodes(seed=1).rows(1)))
-    with pytest.raises(RuntimeError, match="6 rows were stored, fewer observed"):
+    with pytest.raises(RuntimeError, match="6 rows were stored, but fewer observed"):
         part.neighbor_slots(storage, torch.tensor([0]), np.random.default_rng(0))
     part, storage = ClusterMember(), Storage(10)
     feed(part, storage, make(10))
@@ -421,7 +421,7 @@ def test_goals_are_clustered_by_state_goal_and_action():
 @pytest.mark.slow
 @pytest.mark.parametrize("envs", [1, 3])
 def test_means_follow_the_view_of_a_draw(envs):
-    """As RLlib's stock algorithms do, which name n_step at a draw, when many rows are stored and observed already."""
+    """RLlib's stock algorithms set n_step at a draw, when many rows are already stored and observed."""
     buffer = ReplayBuffer(200, None, ClusterCenter(5, 25, noise=0.0), Mixup(UniformMix()), seed=0)
     episodes = Episodes(envs=envs, ends=0.03)
     for step in range(60):
@@ -435,7 +435,7 @@ def test_means_follow_the_view_of_a_draw(envs):
 
 
 def check_means(buffer: ReplayBuffer) -> None:
-    """Partners are the means of the rows of each cluster whose outcome is known, as the buffer reads them now."""
+    """Assert that partners are the means of the rows of each cluster with known outcomes, as the buffer reads them."""
     storage, view, clustering = buffer.storage, buffer.view, buffer.neighborhood.clustering
     found = buffer.neighborhood.gather(storage, torch.arange(len(storage)), np.random.default_rng(0))
     made = flat(found.rows[:, 0])

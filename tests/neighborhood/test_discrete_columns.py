@@ -18,7 +18,7 @@ BLENDING = ["NMER", "NaiveMixup", "ContinuousTransition", "KNNOutcome", "BIER"]
 
 
 def rows(n: int, seed: int = 0, *, actions: str = "box", far: float = 1.0, choices: int = 3) -> Transitions:
-    """Rows of a Dict observation with a number part, a Discrete and a MultiBinary one; episodes of 20 steps."""
+    """Return rows of a Dict observation with Box, Discrete and MultiBinary parts, in episodes of 20 steps."""
     rng = np.random.default_rng(seed)
     walk = rng.normal(size=(n + 1, 3)).astype(np.float32) * far
     mode = rng.choice(choices, n + 1, p=np.arange(choices, 0, -1) / (choices * (choices + 1) / 2))
@@ -36,7 +36,7 @@ def rows(n: int, seed: int = 0, *, actions: str = "box", far: float = 1.0, choic
 
 
 def discrete_values(batch: Transitions, *, after: bool = True) -> np.ndarray:
-    """The choices of rows ``(n, c)``, written down one by one."""
+    """Return the discrete values of rows ``(n, c)``, computed one by one."""
     observations = [batch.obs, batch.next_obs] if after else [batch.obs]
     parts = [obs[name].numpy().reshape(len(batch), -1) for obs in observations for name in ("mode", "flags")]
     if not batch.actions.is_floating_point():
@@ -53,7 +53,7 @@ def without_and_with_one_value(given: Transitions) -> dict[str, Transitions]:
 
 
 def by_brute_force(storage: Storage, slot: int, k: int) -> set[int]:
-    """The k nearest of the rows with the choices of one, in z / std(z), one after the other in float64."""
+    """Return the k nearest rows with equal discrete values, in z / std(z), computed one by one in float64."""
     stored = storage[torch.arange(len(storage))]
     z = storage.features(torch.arange(len(storage))).double().numpy()
     std = z.std(0)
@@ -133,7 +133,7 @@ def test_rows_with_other_values_are_not_blended(name, actions):
         sample = buffer.sample(128)
         mixed = sample.neighbor_slots >= 0
         anchors, partners = buffer.storage[sample.slots[mixed]], buffer.storage[sample.neighbor_slots[mixed]]
-        after = name != "KNNOutcome"  # what happens to a row is there what happened to its neighbor
+        after = name != "KNNOutcome"  # a row gets the outcome of its neighbor
         assert np.array_equal(discrete_values(anchors, after=after), discrete_values(partners, after=after))
         made = sample.transitions[mixed]
         assert np.array_equal(discrete_values(made, after=after), discrete_values(anchors, after=after))
@@ -177,7 +177,7 @@ def test_a_restored_state_resumes_bit_exactly():
 
 
 def test_gaussian_processes_ignore_discrete_columns():
-    """With one choice for all rows, outcomes are those of the numbers alone."""
+    """If all rows have equal discrete values, outcomes equal those of the numbers alone."""
     given, made = rows(300), {}
     for name, stored in without_and_with_one_value(given).items():
         buffer = replay_buffers.BIER(capacity=300, seed=0, precision="float64")
@@ -186,7 +186,7 @@ def test_gaussian_processes_ignore_discrete_columns():
     one, other = made["alone"], made["constant"]
     assert torch.equal(one.slots, other.slots) and (one.mix < 1).sum() > 60
     same_partner = one.neighbor_slots == other.neighbor_slots
-    assert same_partner.float().mean() > 0.95  # lists of neighbors are exact to a few
+    assert same_partner.float().mean() > 0.95  # lists of neighbors have few errors
     for mine, theirs in (
         (one.transitions.rewards, other.transitions.rewards),
         (one.transitions.next_obs["arm"], other.transitions.next_obs["arm"]),
@@ -201,7 +201,7 @@ def lcer(seed=0, **more):
 @pytest.mark.slow
 @pytest.mark.parametrize(("actions", "n_step"), [("discrete", 1), ("box", 3), ("discrete", 3)])
 def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
-    """Rows come and go, clusters move; each mean is compared with that of the rows picked out one by one."""
+    """Rows are added and overwritten, and clusters move; each mean is compared with a mean over single rows."""
     buffer, given = lcer(n_step=n_step), rows(700, actions=actions, choices=2)
     partner, rng, lone = ClusterCenter(8, 50, noise=0.0), np.random.default_rng(0), 0
     buffer.neighborhood = partner

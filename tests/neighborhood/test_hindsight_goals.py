@@ -1,4 +1,4 @@
-"""Hindsight goals against a naive scan of everything that was ever added."""
+"""Hindsight goals compared with a naive scan of all rows that were added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
 
 
 class World:
-    """A storage, and a list of all added rows with the numbers of their episodes."""
+    """Storage, and a list of all added rows with the numbers of their episodes."""
 
     def __init__(self, capacity=60, **kind):
         self.storage, self.episodes = Storage(capacity), Episodes(obs_shape=GOAL, **kind)
@@ -36,7 +36,7 @@ class World:
         return {write % self.storage.capacity: write for write in range(max(0, last - self.storage.capacity), last)}
 
     def legal(self, slot, strategy):
-        """Slots of the steps that may be drawn, by definition."""
+        """Return the slots of the steps that may be drawn, by definition."""
         mine, episode = self.stored()[slot], self.rows[self.stored()[slot]]["episode"]
         same = {s: w for s, w in self.stored().items() if self.rows[w]["episode"] == episode}
         if strategy == "episode":
@@ -49,7 +49,7 @@ class World:
 @pytest.mark.parametrize("strategy", ["future", "final", "episode"])
 def test_steps_equal_those_of_a_naive_scan(strategy, envs):
     world, future, rng = World(envs=envs), HindsightGoals(strategy), np.random.default_rng(0)
-    for n in (1, 5, 30, 40, 7, 200, 1, 33):  # 200 go round the ring three times between two looks at it
+    for n in (1, 5, 30, 40, 7, 200, 1, 33):  # 200 rows fill the ring three times between two checks
         world.add(n)
         slots = torch.arange(len(world.storage))
         seen = [set() for _ in slots]

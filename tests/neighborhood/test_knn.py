@@ -1,4 +1,4 @@
-"""KNN against brute force: growth, wrapping, drift of the scale, duplicates, uniform draws, states."""
+"""KNN compared with brute force: growth, wrapping, drift of the scale, duplicates, uniform draws, states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interreplay.storage.state_copies import copy_arrays
 
 
 def transitions(z: np.ndarray) -> Transitions:
-    """Rows whose features are `z` ``(n, d)``, the last feature being the action."""
+    """Return rows with features `z` ``(n, d)``; the last feature is the action."""
     n, obs = len(z), z[:, :-1].astype(np.float32)
     nothing = np.zeros(n, bool)
     return Transitions(
@@ -34,7 +34,7 @@ def transitions(z: np.ndarray) -> Transitions:
 
 @pytest.fixture
 def cells(monkeypatch):
-    """Cells from 6,000 rows on, not from 131,072."""
+    """Use cells from 6,000 rows on, not from 131,072."""
     monkeypatch.setattr(inverted_file, "EXACT", 6_000)
 
 
@@ -51,7 +51,7 @@ class World:
                 self.knn.neighbor_slots(self.storage, torch.randint(len(self.storage), (16,)), self.rng)
 
     def distances(self, slots: np.ndarray) -> np.ndarray:
-        """Squared distances ``(n, N)`` by the definition, in float64; infinite to itself."""
+        """Return squared distances ``(n, N)`` by definition, in float64; a row's distance to itself is infinite."""
         z = self.storage.features(torch.arange(len(self.storage))).double().numpy()
         std = z.std(0)
         x = z[:, std > 1e-9] / std[std > 1e-9]
@@ -60,7 +60,7 @@ class World:
         return out
 
     def recall(self, slots: np.ndarray | None = None, sample: int = 200) -> float:
-        """Share of the k neighbors that are among the k nearest; ties are hits. Checks identities, too."""
+        """Return the share of the k neighbors that are among the k nearest (ties are hits); check identities, too."""
         count = len(self.storage)
         if slots is None:
             slots = np.random.default_rng(1).choice(count, min(sample, count), replace=False)
@@ -80,7 +80,7 @@ def normal(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
 
 
 def walks(n: int, d: int = 8, seed: int = 0) -> np.ndarray:
-    """Correlated rows: three interleaved walks around centers that move."""
+    """Return correlated rows: three interleaved walks around moving centers."""
     rng = np.random.default_rng(seed)
     state, rows = rng.normal(size=(3, d)), []
     for step in range(n):
@@ -96,7 +96,7 @@ def test_no_neighbors_then_all_then_the_nearest():
     world.add(normal(1))
     found = world.knn.gather(world.storage, torch.tensor([0]), world.rng)
     assert found.slots.tolist() == [[-1, -1, -1]] and found.rows is None
-    assert found.stored_slots(torch.tensor([0])).tolist() == [[0, 0, 0]], "itself in their place"
+    assert found.stored_slots(torch.tensor([0])).tolist() == [[0, 0, 0]], "the row itself in their place"
     world.add(normal(2, seed=1))
     slots = world.knn.gather(world.storage, torch.tensor([0, 1]), world.rng).slots
     assert [set(row) for row in slots.tolist()] == [{1, 2, -1}, {0, 2, -1}]
@@ -114,7 +114,7 @@ def test_recall_during_growth(data, batch):
     for start in range(0, total, 500):
         world.add(rows[start : start + 500], batch)
         assert world.recall(sample=100) >= 0.97
-        assert world.recall(np.arange(start + 480, start + 500)) >= 0.97  # those just added
+        assert world.recall(np.arange(start + 480, start + 500)) >= 0.97  # rows just added
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_duplicates_are_neighbors():
     world.add(rows[600:])
     assert world.recall() >= 0.99
     twins = world.knn.neighbors(world.storage, torch.arange(50)).numpy()
-    assert np.abs(rows[twins] - rows[:50, None]).max() == 0  # nineteen twins fill all ten places
+    assert np.abs(rows[twins] - rows[:50, None]).max() == 0  # nineteen duplicates fill all ten places
 
 
 @pytest.mark.slow
@@ -359,7 +359,7 @@ def test_rows_that_were_not_observed_raise_an_error():
     world = World(100)
     world.add(normal(5))
     world.storage.add(transitions(normal(2)))
-    with pytest.raises(RuntimeError, match="7 rows were stored, fewer observed"):
+    with pytest.raises(RuntimeError, match="7 rows were stored, but fewer observed"):
         world.knn.neighbors(world.storage, torch.tensor([0]))
 
 

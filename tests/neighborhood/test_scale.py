@@ -1,4 +1,4 @@
-"""The running scale against numpy, with rows that leave and dimensions that do not vary."""
+"""The running scale compared with numpy, with removed rows and constant dimensions."""
 
 from __future__ import annotations
 

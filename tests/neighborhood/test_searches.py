@@ -1,4 +1,4 @@
-"""Searches of the inverted file against brute force, with rows that are added and removed."""
+"""Searches of the inverted file compared with brute force, with added and removed rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interreplay.neighborhood.knn_index.searches import CellSearch, ExactSearch
 
 @pytest.fixture(autouse=True)
 def many_cells(monkeypatch):
-    """Cells from 6,000 rows on, not from 131,072."""
+    """Use cells from 6,000 rows on, not from 131,072."""
     monkeypatch.setattr(inverted_file, "EXACT", 6_000)
 
 
@@ -70,7 +70,7 @@ def test_exact_search_finds_near_rows_and_rows_in_reach(n, queries, at_a_time, m
 @pytest.mark.parametrize("m", [7, 1023, 1024, 1700, 5 * 512])
 @pytest.mark.parametrize("levels", [3, 50, 10**6])
 def test_ranked_equals_sorting(m, levels):
-    distances = np.random.default_rng(m).integers(0, levels, (4, m)).astype(np.float32)  # few levels: many are equal
+    distances = np.random.default_rng(m).integers(0, levels, (4, m)).astype(np.float32)  # few levels: many ties
     for rank in (0, 5, 127, 128):
         if rank < m:
             assert (searches.ranked(distances, rank) == np.sort(distances, axis=1)[:, rank]).all()

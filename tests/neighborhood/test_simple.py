@@ -1,4 +1,4 @@
-"""RandomNeighbor and Successor: legal partners, and all of them."""
+"""RandomNeighbor and Successor draw valid partners, and all of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_single_row_has_no_neighbor():
 
 @pytest.mark.parametrize(("rows", "capacity"), [(40, 100), (333, 100)])
 def test_the_successor_is_the_next_step_of_the_episode(rows, capacity):
-    """Against rows kept in a list, with three environments interleaved and a ring that has come around."""
+    """Compared with a list of rows, with three interleaved environments and a ring that was overwritten."""
     given, storage = make(rows, envs=3, gaps=0.1), Storage(capacity)
     for row in range(rows):
         storage.add(given[row : row + 1])

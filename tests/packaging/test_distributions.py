@@ -1,4 +1,4 @@
-"""What is handed out: a wheel with everything that the packages read, an sdist that is the whole repository."""
+"""Distributions: the wheel contains all files that the packages read, the sdist the whole repository."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def left_behind(folder: str, names: list[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> tuple[Path, set[str], set[str]]:
-    """A copy of the repository, and the names in the sdist and in the wheel that is made of that sdist."""
+    """Return a copy of the repository, and the names in the sdist and in the wheel built from it."""
     base = tmp_path_factory.mktemp("built")
     shutil.copytree(ROOT, base / "clone", ignore=left_behind)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(base / "dist"), "clone"]
@@ -70,7 +70,7 @@ def test_the_wheel_contains_nothing_else(built):
 
 
 def installed(built, where: str, folder: Path) -> Path:
-    """The folder of the packages of a wheel that is installed in a folder."""
+    """Install a wheel in a folder and return the folder of its packages."""
     (wheel,) = (built[0].parent / "dist").glob("*.whl")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
     subprocess.run([*install, where, str(folder), str(wheel)], check=True, timeout=500)

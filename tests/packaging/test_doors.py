@@ -27,7 +27,7 @@ def clone(tmp_path):
 
 
 def made(clone: Path) -> None:
-    """As `make install` leaves it."""
+    """A clone after `make install`."""
     (clone / ".venv" / "bin").mkdir(parents=True)
     (clone / ".venv" / "bin" / "python").touch()
 

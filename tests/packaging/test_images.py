@@ -23,13 +23,13 @@ def program(name: str) -> str | None:
 
 
 def section(name: str) -> list[str]:
-    """The lines of a section of the Apptainer definition."""
+    """Return the lines of a section of the Apptainer definition."""
     match = re.search(rf"^%{name}\n(.*?)(?=^%|\Z)", DEFINITION.read_text(), re.MULTILINE | re.DOTALL)
     return [line.strip() for line in match[1].splitlines() if line.strip()] if match else []
 
 
 def copied() -> set[str]:
-    """What the Dockerfile copies from the repository."""
+    """Return the paths that the Dockerfile copies from the repository."""
     lines = re.findall(r"^COPY (.+) \S+$", DOCKERFILE.read_text(), re.MULTILINE)
     return {source for line in lines for source in line.split()}
 
@@ -109,7 +109,7 @@ def fake(path: Path, text: str) -> None:
 
 @pytest.fixture
 def site(tmp_path):
-    """An `apptainer` that notes what it is called with and runs the command here, and an image."""
+    """Write an image, and a stub of `apptainer` that records its arguments and runs the command here."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "interreplay.sif").touch()
     fake(

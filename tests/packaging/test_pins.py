@@ -23,7 +23,7 @@ CONFIG.read(ROOT / "setup.cfg")
 PYTHONS = re.findall(r"Python :: (3\.\d+)", CONFIG["metadata"]["classifiers"])
 EXTRAS = CONFIG["options.extras_require"]
 UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
-# Packages that a Python goes without: labmaze, which dm-control needs, has no wheels for 3.13.
+# Packages missing for a Python version: labmaze, which dm-control needs, has no wheels for 3.13.
 WITHOUT = {"3.13": {"shimmy", "dm-control"}}
 # Ranges that no pin fills: what only benchmarks need, what tests do without, and what Ray and PyTorch bring.
 UNPINNED = {"stable-baselines3", "torchrl", "cpprb", "gpytorch", "pyyaml", "typing-extensions"}
@@ -37,7 +37,7 @@ def requirements(text: str) -> list[Requirement]:
 
 
 def pins(python: str) -> dict[str, Requirement]:
-    """The pins of a Python version by package."""
+    """Return the pins of a Python version by package."""
     found = defaultdict(list)
     for pin in requirements(PINS.read_text()):
         if pin.marker is None or pin.marker.evaluate({"python_version": python, "python_full_version": f"{python}.0"}):

@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Counting(gym.Env):
-    """Observes the number of its episode and the steps made in it; an episode ends after some steps.
+    """Environment that observes the number of its episode and its steps; an episode ends after some steps.
 
     Args:
         config: ``length`` of episodes, None for no end; ``step`` at which `fail` is called, counted over episodes.
@@ -42,7 +42,7 @@ class Counting(gym.Env):
 
 
 class Parts(Counting):
-    """The same in two named parts."""
+    """`Counting` with observations of two named parts."""
 
     observation_space = gym.spaces.Dict(
         {name: gym.spaces.Box(-np.inf, np.inf, (1,), np.float32) for name in ("episode", "step")}
@@ -156,7 +156,7 @@ class Hangs(Counting):
 
 
 class Draws(Counting):
-    """Observes random numbers of its own generator, and no number twice."""
+    """Environment that observes unique random numbers of its own generator."""
 
     def reset(self, *, seed=None, options=None):
         gym.Env.reset(self, seed=seed)

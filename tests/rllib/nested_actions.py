@@ -1,4 +1,4 @@
-"""The point on a line, moved by nested actions: of several parts, whose bounds and types differ."""
+"""The point on a line, moved by nested actions with parts of different bounds and types."""
 
 import gymnasium as gym
 import numpy as np
@@ -23,7 +23,7 @@ REJECTED = {
 
 
 class NestedActionLine(Line):
-    """Args: actions, a name of `ACTIONS` or `REJECTED`."""
+    """A point on a line; `actions` is a name in `ACTIONS` or `REJECTED`."""
 
     def __init__(self, actions, render_mode=None):
         super().__init__("Dict")

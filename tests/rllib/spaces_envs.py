@@ -1,4 +1,4 @@
-"""One small task behind every kind of observation: keep a point on a line near 0."""
+"""One small task with every kind of observation: keep a point on a line near 0."""
 
 import gymnasium as gym
 import numpy as np
@@ -8,7 +8,7 @@ SIDE = 24
 
 
 def image(x):
-    """A bright column where the point is."""
+    """Return an image with a bright column at the point."""
     picture = np.zeros((SIDE, SIDE), np.uint8)
     picture[:, int(np.clip((x + 2) / 4 * SIDE, 0, SIDE - 1))] = 255
     return picture
@@ -20,7 +20,7 @@ def bins(x, n):
 
 VECTOR = Box(-5, 5, (2,), np.float32)
 POINT = lambda x: np.array([x, x * x], np.float32)
-# Of each kind the space, and an observation of the point x.
+# Space of each kind, and the observation of the point x.
 KINDS = {
     "Box2D": (Box(-5, 5, (3, 2), np.float64), lambda x: np.full((3, 2), x)),
     "Discrete": (Discrete(9, start=-4), lambda x: np.int64(bins(x, 9) - 4)),
@@ -45,7 +45,7 @@ KINDS = {
 
 
 class Line(gym.Env):
-    """Args: kind, one of `KINDS`."""
+    """A point on a line; `kind` is one of `KINDS`."""
 
     action_space = Box(-1, 1, (1,), np.float32)
 

@@ -122,7 +122,7 @@ def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
             found[env] = float(module.policy.output(torch.ones(1, 1))[0, -1])
         algorithm.stop()
     assert found[OneState] == pytest.approx(5.0, abs=0.25)  # 1 / (1 − .8)
-    # Of episodes that end the values are 5·(1 − .8^k), k steps before the end: 3.1 on average.
+    # In episodes that end, the value k steps before the end is 5·(1 − .8^k), 3.1 on average.
     assert found[Ends] == pytest.approx(np.mean([5 * (1 - 0.8**k) for k in range(1, 8)]), abs=0.5)
 
 
@@ -178,7 +178,7 @@ def test_caching_draws_one_update_earlier_and_is_reproducible():
 
 
 def plain(value):
-    """Nested containers with arrays in the place of tensors."""
+    """Return nested containers with arrays in place of tensors."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else np.asarray(value)

@@ -66,7 +66,7 @@ def test_algorithms_that_learn_from_unrolls_are_described(tmp_path):
     assert (found.algorithm, found.env) == ("IMPALA", "CartPole-v1")
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_rejected(tmp_path):
     algo = sac().build_algo()
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="results cannot be written to .*file"):

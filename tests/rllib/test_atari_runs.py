@@ -1,4 +1,4 @@
-"""Training on Atari games: what is stored and what is reported, and a run that is resumed in the middle of a game."""
+"""Training on Atari games: stored rows, reported results, and a run that is resumed in the middle of a game."""
 
 import json
 
@@ -34,7 +34,7 @@ def config(env="ALE/Breakout-v5", **env_config):
 
 
 @pytest.mark.slow
-def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_stored():
+def test_lives_end_rows_but_not_games_and_stored_rewards_are_clipped():
     algorithm = config(reward_clipping="soft_asymmetric").build_algo()
     runner = algorithm.env_runner
     rows = runner.collect(450, random_actions=True)
@@ -46,12 +46,12 @@ def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_sto
     for episode, game in zip(first, finished, strict=True):
         mine = np.flatnonzero(ids == episode)
         assert len(mine) == game.length and ends[mine].sum() == 5 and ends[mine[-1]], "five lives, one game"
-        # Breakout's lowest bricks give 1: the score counts them, rows hold 5·tanh 1.
+        # Breakout's lowest bricks give 1, which the score counts; stored rewards are 5·tanh 1.
         assert game.ret == (rewards[mine] > 0).sum() and game.ret == int(game.ret)
         lost = mine[:-1][ends[mine[:-1]]]
         assert torch.equal(rows.next_obs[lost], rows.obs[lost + 1]), "the game continues where the life was lost"
     assert set(np.unique(rewards)) == {0.0, np.float32(5 * np.tanh(1))}
-    # The storage keeps frames once, also where a life was lost.
+    # The storage keeps each frame once, also after a lost life.
     storage = algorithm.replay_buffer.storage
     storage.add(rows[:400])
     starts = len(np.unique(ids[:400]))
@@ -59,14 +59,14 @@ def test_lives_end_rows_and_not_games_and_rewards_are_clipped_where_they_are_sto
     assert distinct <= 400 + 4 * starts
     index = torch.arange(400)
     assert torch.equal(storage[index].obs, rows.obs[:400]) and torch.equal(storage[index].next_obs, rows.next_obs[:400])
-    # A row whose life was lost is continued by nothing: n-step returns and bootstraps end there.
+    # No row continues a row with a lost life: n-step returns and bootstraps end there.
     assert (storage.successor(torch.from_numpy(np.flatnonzero(ends[:400]))) < 0).all()
     algorithm.stop()
 
 
 @pytest.mark.slow
 def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
-    """With sticky actions, after lives were lost, the emulator's luck included."""
+    """With sticky actions, after lost lives, including the emulator's random state."""
     made = lambda: config(max_frames=1_000).build_algo()
     straight = made()
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""SAC with BIER, long enough to meet what goes wrong late."""
+"""SAC with BIER, long enough for late failures."""
 
 import numpy as np
 import pytest

@@ -34,13 +34,13 @@ def assert_same_run(a, b):
         ("Pendulum-v1", "NMER", "SAC"),
         pytest.param("HalfCheetah-v5", "PER", "SAC", marks=pytest.mark.slow),
         pytest.param("InvertedPendulum-v5", "NMER", "SAC", marks=pytest.mark.slow),
-        # After 150 steps 101 updates were made: the next is TD3's turn for its policy, in the middle of an episode.
+        # After 150 steps 101 updates were made: the next is a policy update of TD3, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "PER", "TQC", marks=pytest.mark.slow),
-        # After 150 steps 101 updates were made: the next is not CrossQ's turn for its policy.
+        # After 150 steps 101 updates were made: the next is not a policy update of CrossQ.
         pytest.param("Pendulum-v1", "NMER", "CrossQ", marks=pytest.mark.slow),
         pytest.param("HalfCheetah-v5", "Uniform", "DDPG", marks=pytest.mark.slow),
-        # After 150 steps 151 updates were made: within a turn of the policy, and a reset behind it and one before.
+        # After 150 steps 151 updates were made: between policy updates, after one reset and before another.
         pytest.param("Pendulum-v1", "PER", "droq", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "NMER", "sr-sac", marks=pytest.mark.slow),
     ],

@@ -61,7 +61,7 @@ def test_actions_with_an_offset_in_several_environments():
 
 @pytest.mark.slow
 def test_sac_learns_discrete_actions():
-    """The best action depends on where the point is; a policy that does not look gets about -25."""
+    """The best action depends on the point's position; a policy that ignores it has a return of about -25."""
     algorithm = config(Steps).training(updates_per_step=0.5, steps_per_iteration=1500, initial_alpha=0.1).build_algo()
     learned(algorithm, 1)
     returns = [e.get_return() for e in algorithm.env_runner.sample(num_episodes=10, explore=False)]

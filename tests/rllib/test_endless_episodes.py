@@ -14,7 +14,7 @@ from interreplay.rllib.env_runner import stepping
 
 
 class Endless(failing_envs.Counting):
-    """Never ends an episode; calls `noticed` at a certain step of an evaluation."""
+    """Environment without ends of episodes; it calls `noticed` at a certain step of an evaluation."""
 
     noticed = None
 

@@ -73,7 +73,7 @@ def last_window(found):
 @pytest.mark.slow
 @pytest.mark.parametrize("buffer", ["PER", "ModelBased"])
 def test_a_run_resumed_in_the_middle_of_an_episode_has_equal_files(buffer, tmp_path):
-    """The kept checkpoint of an iteration's middle has episodes that were written later; the file goes beyond it."""
+    """At the kept checkpoint of an iteration's middle, the file already has later episodes."""
     more = ["--buffer_arg", "model_hiddens=8,8", "--buffer_arg", "max_epochs=2"] if buffer == "ModelBased" else []
     words = ["--env", "Pendulum-v1", "--horizon", "30", "--buffer", buffer, *more, "--keep_checkpoints_at", "310"]
     folder = trained(tmp_path, *words)

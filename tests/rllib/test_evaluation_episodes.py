@@ -1,4 +1,4 @@
-"""Which episodes an evaluation in several environments is made of: those that begin first, however long they are."""
+"""Evaluations in several environments use the episodes that begin first, regardless of their length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ID = "interreplay_tests/LongAndShort-v0"
 
 
 class LongAndShort(gym.Env):
-    """Numbers its episodes over all copies, from 1 on; every third has 30 steps, others 2."""
+    """Environment that numbers episodes from 1 over all copies; every third has 30 steps, others 2."""
 
     action_space = gym.spaces.Box(-1.0, 1.0, (1,))
     observation_space = gym.spaces.Box(0.0, np.inf, (2,))
@@ -63,7 +63,7 @@ def test_the_largest_seed_trains_and_evaluates():
 @pytest.mark.parametrize(("envs", "episode_count"), [(1, 5), (4, 4), (4, 13), (8, 3)])
 def test_an_evaluation_uses_the_first_episodes_that_begin(envs, episode_count):
     algorithm = build(envs)
-    for _ in range(2):  # the second begins as the first did
+    for _ in range(2):  # the second evaluation begins like the first
         LongAndShort.numbers = count(1)
         episodes = algorithm.env_runner.sample(num_episodes=episode_count, explore=False)
         returns = {int(episode.get_observations(0)[0]): episode.get_return() for episode in episodes}
@@ -94,7 +94,7 @@ def test_unroll_runners_evaluate_the_same_way():
 
 
 def evaluated(envs, video=False):
-    """Returns of two evaluations of five short episodes, and the weights after an iteration before each."""
+    """Return the returns of two evaluations of five short episodes, and the weights before each."""
     made = config("Pendulum-v1").environment(env_config={"max_episode_steps": 30})
     made.training(steps_per_iteration=20, num_steps_sampled_before_learning_starts=10)
     made.evaluation(

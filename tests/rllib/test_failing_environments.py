@@ -1,4 +1,4 @@
-"""Environments that raise errors or give what cannot be stored: one named error, and what there is can be saved."""
+"""Environments that raise errors or return invalid values cause one named error, and earlier rows can be saved."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_cause_is_kept():
 
 
 def test_rows_before_a_failure_are_stored_and_saved(tmp_path):
-    """A fragment that breaks in the middle, a checkpoint, and another environment in which training continues."""
+    """A fragment that fails in the middle, a checkpoint, and another environment in which training continues."""
     algorithm = config(failing_envs.Raises, step=27).env_runners(rollout_fragment_length=20).build_algo()
     with pytest.raises(EnvironmentFailure, match="at env step 27$"):
         algorithm.train()

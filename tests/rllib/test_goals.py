@@ -19,7 +19,7 @@ EPISODIC = {"continuing_task": False, "reset_target": False}
 
 
 class Reach(gym.Env):
-    """A point of one dimension that goes where it is sent, and ends there."""
+    """A point on a line that moves by its action and terminates at its goal."""
 
     observation_space = gym.spaces.Dict(
         {
@@ -61,7 +61,7 @@ def learned(result):
 
 
 def check_batch(algorithm, env):
-    """Rewards and terminations of a batch are the environment's, and some goals were exchanged."""
+    """Check that a batch has the environment's rewards and terminations, and some relabeled goals."""
     sample = algorithm.replay_buffer.sample(256)
     rows, stored = sample.transitions, algorithm.replay_buffer.storage[sample.slots]
     changed = (rows.obs["desired_goal"] != stored.obs["desired_goal"]).any(1).numpy()

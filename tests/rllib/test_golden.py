@@ -1,10 +1,10 @@
-"""The same seeds give the same results as they gave at commit d2c55bd, before modules moved.
+"""The same seeds give the same results as at commit d2c55bd, before modules moved.
 
-Those of NMER and BIER are of decision 15: their neighbors are as right as before, but not always the same ones.
+The results of NMER and BIER are from decision 15: their neighbors are as exact as before, but not always the same.
 
-``tests/data/golden.json`` holds what 300 steps on Pendulum-v1 came to: losses and what the replay buffer reported in
-every iteration, sums over all parameters and over all stored rows. ``python -m tests.rllib.test_golden`` prints what
-they come to today, for when a decision changes them on purpose.
+``tests/data/golden.json`` contains the results of 300 steps on Pendulum-v1: losses and the replay buffer's metrics of
+every iteration, sums over all parameters and over all stored rows. ``python -m tests.rllib.test_golden`` prints the
+current results, for decisions that change them on purpose.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def config(name: str, seed: int = 0) -> Any:
 
 
 def numbers(results: dict[str, Any]) -> dict[str, float]:
-    """Numbers that are no times."""
+    """Return the numbers that are not times."""
     plain = {name: value for name, value in results.items() if np.isscalar(value) and not isinstance(value, str | bool)}
     times = ("time", "seconds", "throughput")
     return {
@@ -61,7 +61,7 @@ def numbers(results: dict[str, Any]) -> dict[str, float]:
 
 
 def sums(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Sums in float64 of all tensors and of each, and those of their sizes."""
+    """Return the sums in float64 of all tensors and of each tensor, and the sums of their absolute values."""
     arrays = {name: tensor.detach().cpu().numpy().astype(np.float64) for name, tensor in sorted(tensors.items())}
     whole = np.concatenate([array.ravel() for array in arrays.values()])
     return {
@@ -75,7 +75,7 @@ def sums(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
 
 
 def run(name: str, seed: int = 0) -> dict[str, Any]:
-    """What one run comes to."""
+    """Return the results of one run."""
     algo = config(name, seed).build_algo()
     iterations = []
     for _ in range(STEPS // EACH):

@@ -1,6 +1,6 @@
-"""What we know about Ray RLlib and lean on: after an upgrade of Ray, this file fails first.
+"""Facts about Ray RLlib that we rely on: after an upgrade of Ray, this file fails first.
 
-Each test states one fact about the installed RLlib, by asking it rather than by training with it.
+Each test checks one fact about the installed RLlib without training.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def with_buffer(config, kind):
 
 
 def built_buffer(kind):
-    """What RLlib's Algorithm makes of a `replay_buffer_config`, without building the Algorithm."""
+    """Return the buffer that RLlib's Algorithm creates from a `replay_buffer_config`, without building it."""
     shell = SimpleNamespace(config=SimpleNamespace(metrics_num_episodes_for_smoothing=7))
     config = {"replay_buffer_config": {"type": kind, "capacity": 100}}
     return Algorithm._create_local_replay_buffer_if_necessary(shell, config), config["replay_buffer_config"]
@@ -65,7 +65,7 @@ def test_dqn_accepts_a_dotted_string():
     assert type(built_buffer(DOTTED)[0]) is PrioritizedEpisodeReplayBuffer
 
 
-def test_a_smoothing_key_is_added_where_the_type_string_names_an_episode_buffer():
+def test_a_smoothing_key_is_added_for_episode_buffers_named_by_strings():
     assert "metrics_num_episodes_for_smoothing" in built_buffer(DOTTED)[1]
     assert "metrics_num_episodes_for_smoothing" not in built_buffer("collections.OrderedDict")[1]
 
@@ -106,7 +106,7 @@ def test_no_method_of_the_new_stack_reads_store_buffer_in_checkpoints():
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_connectors_take_their_arguments_from_the_frame_that_made_them(quick, monkeypatch):
-    """And nothing else of what ``inspect.stack`` finds: `quick_start` leaves the rest out."""
+    """They use no other result of ``inspect.stack``, which `quick_start` therefore omits."""
     monkeypatch.setattr(connector_v2, "inspect", inspect)
     with quick_start() if quick else contextlib.nullcontext():
         made = NormalizeAndClipActions(normalize_actions=False, clip_actions=True)

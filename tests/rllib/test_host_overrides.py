@@ -1,7 +1,7 @@
 """The methods and attributes of RLlib that our runner, learner and algorithm override, call or read.
 
-The fast path stands inside RLlib's shell, so some of these are private there. An upgrade of Ray that renames
-one, or changes what it is given, fails here before it fails in a training.
+The fast path runs inside RLlib's classes, so some of these are private. An upgrade of Ray that renames one of them or
+changes its arguments fails here before it fails in training.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ SIGNATURES = [
 
 
 @pytest.mark.parametrize("method, parameters", SIGNATURES, ids=lambda m: getattr(m, "__qualname__", ""))
-def test_the_methods_that_we_override_or_call_take_what_we_think(method, parameters):
+def test_methods_that_we_override_or_call_have_the_expected_parameters(method, parameters):
     if parameters is not None:
         found = list(inspect.signature(method).parameters)
-        # Ray adds this one to the methods of a class once an actor was made of it.
+        # Ray adds this argument to the methods of a class that was used as an actor.
         assert [name for name in found if name != "_ray_trace_ctx"] == parameters.split()
 
 
@@ -151,7 +151,7 @@ def test_a_cut_chunk_carries_its_lookback_apart_from_its_own_steps():
 
 
 def context(steps: list[int], **settings) -> TrainIterCtx:
-    """The loop control of one training iteration, over an algorithm that counts `steps[0]` sampled steps."""
+    """Return the loop control of one training iteration of an algorithm with `steps[0]` sampled steps."""
 
     def peek(key, default=0):
         return steps[0] if key == (ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME) else default
@@ -190,7 +190,7 @@ def test_a_local_learner_is_reached_through_its_group():
 
 @pytest.mark.parametrize("trainer", ALGORITHMS)
 def test_ray_can_make_actors_of_our_algorithms(trainer):
-    """Ray disassembles a class and, two levels deep at the least, every class that is an attribute of it."""
+    """Ray disassembles a class and, at least two levels deep, all classes in its attributes."""
     made = getattr(interreplay.rllib, ALGORITHMS[trainer].config)()
     assert made.algo_class is getattr(interreplay.rllib, trainer)
     dis.dis(made.algo_class, file=io.StringIO(), depth=2)

@@ -37,7 +37,7 @@ def config(env=failing_envs.Draws, **training):
 def test_trained_rows_are_counted_like_in_rllib(tmp_path):
     algorithm = config().build_algo()
     results = [algorithm.train() for _ in range(3)]
-    # 30, 60 and 90 env steps; one update of 8 rows for each from the fiftieth on.
+    # 30, 60 and 90 env steps, with one update of 8 rows for each from the fiftieth on.
     assert [result["learners"]["__all_modules__"][TRAINED] for result in results] == [0, 8 * 11, 8 * 41]
     again = config().build_algo()
     again.restore_from_path(algorithm.save_to_path(str(tmp_path / "checkpoint")))
@@ -85,7 +85,7 @@ def test_a_buffer_smaller_than_the_warm_up_learns():
 
 
 class Samples(RLlibCallback):
-    """Adds up what it was given, as metrics that travel from remote runners."""
+    """Callback that adds up its samples in metrics, which remote runners send."""
 
     def on_sample_end(self, *, env_runner, metrics_logger, samples, **kwargs):
         metrics_logger.log_value("sampled_steps", sum(len(e) for e in samples), reduce="sum")

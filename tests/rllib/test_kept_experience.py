@@ -191,7 +191,7 @@ def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(writer, "_write_all", full)
     assert main([word for word in flags(tmp_path, "--total_env_steps", "80") if word != "--quiet"]) == 0
     out = capsys.readouterr().out
-    assert out.count("experience is not recorded any more") == 1 and "80 steps" in out
+    assert out.count("experience is no longer recorded") == 1 and "80 steps" in out
 
 
 # -- reuse -------------------------------------------------------------------------------------------
@@ -259,7 +259,8 @@ def test_conditions_apply_on_the_command_line(tmp_path, two_runs, capsys):
     assert "and 1 more: 50 rows, all of every batch" in capsys.readouterr().out
     with pytest.raises(SystemExit) as caught:
         main([*words, "--offline_where", "newest=x"])
-    assert caught.value.code == 2 and "expected conditions such as return>=500" in capsys.readouterr().err
+    assert caught.value.code == 2
+    assert "expected conditions, separated by commas, such as return>=500" in capsys.readouterr().err
     assert main(flags(tmp_path, "--offline_where", "newest=50")) == 2
     assert "--offline_where needs --offline_data" in capsys.readouterr().err
 
@@ -392,7 +393,7 @@ def test_the_command_fork_runs_a_study_with_paired_differences(tmp_path, capsys)
     assert (params["hiddens"], params["horizon"], params["keep_experience"]) == ([16], 20, 0)
 
 
-def test_successes_are_kept_where_an_environment_reports_them():
+def test_reported_successes_are_kept():
     names = {REPORTED_SUCCESS}
     assert columns_of_infos(names, [{}, {"reward": 1.0}]) == {}
     found = columns_of_infos(names, [{"is_success": 1.0}, {}])

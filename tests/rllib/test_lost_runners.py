@@ -15,7 +15,7 @@ from interreplay.rllib import SACConfig
 
 pytestmark = pytest.mark.slow
 PATIENCE = 8
-"""Seconds: what hangs takes as long, and on a busy machine what does not must not."""
+"""Seconds until a runner counts as hanging; other runners must answer within them on a busy machine."""
 
 
 @pytest.fixture(scope="module", autouse=True)

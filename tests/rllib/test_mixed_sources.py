@@ -1,4 +1,4 @@
-"""A mix of sources in RLlib: arguments, diagnostics of each, checkpoints, refusals."""
+"""A mix of sources in RLlib: arguments, diagnostics by source, checkpoints, rejected settings."""
 
 import pytest
 

@@ -94,7 +94,7 @@ def test_goals_of_robotics_environments(trainer, real):
     algorithm, results = run(modelled(env, trainer, real, rollout_length=2), 2)
     source = algorithm.replay_buffer
     found = source.virtual.storage[torch.arange(len(source.virtual))]
-    first = 0 if trainer == "SAC" else 3  # the gripper is to reach the goal, or the object
+    first = 0 if trainer == "SAC" else 3  # the gripper, or the object, has to reach the goal
     for obs in (found.obs, found.next_obs) if real != {"type": "LCER", "n_clusters": 10} else ():
         assert torch.equal(obs["achieved_goal"], obs["observation"][:, first : first + 3])
     assert torch.equal(found.obs["desired_goal"], found.next_obs["desired_goal"]) and not found.terminated.any()

@@ -1,4 +1,4 @@
-"""Dict and Tuple actions, end to end: policies and buffers use one vector, the environment separate parts."""
+"""Dict and Tuple actions, end to end: policies and buffers use one vector, environments separate parts."""
 
 import itertools
 
@@ -102,7 +102,7 @@ def test_a_remote_runner_with_an_asynchronous_vector_environment():
 
 
 def accepted(name):
-    return "finite bounds" if "Unbounded" in name else r"Box of continuous actions \(or a Dict or Tuple of these\)"
+    return "finite bounds" if "Unbounded" in name else r"continuous actions \(Box, or a Dict or Tuple of Boxes\)"
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_every_algorithm_rejects_unsupported_action_spaces():
         assert str(space) in str(error.value) and "expected" in str(error.value)
         with pytest.raises(UsageError) as error:
             check_actions(trainer, name, space)
-        assert f"{trainer} acts in " in str(error.value) and f"{name} has {space}" in str(error.value)
+        assert f"{trainer} requires " in str(error.value) and f"{name} is {space}" in str(error.value)
 
 
 def test_the_command_line_rejects_unsupported_action_spaces_before_ray_starts(monkeypatch, capsys):

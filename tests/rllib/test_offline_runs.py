@@ -174,9 +174,9 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, ca
         ("--updates 10 --offline-data x", "--updates 10 is for learning from data alone"),
         (
             "--updates 9 --offline-data x --total_env_steps 0 --learning_starts 1",
-            "--learning_starts is about a run with",
+            "--learning_starts applies to runs with",
         ),
-        ("--updates 9 --offline-data x --total_env_steps 0 --offline-share 1", "--offline_share is about a run with"),
+        ("--updates 9 --offline-data x --total_env_steps 0 --offline-share 1", "--offline_share applies to runs with"),
         (
             "--buffer ModelBased --offline-data x --offline-share .2",
             "ModelBased adds the recorded rows to its real rows",
@@ -195,7 +195,7 @@ def test_flags_that_do_not_fit(words, message):
     ("words", "message"),
     [
         (["--offline-data", "nowhere/at/all"], "does not exist; expected a Minari dataset"),
-        (["--env", "InvertedPendulum-v5"], "it is of another environment"),
+        (["--env", "InvertedPendulum-v5"], "belongs to another environment"),
         (["--buffer", "Elite"], "lacks the column behavior, which Elite needs"),
     ],
 )

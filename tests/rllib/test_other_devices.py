@@ -1,6 +1,6 @@
-"""Whole runs on another device than the processor: the same weights, one wait per env step, and bit-equal resumes.
+"""Whole runs on a device other than the CPU: equal weights, one wait per env step, and bit-exact resumes.
 
-Where a case has graphs, a replacement of `CapturedUpdate` copies the batches, which must arrive in main memory.
+In cases with graphs, a replacement of `CapturedUpdate` copies the batches, which must be in main memory.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ RUNS = {
 CASES = [("SAC", False), ("TD3 with PER", False), ("DQN", False)]
 CASES += [(name, True) for name in RUNS if name != "SAC"]
 ACTED = {"copy to the processor": 1}
-"""What an env step waits for: the action. Priorities wait on top of that."""
+"""Waits of an env step: the action. Priorities cause further waits."""
 DIAGNOSED = 4
-"""Of the 74 steps between those of an iteration, in how many diagnostics or checks of losses wait, at most."""
+"""Maximum number of steps, of 74 in an iteration, in which diagnostics or checks of losses wait."""
 
 
 @pytest.fixture
 def where(monkeypatch):
-    """Where learners compute, to be set; RLlib would look for a GPU."""
+    """Settable device of learners; RLlib would look for a GPU."""
     place = SimpleNamespace(device=torch.device("cpu"))
     monkeypatch.setattr(torch_learner, "get_device", lambda *_: place.device)
     monkeypatch.setattr(torch, "Generator", Generators)
-    monkeypatch.setattr(Dropout, "draw", Dropout.draw_masks)  # the processor leaves out what the other device does
+    monkeypatch.setattr(Dropout, "draw", Dropout.draw_masks)  # the CPU drops the same units as the other device
     return place
 
 
 class CopiedUpdate:
-    """Stands in for `CapturedUpdate`: copies batches to the device and runs the update as usual."""
+    """Replacement of `CapturedUpdate` that copies batches to the device and runs the update as usual."""
 
     def __init__(self, update, place):
         self.update_rule = update
@@ -75,7 +75,7 @@ def weights(algorithm):
 
 
 def waits_by_step(algorithm):
-    """Train one iteration; return what was waited for between each two env steps."""
+    """Train one iteration; return the waits between consecutive env steps."""
     counts = []
     algorithm.on_progress = lambda _: counts.append(stand_in.waits.copy())
     algorithm.train()
@@ -91,7 +91,7 @@ def test_a_run_equals_the_run_on_the_cpu(name, graphs, device, where, tmp_path, 
         return RUNS[name]().training(cuda_graph=graphs).build_algo()
 
     with SameDraws():
-        torch.__future__.set_swap_module_params_on_conversion(False)  # what is not moved stays as it is
+        torch.__future__.set_swap_module_params_on_conversion(False)  # the CPU run moves nothing
         here = build()
         here.train()
         here.train()

@@ -1,4 +1,4 @@
-"""Transitions on their way between processes."""
+"""Transitions packed for transfers between processes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def packed(array):
-    """An array or a number as msgpack-numpy 0.4 encodes it."""
+    """Return an array or a number as msgpack-numpy 0.4 encodes it."""
     if isinstance(array, np.ndarray) and array.dtype.kind == "O":
         return {b"nd": True, b"type": "|O", b"kind": b"O", b"shape": array.shape, b"data": pickle.dumps(array)}
     if isinstance(array, np.ndarray):

@@ -1,4 +1,4 @@
-"""Policies with an LSTM: what acted is what is learned from, what only memory can solve, resumes, acting, refusals."""
+"""Policies with an LSTM: consistent acting and learning, a memory task, resumes, and stored policies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELLS = {"lstm_cells": 12}
 
 
 class Recall(gym.Env):
-    """Shows −1 or 1 at first and 0 afterwards; the action of the fourth step is to be what was shown."""
+    """Environment that shows −1 or 1 first and 0 afterwards; the fourth action has to equal the first observation."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Discrete(2)
@@ -113,6 +113,6 @@ def test_a_stored_policy_keeps_its_memory_until_an_episode_begins(tmp_path):
             (policy.start if policy is stored else policy.start_episode)()
     with pytest.raises(NotImplementedError, match="use algo.act"):
         algorithm.get_module().forward_inference({"obs": obs[0]})
-    with pytest.raises(UsageError, match="cannot keep the memory that the policy has"):
+    with pytest.raises(UsageError, match="cannot contain the memory of the policy"):
         export(stored, tmp_path / "policy.pt2")
     algorithm.stop()

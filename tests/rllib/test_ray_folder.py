@@ -1,4 +1,4 @@
-"""Where Ray writes: a folder that only this user can read and that is removed at the end."""
+"""Ray's folder: only this user can read it, and it is removed at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unrolls of runners in other processes: in step, as they come, over stops, deaths and failures of environments."""
+"""Unrolls of remote runners: synchronous, asynchronous, after resumes, lost runners and failing environments."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def test_one_remote_runner_equals_a_local_one_over_a_resume(build, env, trainer,
 
 
 def watched(algorithm, learned):
-    """Note every batch that is learned from."""
+    """Record all batches that the algorithm learns from."""
     learn = algorithm.learner.learn_from
     algorithm.learner.learn_from = lambda unrolls: (learned.append(unrolls), learn(unrolls))[1]
 
 
 def check_once(learned):
-    """Assert that no unroll was learned from twice, and that each is of weights that were there."""
+    """Assert that no unroll was used twice, and that each was made with existing weights."""
     firsts = torch.cat([unrolls.obs[0] for unrolls in learned])
     assert len(firsts.unique(dim=0)) == len(firsts)
     assert all(0 <= int(unrolls.version.min()) <= number for number, unrolls in enumerate(learned))
@@ -112,7 +112,7 @@ def test_async_unrolls_are_used_once_over_a_resume(build, tmp_path):
     assert sum(int(unrolls.live.sum()) for unrolls in learned) == resumed.env_steps == result["env_steps"]
     seams = [tuple(seam) for unrolls in learned for seam in unrolls.obs[-1].tolist()]
     firsts = {tuple(first) for unrolls in learned for first in unrolls.obs[0].tolist()}
-    # All but the newest of each environment continue in another one; a resume resets environments that draw.
+    # All unrolls but the newest of each environment are continued by another; a resume resets environments that draw.
     assert len(seams) > 10_000 and sum(seam not in firsts for seam in seams) <= 2 * 2 * 16
     found = result["replay_buffer"]
     assert 0 <= found["learner_waiting_share"] <= 1 and 0 <= found["actors_waiting_share"] <= 1
@@ -162,7 +162,7 @@ def test_a_run_ends_even_if_a_runner_hangs(build):
 
 
 def test_a_missing_answer_fails_only_after_the_limit(monkeypatch):
-    """Ray may wake a moment before the limit, or when the answer came meanwhile."""
+    """Ray may return shortly before the limit, or after the answer has arrived."""
     clock, answers = iter([0.0, 0.0, 0.0, 7.9, 7.9, 8.1, 8.1]), iter([[], ["late"], ["late"]])
     monkeypatch.setattr(collectors.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (next(answers), flying))
@@ -184,7 +184,7 @@ def test_an_outdated_request_is_awaited_first(monkeypatch):
 
 
 def test_answers_of_a_runner_are_taken_in_request_order(monkeypatch):
-    """Of several that are there `ray.wait` gives any one."""
+    """If several answers are available, `ray.wait` returns any of them."""
     monkeypatch.setattr(collectors.ray, "wait", lambda flying, num_returns, timeout: (flying[-1:], flying[:-1]))
     monkeypatch.setattr(collectors.ray, "get", lambda answer: answer)
     asked = collectors.Requests(SimpleNamespace(in_service=lambda: {1: "one", 2: "two"}), 2, None)
@@ -197,7 +197,7 @@ def test_answers_of_a_runner_are_taken_in_request_order(monkeypatch):
 
 
 def test_weights_are_at_most_max_lag_updates_old(build):
-    """One of two runners is slow; a runner's two requests are learned from in an update each."""
+    """One of two runners is slow; each of a runner's two requests is used in a separate update."""
     learned = []
     algorithm = build(2, failing_envs.SlowSecond, env_config={"step": -1, "length": 20}, max_lag=6)
     watched(algorithm, learned)

@@ -30,7 +30,7 @@ NEW_SETTINGS = {
     ],
     (2, 57): ["env_runner_state_server_max_concurrency", "use_env_runner_state_server"],
 }
-"""Settings that RLlib has since these versions of Ray."""
+"""Settings that RLlib has had since these versions of Ray."""
 
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -167,7 +167,7 @@ def test_explore_false_uses_the_mode():
 
 
 class Recorded(gym.Env):
-    """Notes the actions that reach it."""
+    """Environment that records its actions."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,))
     action_space = gym.spaces.Box(np.float32(-3.0), np.float32(0.5), (2,))
@@ -240,7 +240,7 @@ def test_learning_rates_of_the_configuration_override_a_checkpoint(tmp_path):
 
 
 class Arm(Recorded):
-    """Takes keywords, as environments of Gymnasium do."""
+    """Environment with keyword arguments, as in Gymnasium."""
 
     def __init__(self, size=0.5, render_mode=None):
         super().__init__()
@@ -248,7 +248,7 @@ class Arm(Recorded):
 
 
 class OfMapping(Arm):
-    """Takes one mapping, as RLlib's environments do."""
+    """Environment with one mapping as its argument, as in RLlib."""
 
     def __init__(self, config=None):
         super().__init__(config.get("size", 0.25))
@@ -260,7 +260,7 @@ class OfKeywords(Arm):
 
 
 class Several(MultiAgentEnv):
-    """For more than one agent."""
+    """Environment with several agents."""
 
 
 @pytest.mark.parametrize(

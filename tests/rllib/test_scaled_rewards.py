@@ -56,7 +56,7 @@ def test_a_divisor_of_1_has_no_effect(family, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=NAMES)
 def test_weights_are_independent_of_the_unit_of_rewards(family, monkeypatch):
-    monkeypatch.setattr(RewardScale, "EPSILON", 0.0)  # what remains is exact for powers of 2
+    monkeypatch.setattr(RewardScale, "EPSILON", 0.0)  # the rest is exact for powers of 2
     one, _ = run(made(*family, factor=1.0), 1)
     other, _ = run(made(*family, factor=1024.0), 1)
     assert other.learner.reward_scale.divisor == 1024.0 * one.learner.reward_scale.divisor

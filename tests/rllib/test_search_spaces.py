@@ -1,4 +1,4 @@
-"""Tune's search spaces over replay methods and their arguments: open until a trial is built, choices are checked."""
+"""Tune's search spaces over replay methods and their arguments are resolved per trial, and their choices checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ grid = tune.grid_search
 
 
 def of_trials(config):
-    """The replay methods of the trials that Tune makes of a configuration, resolved as Tune does it."""
+    """Return the replay methods of the trials that Tune creates from a configuration, resolved as by Tune."""
     found = []
     for _, settings in generate_variants(config.to_dict()):
         made = type(config)().update_from_dict(settings | {"__stdout_file__": None, "__stderr_file__": None})

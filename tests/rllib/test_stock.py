@@ -19,7 +19,7 @@ GAMMA = 0.9
 
 
 class Worlds:
-    """Interleaved episodes with unique observations, handed over in chunks, and a list of their rows."""
+    """Interleaved episodes with unique observations, collected in chunks, and a list of their rows."""
 
     def __init__(self, seed: int, envs: int = 3, discrete: bool = False):
         self.rng, self.discrete = np.random.default_rng(seed), discrete
@@ -38,7 +38,7 @@ class Worlds:
         chunk.add_env_step(self.state(), action, float(self.rng.normal()), {}, **({end: True} if end else {}))
 
     def collect(self, steps: int, numpy: bool = False) -> list[SingleAgentEpisode]:
-        """Let each environment run for `steps` steps; returns the chunks, as an env runner would."""
+        """Run each environment for `steps` steps and return the chunks, as an env runner would."""
         out = []
         for i in range(len(self.chunks)):
             for _ in range(steps):
@@ -61,7 +61,7 @@ class Worlds:
             self.rows.append(row | dict(terminated=last and chunk.is_terminated, truncated=last and chunk.is_truncated))
 
     def n_step(self, index: int, n: int) -> dict:
-        """Row `index` as an n-step row, by a plain loop over the rows of its episode."""
+        """Return row `index` as an n-step row, by a plain loop over the rows of its episode."""
         episode = [row for row in self.rows[index:] if row["id"] == self.rows[index]["id"]][:n]
         reward = sum(GAMMA**t * row["reward"] for t, row in enumerate(episode))
         ends = {name: episode[-1][name] for name in ("next_obs", "terminated", "truncated")}
@@ -140,11 +140,11 @@ def test_td_errors_reach_the_priorities_of_the_rows_drawn():
 )
 def test_methods_that_stock_algorithms_do_not_support_are_rejected(kind, needs):
     message = (
-        f"^{kind} needs {needs} of the algorithm; an algorithm of RLlib's own has none; expected our SAC, TD3 or DDPG$"
+        f"^{kind} requires {needs}, which an algorithm of RLlib's own does not provide; expected our SAC, TD3 or DDPG$"
     )
     with pytest.raises(ValueError, match=message):
         ReplayBuffer(100, buffer=kind)
-    with pytest.raises(ValueError, match="EventTables needs success of the algorithm"):
+    with pytest.raises(ValueError, match="EventTables requires success, which an algorithm"):
         ReplayBuffer(100, buffer="EventTables", events=["success"])
 
 

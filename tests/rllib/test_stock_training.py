@@ -21,7 +21,7 @@ from replay_buffers import NMER, PER
 
 
 class Mine(ReplayMixin, SACConfig):
-    """What a user writes."""
+    """Replay method of a user."""
 
 
 CONTINUOUS = [StockSACConfig, StockTQCConfig, Mine]
@@ -186,7 +186,7 @@ def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path
 
 @pytest.mark.slow
 def test_clusters_have_the_means_of_n_step_rows(cluster):
-    """RLlib names n_step at every draw, when rows are stored already."""
+    """RLlib sets n_step at every draw, when rows are already stored."""
     config = short(StockSACConfig(), "Pendulum-v1").replay("LCER", capacity=150, n_clusters=5, refresh_every=40)
     algorithm = config.training(n_step=3, gamma=0.9).build_algo()
     try:

@@ -59,7 +59,7 @@ def test_noise_persists_within_episodes():
 
 
 def test_a_configuration_as_tune_makes_it():
-    """A dict, in which exploration is named."""
+    """The configuration is a dict with the name of the exploration."""
     plain = config(trainer="DDPG").to_dict() | {"exploration": {"type": "Gaussian", "sigma": 0.3}, "huber_delta": 2.0}
     algorithm = DDPG(config=plain)
     assert algorithm.env_runner._state.exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
@@ -67,7 +67,7 @@ def test_a_configuration_as_tune_makes_it():
 
 
 def bound_of(trainer):
-    """Return the setting of the error from which on the critics' loss is linear."""
+    """Return the setting of the error beyond which the critics' loss is linear."""
     return "kappa" if trainer == "TQC" else "huber_delta"
 
 

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 TRAINERS = ("TQC", "CrossQ")
 LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
-"""What a method needs that an algorithm does not have: targets to compare with, another loss than that of quantiles."""
+"""Scores that a method requires and an algorithm lacks, because it has no target networks or a quantile loss."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_they_train_and_return_td_errors(trainer):
-    narrow = {"critic_hiddens": (32, 32)} if trainer == "CrossQ" else {}  # the default is eight times as wide
+    narrow = {"critic_hiddens": (32, 32)} if trainer == "CrossQ" else {}  # the default width is eight times as large
     algorithm, results = run(config(buffer="PER", trainer=trainer).training(n_step=3, **narrow))
     learned = results[-1]["learners"]["default_policy"]
     assert learned["num_updates_lifetime"] == 101

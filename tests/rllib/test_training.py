@@ -65,7 +65,7 @@ def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     runner = algorithm.eval_env_runner
     obs = torch.tensor([[0.6, 0.8, -0.3]])
     runner._state.obs = obs.numpy()
-    expected = module.act(obs, None).detach().numpy()  # of one row, whose products are rounded in other ways
+    expected = module.act(obs, None).detach().numpy()  # with one row, products are rounded differently
     np.testing.assert_allclose(runner._act(False, explore=False)[0], expected, rtol=1e-5)
     episodes = runner.sample(num_episodes=2, explore=False)
     assert [len(e) for e in episodes] == [200, 200] and all(e.is_truncated for e in episodes)
@@ -106,7 +106,7 @@ def test_the_reducible_loss_reaches_the_selector():
 @pytest.mark.parametrize("buffer", ["LAP", "LA3P"])
 def test_two_losses_of_the_critics_are_rejected(buffer, settings):
     (name,) = settings
-    with pytest.raises(ValueError, match=f"^{name} is .*; expected none, for rows of {buffer} bring the critics' loss"):
+    with pytest.raises(ValueError, match=f"^{name} is .*; expected none, because rows of {buffer} define"):
         config(buffer=buffer).training(**settings).build_algo()
     with pytest.raises(ValueError, match="huber_delta is 1.0 and pal_alpha is 0.4; expected one of them"):
         config().training(huber_delta=1.0, pal_alpha=0.4).validate()
@@ -131,7 +131,7 @@ def test_resuming_with_scored_candidates_is_exact(tmp_path):
 
 
 class Counting(gym.Env):
-    """Counts its steps."""
+    """Environment that counts its steps."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -144,7 +144,7 @@ class Counting(gym.Env):
 
 
 class Succeeding(Counting):
-    """Reports success in every third step."""
+    """Environment that reports success in every third step."""
 
     def step(self, action):
         self.steps += 1
@@ -211,7 +211,7 @@ def test_the_simulator_checks_blends_on_request():
 
 
 class Poisoned(Counting):
-    """Gives a reward that is not a number in its seventh step."""
+    """Environment whose seventh reward is NaN."""
 
     def step(self, action):
         self.steps += 1
@@ -257,7 +257,7 @@ def test_invalid_settings_are_rejected_by_name(change, message):
 
 
 def test_a_setting_of_minus_one_is_kept():
-    """RLlib takes -1 for its mark of retired settings, and algorithms are built from a configuration's state."""
+    """RLlib marks retired settings by -1, and algorithms are built from a configuration's state."""
     algorithm = config("HalfCheetah-v5").training(target_entropy=-1.0).build_algo()
     assert algorithm.learner._update_rule.target_entropy == -1.0
     with pytest.raises(ValueError, match="actor_lr is -1"):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 class Truncated(failing_envs.Counting):
-    """Every other episode is cut instead of ending."""
+    """Environment whose every other episode is truncated instead of terminated."""
 
     def step(self, action):
         obs, reward, over, _, info = super().step(action)

@@ -1,4 +1,4 @@
-"""Runs in threads of one process whose updates are one: each run equals the run alone."""
+"""Runs in threads of one process with joint updates: each run equals the run alone."""
 
 from __future__ import annotations
 

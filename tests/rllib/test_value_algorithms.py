@@ -35,7 +35,7 @@ class Steps(Line):
 
 
 class DiscreteReach(Reach):
-    """A goal, and a step to either side."""
+    """Environment with a goal and steps to either side."""
 
     action_space = gym.spaces.Discrete(2)
 
@@ -200,7 +200,7 @@ def test_target_networks_share_the_statistics_of_images(tmp_path):
     ],
 )
 def test_resuming_equals_not_stopping(trainer, settings, tmp_path):
-    """In the middle of a schedule of ε, of an episode, and of a period of the targets (31 updates, 91: not of 7)."""
+    """In the middle of a schedule of ε, of an episode, and of a period of 7 updates of the targets (31, 91 updates)."""
     made = lambda: config(trainer=trainer).training(anneal_steps=300, **settings).build_algo()
     straight = made()
     for _ in range(3):
@@ -265,7 +265,7 @@ def test_evaluations_do_not_explore(trainer):
         (lambda c: c.training(exploration="Gaussian"), "Gaussian and actions are discrete"),
         (lambda c: c.training(exploration="Noisy"), "the policy has no noisy layers"),
         (lambda c: c.training(dueling=True, matrix_dtype="bfloat16"), "expected 'float32' with dueling"),
-        (lambda c: c.environment("Pendulum-v1"), "the action space is Box.*; expected Discrete ones"),
+        (lambda c: c.environment("Pendulum-v1"), "the action space is Box.*; expected discrete actions"),
     ],
 )
 def test_invalid_settings_are_rejected_by_name(change, message):

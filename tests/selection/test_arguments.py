@@ -45,16 +45,16 @@ INVALID = [
     (EventTables, {"events": [3]}, "the event is 3"),
     (EventTables, {"events": []}, "events are []; expected at least one event"),
     (EventTables, {"history": -1}, "history is -1"),
-    (EventTables, {"shares": [0.5]}, "shares are [0.5]; expected one of 0 or more for each of 2 events"),
+    (EventTables, {"shares": [0.5]}, "shares are [0.5]; expected one share >= 0 for each of 2 events"),
     (
         EventTables,
         {"shares": [0.8, 0.4]},
-        "shares are [0.8, 0.4]; expected one of 0 or more for each of 2 events, at most",
+        "shares are [0.8, 0.4]; expected one share >= 0 for each of 2 events, at most",
     ),
     (EventTables, {"shares": [-0.1, 0.4]}, "shares: a share is -0.1; expected a number from 0 to 1"),
     (EventTables, {"default_share": 1.2}, "default_share is 1.2; expected a number from 0 to 1"),
     (Combined, {"inner": Elite()}, "the inner selector is Elite; expected one that knows_probabilities"),
-    (MixedSelection, {"selectors": {}}, "a mix of no selectors; expected at least one"),
+    (MixedSelection, {"selectors": {}}, "selectors are {}; expected at least one"),
     (MixedSelection, {"selectors": {"a": Uniform()}, "shares": {"b": 0.5}}, "there is no source 'b'"),
 ]
 
@@ -74,5 +74,5 @@ def test_invalid_arguments_are_rejected():
 def test_selectors_without_priorities_raise_an_error():
     for selector in (Uniform(), Combined(), Elite()):
         assert not selector.supports_priorities
-        with pytest.raises(NotImplementedError, match=f"{type(selector).__name__} keeps no priorities"):
+        with pytest.raises(NotImplementedError, match=f"{type(selector).__name__} has no priorities"):
             selector.priorities(None)

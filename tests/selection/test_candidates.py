@@ -156,7 +156,7 @@ def test_without_a_policy_elite_warns_once_and_strategy_1_is_uniform():
 
 def test_invalid_policies_and_missing_behavior_are_rejected():
     buffer = filled(Elite(capacity=100, policy=lambda obs: obs[:, :1], seed=0))
-    with pytest.raises(ValueError, match=r"the policy gives \(\d+, 1\); expected \(\d+, 2\), as actions has"):
+    with pytest.raises(ValueError, match=r"policy returned shape \(\d+, 1\); expected \(\d+, 2\), .* of actions"):
         buffer.sample(32)
     buffer = filled(Elite(capacity=100, distance="kl", policy=policy, seed=0))
     with pytest.raises(ValueError, match='extras hold no "behavior"'):

@@ -118,5 +118,5 @@ def test_a_missing_score_is_an_error():
     buffer.add(make(ROWS))
     with pytest.raises(ValueError, match="there is no score function; expected a connected algorithm"):
         buffer.sample(4)
-    with pytest.raises(ValueError, match="LaBER needs score of the algorithm; RLlib's DQN has none; expected our SAC"):
+    with pytest.raises(ValueError, match="LaBER requires score, which RLlib's DQN does not provide; expected our SAC"):
         buffer.check_offers(frozenset(), "RLlib's DQN")

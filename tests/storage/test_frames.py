@@ -1,4 +1,4 @@
-"""Stacks of frames against whole stacks: rows are read as they were added, and frames are released in time."""
+"""Stacks of frames compared with whole stacks: rows are read as they were added, and frames are released."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ class Stacked:
         self.running = [(env, np.stack([self.frame()] * k)) for env in range(envs)]
 
     def frame(self):
-        if self.pictures:  # of few, so that the same come up again, also next to each other
+        if self.pictures:  # from few pictures, so that some are repeated, also consecutively
             return np.full(SHAPE, self.rng.integers(self.pictures), np.uint8)
         return self.rng.integers(0, 256, SHAPE).astype(np.uint8)
 
@@ -69,14 +69,14 @@ def test_rows_are_read_as_they_were_added(k, envs, capacity, ids, pictures):
         identical(without_ids(storage[torch.arange(len(storage))]), without_ids(expected))
         assert storage.columns["obs"] == ((k, *SHAPE), torch.uint8)
         assert held(storage)[0] >= held(storage)[1]
-        if turn == 20:  # and resumes from a state
+        if turn == 20:  # continue from a state
             again = Storage(capacity)
             again.load_state_dict(storage.state_dict())
             storage = again
 
 
 def held(storage):
-    """Frames in use, and those that stored rows and running episodes have in fact."""
+    """Return the frames in use, and the frames of stored rows and running episodes."""
     frames = storage._stacks.frames[""]
     rows = storage[torch.arange(len(storage))]
     images = {image.tobytes() for name in ("obs", "next_obs") for s in getattr(rows, name).numpy() for image in s}
@@ -110,7 +110,7 @@ def test_a_truncated_episode_releases_its_frames():
 
 
 def test_a_game_that_continues_after_a_done_row_shares_frames():
-    """As after a lost life, which ends the episode for the learner; held no longer than the row is."""
+    """A lost life ends the episode for the learner; its frames are released with the row."""
     episodes, storage = Stacked(4, 1, ends=0.0), Storage(30)
     rows = [episodes.row() for _ in range(30)]
     for row in rows[4::5]:
@@ -131,7 +131,7 @@ def test_a_game_that_continues_after_a_done_row_shares_frames():
 
 
 def test_a_step_is_read_as_one_stack_with_one_more_frame():
-    """Both observations share the memory of k + 1 frames, where all rows moved on by one; others are read apart."""
+    """Both observations share the memory of k + 1 frames if all rows advance by one frame, otherwise not."""
     episodes, storage = Stacked(4, 1), Storage(10)
     storage.add(stack(rows := [episodes.row() for _ in range(8)]))
     read = storage[torch.arange(8)]
@@ -165,7 +165,7 @@ def test_other_images_are_stored_as_they_are():
     storage = Storage(10)
     storage.add(stack(rows))
     assert not storage._stacks.frames
-    # And rows that share nothing come back from a storage that began with stacks.
+    # Rows without shared frames are read from a storage that began with stacks.
     odd, kept = Storage(10), [Stacked(3, 1).row(), *rows]
     odd.add(stack(kept[:1]))
     odd.add(stack(kept[1:]))
@@ -173,7 +173,7 @@ def test_other_images_are_stored_as_they_are():
 
 
 def test_an_image_of_one_color_is_not_a_stack():
-    """Its rows of pixels move on as frames would."""
+    """Its rows of pixels repeat like frames of a stack."""
     black = torch.zeros(3, 24, 24, 3, dtype=torch.uint8)
     assert not shared(black, black)
     assert shared(black.movedim(-1, 1), black.movedim(-1, 1)), "ambiguous, but read as it was added"

@@ -1,4 +1,4 @@
-"""n-step transitions against a loop over the rows of each episode."""
+"""n-step transitions compared with a loop over the rows of each episode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def continues(before: Row, after: Row) -> bool:
 
 
 def naive(stored: list[Row], start: int, n: int) -> dict[str, object]:
-    """The n-step transition that begins with row `start` of the rows stored now, oldest first."""
+    """Return the n-step transition that begins with row `start` of the stored rows, oldest first."""
     at, reward, factor = start, float(stored[start]["rewards"]), 1.0
     for _ in range(n - 1):
         of_episode = [j for j in range(at + 1, len(stored)) if stored[j]["episode"] == stored[at]["episode"]]

@@ -56,7 +56,7 @@ def test_rows_are_padded_to_their_widest_word_only():
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b"), ("b", "c"), ("a", "d"), ("c", "a"), ("a", "b", "c")])
 def test_flat_columns(names):
-    """Neighbors of one dtype, others, and in another order than they lie; also after growing and pickling."""
+    """Adjacent columns of one dtype, others, and another order than in memory; also after growing and pickling."""
     columns = {"e": ((), torch.int64), "a": ((3,), torch.float32), "b": ((2, 2), torch.float32)}
     columns |= {"c": ((), torch.float64), "d": ((), torch.float32)}
     records, rng = RowTable(10, columns), np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Running moments against numpy on the current rows."""
+"""Running moments compared with numpy on the current rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage against a list of rows: rows are read exactly as they were added."""
+"""Storage compared with a list of rows: rows are read exactly as they were added."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_rows_are_read_as_they_were_added(kind):
 
 
 def check_links(storage: Storage) -> None:
-    """The successor of a row is a later row of its episode, its obs the row's next_obs; every tail is used once."""
+    """Assert that successors are later rows of the episode that start at next_obs, and that each tail is used once."""
     slots = torch.arange(len(storage))
     after = storage.successor(slots)
     linked, rows = slots[after >= 0], storage[slots]
@@ -190,7 +190,7 @@ OTHER_KINDS = {
     "actions has shape": lambda t: t.replace(actions=t.actions[:, :1]),
     "obs has shape": lambda t: t.replace(obs=t.obs[:, :2], next_obs=t.next_obs[:, :2]),
     "next_obs has shape": lambda t: t.replace(next_obs=t.next_obs[:, :2]),
-    "stored are": lambda t: t.replace(obs={"a": t.obs}, next_obs={"a": t.next_obs}),
+    "expected the stored columns": lambda t: t.replace(obs={"a": t.obs}, next_obs={"a": t.next_obs}),
     "transitions have the columns": lambda t: t.replace(extras={"more": t.rewards}),
     "next_obs has the parts": lambda t: t.replace(next_obs={"a": t.next_obs}),
 }

@@ -1,4 +1,4 @@
-"""Gaussian processes one at a time in numpy, float64, from the formulas: what the batched ones are compared with."""
+"""Gaussian processes in numpy and float64, one at a time by the formulas, as references for the batched ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from interreplay.synthesis.gaussian_process import Form, Hyperparameters
 
 
 def random_hyper(form: Form, b: int, targets: int, seed: int = 0) -> Hyperparameters:
-    """Different numbers for every neighborhood, target and feature."""
+    """Return different hyperparameters for every neighborhood, target and feature."""
     g = torch.Generator().manual_seed(seed)
     groups, d = form.groups(targets), form.features
 
@@ -32,7 +32,7 @@ def same_in_blocks(form: Form, lengths: torch.Tensor) -> torch.Tensor:
 
 
 def kappa(form: Form, x: np.ndarray, z: np.ndarray, lengthscale: np.ndarray, alpha: np.ndarray) -> float:
-    """κ of two points; Matérn by its Bessel function."""
+    """Return κ of two points; Matérn by its Bessel function."""
     value = 1.0
     for number, block in enumerate(form.slices):
         r = np.sqrt((((x[block] - z[block]) / lengthscale[block]) ** 2).sum())
@@ -47,7 +47,7 @@ def kappa(form: Form, x: np.ndarray, z: np.ndarray, lengthscale: np.ndarray, alp
 
 
 def process(form: Form, hyper: Hyperparameters, i: int, t: int):
-    """Noisy covariance, covariance and mean functions of the process of target t in neighborhood i."""
+    """Return noisy covariance, covariance and mean function of the process of target t in neighborhood i."""
     h = {name: value.numpy() for name, value in hyper.as_dict().items()}
     b, g = i if len(hyper.noise) > 1 else 0, t if form.per_target else 0
 
@@ -62,7 +62,7 @@ def process(form: Form, hyper: Hyperparameters, i: int, t: int):
 
 
 def predict(form: Form, hyper: Hyperparameters, x, y, queries):
-    """Posterior means and variances ``(n, q, T)``, one process at a time, by matrix inversion."""
+    """Return posterior means and variances ``(n, q, T)``, one process at a time, by matrix inversion."""
     n, targets = len(x), y.shape[2]
     mean, variance = np.empty((n, queries.shape[1], targets)), np.empty((n, queries.shape[1], targets))
     for i in range(n):
@@ -76,7 +76,7 @@ def predict(form: Form, hyper: Hyperparameters, x, y, queries):
 
 
 def log_evidence(form: Form, hyper: Hyperparameters, x, y) -> float:
-    """Σ log N(y; μ, K + σ_n²I) over all processes."""
+    """Return Σ log N(y; μ, K + σ_n²I) over all processes."""
     total = 0.0
     for i in range(len(x)):
         for t in range(y.shape[2]):

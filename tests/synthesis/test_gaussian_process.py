@@ -18,14 +18,14 @@ N, K = 12, 5
 
 
 def neighborhoods(seed=0, ends=0.1, **kind):
-    """Anchors ``(n,)`` and their neighbors ``(n, k)``, random."""
+    """Return random anchors ``(n,)`` and their neighbors ``(n, k)``."""
     rows = make(N * (K + 1), seed=seed, ends=ends, **kind).replace(episode=None)
     folded = rows.map(lambda column: column.view(N, K + 1, *column.shape[1:]))
     return folded.map(lambda c: c[:, 0]), folded.map(lambda c: c[:, 1:])
 
 
 def fixed(form=None, **arguments):
-    """A synthesizer with known, different hyperparameters, never fitted."""
+    """Return a synthesizer with known, different hyperparameters that was never fitted."""
     made = GaussianProcess(form, Preparation(precision="float64"), Schedule(every=10**9), **arguments)
     made.schedule.batches = 1
     made.schedule.current = random_hyper(made.form.over(5, 2), 1, 4)
@@ -61,7 +61,7 @@ def test_rows_equal_the_closed_form_at_the_blend(form):
 
 
 def numbers(rows, single=False):
-    """Features and targets, float64, ``(n, 1 or k, ...)``."""
+    """Return features and targets, float64, ``(n, 1 or k, ...)``."""
     if single:
         rows = rows.map(lambda column: column.unsqueeze(1))
     z = torch.cat([rows.obs, rows.actions], dim=2).double().numpy()
@@ -151,7 +151,7 @@ def test_weights_are_optional():
     weights = fixed(weighted=True)(anchors, neighbors, np.random.default_rng(0)).row_weights
     assert weights.shape == (N,) and weights.dtype == torch.float32 and weights.std() > 0
     assert float(weights.mean()) == pytest.approx(1.0, rel=1e-6)
-    with pytest.raises(ValueError, match="mixes states and actions"):
+    with pytest.raises(ValueError, match="components mix states and actions"):
         GaussianProcess(Form(composite=True), Preparation(components=2))
 
 

@@ -1,4 +1,4 @@
-"""The hold-out evaluation against a naive one."""
+"""The hold-out evaluation compared with a naive one."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def points(seed=0):
 
 
 def naive_blend(x, y, query):
-    """The target at the nearest of many points on every segment from the first point."""
+    """Return the target at the nearest of many points on all segments from the first point."""
     best = (np.inf, None)
     for end, target in zip(x[1:], y[1:], strict=True):
         for share in np.linspace(0, 1, 20_001):

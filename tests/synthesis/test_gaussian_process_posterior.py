@@ -1,4 +1,4 @@
-"""The batched posterior against one process at a time; scaling; weights."""
+"""The batched posterior compared with single processes; scaling; weights."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Relabel and HER: goals, rewards and terminations in hindsight, against the definition row by row."""
+"""Relabel and HER: goals, rewards and terminations in hindsight, compared with their definition row by row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interreplay.synthesis import Mixup, NearestOutcome, Relabel
 from replay_buffers import HER, Uniform
 
 GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
-CERTAIN = 1e12  # a k with which every row is relabeled
+CERTAIN = 1e12  # k with which every row is relabeled
 
 
 def reward(achieved, desired, info):
@@ -27,7 +27,7 @@ def reward(achieved, desired, info):
 
 
 def terminated(achieved, desired, info):
-    """One row at a time, as PointMaze computes it: of many rows it gives one wrong value."""
+    """One row at a time, as in PointMaze; for many rows, it returns one wrong value."""
     return bool(np.linalg.norm(achieved - desired) <= 0.5)
 
 
@@ -38,7 +38,7 @@ def filled(rows=500, capacity=300, envs=3, **arguments):
 
 
 def futures(buffer, slot):
-    """What the episode of a row achieved from its own step on, by a scan of the whole storage."""
+    """Return the goals that a row's episode achieved from its step on, by a scan of the whole storage."""
     storage = buffer.storage
     slots = torch.arange(len(storage))
     writes, episodes = storage.write_numbers(slots), storage.column("episode")[: len(storage)]
@@ -98,7 +98,7 @@ def test_k_is_relabeled_rows_per_row_that_keeps_its_goal(k):
 
 
 def finals(buffer, slots):
-    """The last achieved goals of the episodes of rows."""
+    """Return the last achieved goals of the episodes of rows."""
     steps = buffer.neighborhood.steps(buffer.storage, slots, np.random.default_rng(0))
     return buffer.storage[steps].next_obs["achieved_goal"]
 
@@ -174,7 +174,7 @@ def test_a_pickled_copy_draws_the_same_rows():
 def test_error_messages():
     with pytest.raises(ValueError, match=r"hindsight needs Dict observations with achieved_goal and .*; got obs$"):
         HER(compute_reward=reward).add(make(5))
-    with pytest.raises(ValueError, match="achieved_goal is .* desired_goal .*; expected the same"):
+    with pytest.raises(ValueError, match="achieved_goal is .* desired_goal is .*; expected equal shapes"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL | {"desired_goal": (3,)}))
     with pytest.raises(ValueError, match="cannot be relabeled"):
         HER(compute_reward=reward).add(make(5, obs_shape=GOAL, obs_dtype=np.int64))

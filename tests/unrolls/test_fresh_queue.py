@@ -27,7 +27,7 @@ def test_unrolls_are_returned_once_in_order():
 def test_too_few_unrolls_are_an_error():
     queue = FreshQueue()
     queue.add(unrolls(2))
-    with pytest.raises(ValueError, match="3 fresh unrolls are due and 2 wait"):
+    with pytest.raises(ValueError, match="3 fresh unrolls are due and 2 are waiting"):
         queue.draw(3)
     assert queue.draw(2).fresh.all() and len(queue) == 0
     with pytest.raises(ValueError, match="capacity is 0; expected 1 or more"):

@@ -163,7 +163,7 @@ def test_each_mistake_is_reported_in_one_line():
 
 def test_a_capacity_beyond_memory_is_rejected():
     large = {"type": "uniform", "share": 0.5, "capacity": 10**14}
-    with pytest.raises(UsageError, match="uniform, is 100000000000000; that fits no memory"):
+    with pytest.raises(UsageError, match="uniform, is 100000000000000; expected one that fits in memory"):
         make_mix([{"type": "queue", "share": 0.5}, large])
 
 

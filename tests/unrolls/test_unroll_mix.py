@@ -72,7 +72,7 @@ def test_sources_without_enough_unrolls_contribute_none():
     assert mix.fresh_due(4) == 2 and mix.due(8) == {"queue": 4, "uniform": 4}
     batch = mix.batch(8, rng)
     assert batch.version[:4].tolist() == [0, 1, 2, 3] and batch.fresh.tolist() == [True] * 4 + [False] * 4
-    with pytest.raises(ValueError, match="4 fresh unrolls are due and 0 wait"):
+    with pytest.raises(ValueError, match="4 fresh unrolls are due and 0 are waiting"):
         mix.batch(8, rng)
     assert mix.batches == 1
     waiting = make_mix([{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "fill_in": 0.01}])
@@ -184,7 +184,7 @@ def test_a_state_on_disk_restores_the_next_batches(before, tmp_path):
     others = learn(two, other, before, before + 7, **sizes)
     assert len(mine) == len(others) >= 4 and all(same(a, b) for a, b in zip(mine, others, strict=True))
     assert one.statistics() == two.statistics() and one.nbytes == two.nbytes and one.batches == two.batches
-    with pytest.raises(ValueError, match=r"the state is of the sources \['queue', 'elite'.*; expected \['queue', 'uni"):
+    with pytest.raises(ValueError, match=r"the state has the sources \['queue', 'elite'.*; expected \['queue', 'uni"):
         half().load_state_dict(state)
 
 

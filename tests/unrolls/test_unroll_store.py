@@ -151,10 +151,10 @@ def test_distances_are_extrapolated_by_their_growth():
 
 def test_unrolls_with_other_columns_are_rejected():
     for other, message in (
-        ({"steps": 5}, r"actions of the unrolls is \(\(5,\), torch.int64\); stored are \(\(4,\), torch.int64\)"),
-        ({"obs": (4,)}, r"obs of the unrolls is \(\(5, 4\), torch.float32\); stored are \(\(5, 3\), torch.float32\)"),
-        ({"obs_dtype": np.float64}, "obs of the unrolls is .*float64.; stored are .*float32"),
-        ({"state": {"h": (2,)}}, r"state.h of the unrolls is .*; stored are no such column"),
+        ({"steps": 5}, r"actions of the unrolls is \(\(5,\), torch.int64\); expected \(\(4,\), torch.int64\)"),
+        ({"obs": (4,)}, r"obs of the unrolls is \(\(5, 4\), torch.float32\); expected \(\(5, 3\), torch.float32\)"),
+        ({"obs_dtype": np.float64}, "obs of the unrolls is .*float64.; expected .*float32"),
+        ({"state": {"h": (2,)}}, r"state.h of the unrolls is .*; expected no such column"),
     ):
         store = UnrollStore(5)
         store.add(unrolls(2), rng())
@@ -169,7 +169,7 @@ def test_invalid_capacities_are_rejected():
     with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
         insertion.Elite(0)
     small, large = UnrollStore(2), UnrollStore(3)
-    with pytest.raises(ValueError, match="the state is of 2 slots for unrolls; expected 3"):
+    with pytest.raises(ValueError, match="the state has 2 slots for unrolls; expected 3"):
         large.load_state_dict(small.state_dict())
 
 

@@ -60,7 +60,7 @@ def test_pickle():
 
 
 def test_incompatible_unrolls_are_rejected():
-    with pytest.raises(ValueError, match="unrolls of 4 and of 5 steps; expected one length"):
+    with pytest.raises(ValueError, match="unrolls of 4 and of 5 steps; expected equal lengths"):
         cat([unrolls(2), unrolls(2, steps=5)])
     with pytest.raises(ValueError, match=r"unrolls with columns .*'state.h'"):
         cat([unrolls(2), unrolls(2, state={"h": (2,)})])

@@ -1,1 +1,1 @@
-"""Learned dynamics: ensembles that predict the outcome of a step, their fits, and rollouts in them."""
+"""Learned dynamics: ensembles that predict the outcome of a step, how they are fitted, and rollouts in them."""

@@ -152,7 +152,7 @@ class Dynamics:
         self._targets = Scale(torch.zeros(0), torch.ones(0))
 
     def move(self, device: torch.device) -> None:
-        """Keep the networks on another device."""
+        """Move the model to another device."""
         if device == self.device:
             return
         state = self.state_dict()
@@ -168,7 +168,7 @@ class Dynamics:
             states: ``(n, d)``.
             actions: ``(n, a)``.
             next_states: ``(n, d)``.
-            rewards: ``(n,)``, or None if they are not to be predicted.
+            rewards: ``(n,)``; None for a model that does not predict rewards.
             rng: Source of randomness.
         """
         inputs = torch.cat([states, actions], dim=1).to(self.device)
@@ -291,8 +291,8 @@ class Dynamics:
         members = np.shape(tensors["0"])[0]
         if len(tensors) != len(networks.tensors) or sizes[1:-1] != self.hiddens or members != self.members:
             raise ValueError(
-                f"the state is of a model of {members} members with layers {sizes}; expected a {self.kind} one of "
-                f"{self.members} with hidden layers {self.hiddens}"
+                f"the state belongs to a model of {members} members with layers {sizes}; expected a {self.kind} model "
+                f"of {self.members} members with hidden layers {self.hiddens}"
             )
         networks.load_state_dict(tensors)
         self.networks = networks

@@ -1,4 +1,4 @@
-"""Fitting an ensemble: own batches for each member, a holdout, early stopping, and the best weights restored."""
+"""Fits of an ensemble: separate batches for each member, a holdout, early stopping, and the best weights restored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FitSettings:
         learning_rate: Learning rate of Adam. Its moments start at 0 in every fit, the weights do not.
         holdout: Share of the rows that are held out, drawn without replacement.
         patience: A member stops after this many epochs without an improvement of 1 %, but not before 100 steps
-            without an improvement: with 600 rows, an epoch has three steps only.
+            without an improvement: with 600 rows, an epoch has only three steps.
         max_epochs: Maximum number of epochs; None for no limit.
     """
 
@@ -38,7 +38,7 @@ class FitSettings:
     max_epochs: int | None = None
 
     def patience_of(self, rows: int) -> int:
-        """Return the patience in epochs for `rows` rows, at least as many epochs as have `LEAST_STEPS` steps."""
+        """Return the patience in epochs for `rows` rows: at least `patience`, and at least `LEAST_STEPS` steps."""
         return max(self.patience, math.ceil(LEAST_STEPS / math.ceil(rows / self.batch_size)))
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ def fit(
     """Fit each member separately to rows ``(n, in)`` and targets ``(n, d)``, starting from its current weights.
 
     Args:
-        networks: Receive the weights of their best epochs.
+        networks: The ensemble; each member receives the weights of its best epoch.
         rows: Standardized inputs.
         targets: Standardized targets.
         held_out: Numbers of the rows that no member is trained on.
@@ -206,7 +206,7 @@ def epoch(
     batch_size: int,
     rng: torch.Generator,
 ) -> None:
-    """Train every member on all rows once, each in an order of its own."""
+    """Train every member once on all rows, in a separate random order."""
     members = len(networks)
     orders = torch.stack([torch.randperm(len(rows), generator=rng, device=rows.device) for _ in range(members)])
     for indices in orders.split(batch_size, dim=1):

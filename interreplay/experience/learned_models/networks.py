@@ -1,4 +1,4 @@
-"""An ensemble of fully connected networks of one shape, each with rows of its own."""
+"""An ensemble of fully connected networks with equal layer widths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Networks:
         members: Number of networks m.
         sizes: Widths from the input to the output.
         rng: Source of randomness for the weights.
-        bounds: Number d of log variances with learned bounds; 0 for none.
+        bounds: Number d of log variances with learned bounds; 0 without log variances.
         dropout: Probability with which units of all hidden layers but the first are dropped during learning.
         device: Device of the parameters.
         matrix_dtype: Type of the products between hidden layers; None for the type of the parameters.
@@ -153,7 +153,7 @@ class Networks:
 def _dropout_factors(shape: tuple[int, ...], dropout: float, like: Tensor, rng: torch.Generator) -> Tensor:
     """Draw 0 with probability p (up to 2⁻¹⁶), else 1/(1 − p), using 16 random bits for each factor.
 
-    This takes less than half the time of PyTorch's Bernoulli draws, which were a third of a deterministic model's step.
+    This takes less than half the time of PyTorch's Bernoulli draws, which took a third of a deterministic model's step.
     """
     count = torch.Size(shape).numel()
     bits = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)

@@ -98,7 +98,7 @@ class StateColumns:
         return join_parts(parts)
 
     def find_copies(self, *observations: Observation) -> StateColumns:
-        """Return state columns with the copies that hold in all these observations ``(n, ...)``."""
+        """Return state columns with the copies that are exact in all given observations ``(n, ...)``."""
         if not self.goals:
             return self
         rows = list(map(observation_parts, observations))
@@ -116,11 +116,11 @@ Act = Callable[[Observation, np.random.Generator], Tensor]
 
 
 class GoalFunction:
-    """An environment's function of goals, such as its reward, evaluated for the observations after steps.
+    """A goal function of an environment, such as its reward function, evaluated for the observations after steps.
 
     Args:
-        fn: The environment's function ``(achieved, desired, info)`` of one row or of many.
-        dtype: Type of its values.
+        fn: The function ``(achieved, desired, info)`` for one row or many.
+        dtype: Dtype of the returned values.
     """
 
     def __init__(self, fn: GoalFn, dtype: torch.dtype):
@@ -141,7 +141,7 @@ class Simulation:
         dynamics: The model.
         columns: Maps observations to states.
         act: The policy.
-        terminated: Which steps end an episode.
+        terminated: Termination function.
         reward: Reward function, for models that do not predict rewards.
     """
 

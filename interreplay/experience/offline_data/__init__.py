@@ -1,4 +1,4 @@
-"""Recorded experience: readers of its formats, and one memory-mapped copy that concurrent runs share."""
+"""Recorded experience: readers of its formats, and memory-mapped copies that concurrent runs share."""
 
 from interreplay.experience.offline_data.store import open_rows
 

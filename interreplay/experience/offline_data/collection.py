@@ -23,14 +23,14 @@ from interreplay.transitions import Transitions, map_observation, with_extras
 
 @dataclass
 class Facts:
-    """What filters use of each row of a dataset.
+    """Columns of a dataset that filters use.
 
     Attributes:
-        rewards: Rewards that are learned from ``(n,)``.
-        terminated: Terminations ``(n,)``.
-        episodes: Numbers of the episodes from 0 on ``(n,)``. A termination ends an episode, also a recomputed one.
-        keep: Rows that fulfill the conditions ``(n,)``.
-        times: Times of the rows ``(n,)``, Unix seconds.
+        rewards: Rewards to learn from ``(n,)``, recomputed if relabeled.
+        terminated: Terminations ``(n,)``, recomputed if relabeled.
+        episodes: Episode numbers ``(n,)`` from 0. Every termination ends an episode, including recomputed ones.
+        keep: Whether each row fulfills the conditions ``(n,)``.
+        times: Times of the rows ``(n,)`` in Unix seconds.
     """
 
     rewards: np.ndarray
@@ -41,22 +41,21 @@ class Facts:
 
 
 class Collection:
-    """The rows of recorded experience.
+    """Rows of recorded experience.
 
     Args:
-        data: Paths, patterns such as ``results/*`` and ids. A dataset that is named twice is read once, and so are
-            copies of a store.
-        spaces: Spaces of the environment that the rows must fit; None for those of the data.
+        data: Paths, patterns such as ``results/*`` and ids. Repeated datasets and copies of a store are read once.
+        spaces: Spaces of the environment that the rows must match; None for the spaces of the data.
         where: Conditions that the rows must fulfill.
-        relabel: Recomputes their rewards and terminations; None keeps them.
+        relabel: Recomputes rewards and terminations; None keeps the recorded ones.
 
     Attributes:
         name: Name in messages.
         files: All files; if one changes, the rows may differ.
-        rows: Number of rows if it is known before they are read.
+        rows: Number of rows; None if it is unknown before they are read.
 
     Raises:
-        UsageError: There is no such data, it cannot be read, or it is of another environment.
+        UsageError: The data do not exist, cannot be read, or belong to another environment.
     """
 
     def __init__(
@@ -69,11 +68,11 @@ class Collection:
         self.name = name_of(data)
         self._where = where or Where()
         self._relabel = relabel
-        self._datasets = self._chosen(_unique(data))
+        self._datasets = self._of_environment(_unique(data))
         self._conversions: list[Conversion] = []
         self.files: list[Path] = []
         for dataset in self._datasets:
-            self._conversions.append(self._converting(dataset, spaces))
+            self._conversions.append(self._conversion_of(dataset, spaces))
             self.files += dataset.files
         self._spaces = spaces
         self._simple = len(self._datasets) == 1 and self._where == Where() and relabel is None
@@ -81,8 +80,8 @@ class Collection:
         if self._simple:
             self.rows = self._datasets[0].rows
 
-    def _chosen(self, datasets: list[Dataset]) -> list[Dataset]:
-        """Return the datasets of the environment of the conditions."""
+    def _of_environment(self, datasets: list[Dataset]) -> list[Dataset]:
+        """Return the datasets of the environment that the conditions name."""
         if not self._where.env:
             return datasets
         chosen = [dataset for dataset in datasets if dataset.env == self._where.env]
@@ -91,29 +90,29 @@ class Collection:
             raise UsageError(f"offline data {self.name} has no rows of {self._where.env}; it has {', '.join(known)}")
         return chosen
 
-    def _converting(self, dataset: Dataset, spaces: Spaces | None) -> Conversion:
+    def _conversion_of(self, dataset: Dataset, spaces: Spaces | None) -> Conversion:
         try:
             return Conversion(dataset, spaces)
         except UsageError as error:
             others = {other.env for other in self._datasets if other.env}
             if len(others) > 1:
                 listed = ", ".join(sorted(others))
-                raise UsageError(f"{error}; the condition env=ID leaves others out, of {listed}") from None
+                raise UsageError(f"{error}; select an environment with the condition env=ID: {listed}") from None
             raise
 
     @property
     def described(self) -> str:
-        """What changes the rows apart from the files, for their key in the cache."""
+        """Summary of everything except the files that affects the rows, for the key in the cache."""
         parts = [conversion.described for conversion in self._conversions]
         if self._simple:
             return parts[0]
         return repr([parts, str(self._where), self._relabel and self._relabel.digest])
 
     def portions(self) -> Iterator[Transitions]:
-        """Yield the rows as those of the environment, with actions as a replay buffer stores them.
+        """Yield the rows with the columns of the environment, with actions as stored in a replay buffer.
 
         Raises:
-            UsageError: Rows are damaged or do not fit, the function of the rewards failed, or no row is left.
+            UsageError: Rows are damaged or belong to another environment, relabeling failed, or no rows remain.
         """
         pairs = list(zip(self._datasets, self._conversions, strict=True))
         if self._simple:
@@ -139,7 +138,7 @@ class Collection:
             first_episode += int(found.episodes.max(initial=-1)) + 1
 
     def _facts(self, dataset: Dataset, conversion: Conversion) -> Facts:
-        """Read a dataset once, and return what filters use of it."""
+        """Read a dataset once and return the columns that filters use."""
         parts: dict[str, list[np.ndarray]] = {}
         count = 0
         for rows in conversion.portions(dataset):
@@ -177,7 +176,7 @@ class Collection:
     def _kept(
         self, dataset: Dataset, episodes: np.ndarray, found: dict[str, np.ndarray], known: dict[str, np.ndarray]
     ) -> np.ndarray:
-        """Return which rows fulfill the conditions, except for the number of the newest rows."""
+        """Return which rows ``(n,)`` fulfill all conditions except `newest`."""
         where = self._where
         keep = np.ones(len(episodes), bool)
         if where.min_return is not None:
@@ -189,13 +188,14 @@ class Collection:
         if where.min_version is not None:
             if "version" not in known:
                 raise UsageError(
-                    f"offline data {dataset.name} does not record versions of the policy; expected experience stores"
+                    f"offline data {dataset.name} does not record versions of the policy, which the condition "
+                    "requires; expected experience stores"
                 )
             keep &= known["version"] >= where.min_version
         return keep
 
     def _keep_newest(self, facts: list[Facts]) -> None:
-        """Keep the newest rows of all datasets; of rows of the same time, the later ones."""
+        """Keep the newest rows of all datasets; among rows of equal time, the later ones."""
         newest = self._where.newest
         places = [np.flatnonzero(found.keep) for found in facts]
         total = sum(map(len, places))
@@ -224,9 +224,9 @@ def relabeled(relabel: Relabel, rows: Transitions, action_space: Any, place: str
 
 
 def numbered_episodes(episode: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return numbers of episodes from 0 on ``(n,)``, given ids and the rows that end an episode ``(n,)``.
+    """Return episode numbers ``(n,)`` from 0, given episode ids and which rows end an episode ``(n,)``.
 
-    Rows of an episode are in order, and episodes may interleave. Rows after an end belong to another episode.
+    Rows of an episode are in order; episodes may interleave. Rows after an end belong to another episode.
     """
     order = np.argsort(episode, kind="stable")
     begins = np.ones(len(order), bool)
@@ -237,14 +237,14 @@ def numbered_episodes(episode: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def name_of(data: str | Sequence[str]) -> str:
-    """Return data as messages name it."""
+    """Return the name of the data for messages."""
     if isinstance(data, str):
         return data
     return data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
 
 
 def _unique(data: str | Sequence[str]) -> list[Dataset]:
-    """Return the datasets, each once; of copies of a store, the one with the most rows."""
+    """Return the datasets without duplicates; of copies of a store, the one with the most rows."""
     names = [data]
     if not isinstance(data, str):
         names = list(data)

@@ -21,39 +21,42 @@ from interreplay.transitions import Observation, Transitions, map_observation
 EXTRAS = ("behavior", SUCCESS_COLUMN)
 """Optional columns of transitions that replay methods use."""
 Spaces = tuple[gym.Space, gym.Space]
-"""Of one observation and of one action."""
+"""Observation space and action space of one environment."""
 
 
 class Conversion:
-    """What turns the rows of a dataset into those of an environment.
+    """Converts the rows of a dataset to rows of an environment.
 
     Args:
         dataset: Dataset with the rows.
-        spaces: Of the environment; None where it is not known, the dataset's own count then.
+        spaces: Spaces of the environment; None for the spaces of the dataset.
 
     Raises:
-        UsageError: They are of another environment, or the meaning of their actions is unknown.
+        UsageError: The dataset belongs to another environment, or its action space is unknown.
     """
 
     def __init__(self, dataset: Dataset, spaces: Spaces | None):
-        self._name, self._normalized = dataset.name, dataset.normalized
+        self._name = dataset.name
+        self._normalized = dataset.normalized
         own: tuple[Any, Any] = (dataset.observation_space, dataset.action_space)
         for what, recorded, expected in zip(("observations", "actions"), own, spaces or (None, None), strict=True):
             _check_space(dataset.name, what, recorded, expected)
         self._actions = spaces[1] if spaces else dataset.action_space
         if self._actions is None and not dataset.normalized:
             raise UsageError(f"offline data {dataset.name} does not define its actions; pass spaces=")
-        known = spaces or (own if own[0] is not None and own[1] is not None else None)
-        self._columns: Columns | None = columns_of_spaces(known[0], known[1]) if known else None
+        self._columns: Columns | None = None
+        known = spaces or own
+        if known[0] is not None and known[1] is not None:
+            self._columns = columns_of_spaces(known[0], known[1])
 
     @property
     def described(self) -> str:
-        """What of it changes rows, for their key in the cache."""
+        """Columns and bounds of actions, which affect the converted rows, for the key in the cache."""
         bounds = [] if self._normalized else _bounds(self._actions)
         return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds]])
 
     def portions(self, dataset: Dataset) -> Iterator[Transitions]:
-        """Yield the rows of the dataset in the types of the environment, actions within [−1, 1], or from 0 on.
+        """Yield the rows with the dtypes of the environment, and actions within [−1, 1] or integers from 0.
 
         Raises:
             UsageError: A column is missing, unknown, of another shape or not finite.
@@ -66,7 +69,10 @@ class Conversion:
     def _converted(self, rows: Transitions) -> Transitions:
         unknown = sorted(set(rows.extras) - set(EXTRAS))
         if unknown:
-            raise UsageError(f"offline data {self._name} has the unknown column {unknown[0]}; expected {_expected()}")
+            raise UsageError(
+                f"offline data {self._name} has the unknown column {unknown[0]}; expected only the columns of "
+                f"transitions and {' and '.join(EXTRAS)}"
+            )
         actions = rows.actions
         if not self._normalized and isinstance(self._actions, gym.spaces.Discrete):
             actions = actions.long() - int(self._actions.start)
@@ -85,14 +91,14 @@ class Conversion:
         try:
             made = cast(narrowed, self._columns | extras)
         except ValueError as error:
-            raise UsageError(f"offline data {self._name} does not fit: {error}: it is of another environment") from None
+            raise UsageError(f"offline data {self._name} belongs to another environment: {error}") from None
         try:
             check_finite(made.columns())
         except NonFiniteError as error:
             episode = int(rows.episode[error.row]) if rows.episode is not None else 0
             raise UsageError(
                 f"offline data {self._name}: {error.column} holds {error.value} in episode {episode}, row {error.row} "
-                "of what was read; only finite values can be replayed"
+                "of the portion read; only finite values can be replayed"
             ) from None
         return made
 
@@ -101,12 +107,12 @@ def _bounds(space: Any) -> list[Any]:
     if isinstance(space, gym.spaces.Discrete):
         return [space.start, space.n]
     if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
-        raise UsageError(f"the actions of offline data are {space}; expected Discrete ones or a Box with finite bounds")
+        raise UsageError(f"the action space of offline data is {space}; expected Discrete or a Box with finite bounds")
     return [space.low, space.high]
 
 
 def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym.Space | None) -> None:
-    """Refuse recorded spaces of other parts, shapes or bounds of actions."""
+    """Reject recorded spaces with other parts, shapes or action bounds."""
     if recorded is None or expected is None:
         return
     shapes = [{part: space.shape for part, space in leaves(of).items()} for of in (recorded, expected)]
@@ -116,7 +122,7 @@ def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym
         same = np.allclose(_bounds(recorded), _bounds(expected))
     if not same:
         raise UsageError(
-            f"offline data {name} has {what} of {recorded}; expected {expected}: it is of another environment"
+            f"offline data {name} belongs to another environment: its {what} are {recorded}; expected {expected}"
         )
 
 
@@ -126,7 +132,3 @@ def _narrow(observation: Observation) -> Observation:
 
 def _narrow_tensor(column: Tensor) -> Tensor:
     return column.float() if column.dtype == torch.float64 else column
-
-
-def _expected() -> str:
-    return f"those of transitions alone, or {' and '.join(EXTRAS)}"

@@ -1,4 +1,4 @@
-"""The result of a reader of recorded experience: files, spaces and rows."""
+"""Dataset: files, spaces and rows of recorded experience."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Dataset:
 
     Attributes:
         name: Name in messages.
-        files: All files of the dataset; if one of them changes, it is another dataset.
-        portions: Reads the rows, in order within an episode, with episode ids.
-        rows: Number of rows, if it is known before they are read.
+        files: All files of the dataset; if one of them changes, the rows are read again.
+        portions: Reads the rows with their episode ids; the rows of an episode are in order.
+        rows: Number of rows; None if it is unknown before they are read.
         observation_space: Observation space of the recorded environment, if known.
         action_space: Action space of the recorded environment, if known.
         normalized: Whether actions are as in a replay buffer: within [−1, 1], or integers from 0.
         env: Id of the environment; "" if unknown.
-        id: Identifier that copies of the dataset share; "" if there is none.
+        id: Identifier that copies of the dataset share; "" without one.
         facts: Returns columns ``(rows,)`` that are not part of transitions: ``version`` of the policy, and ``time``.
     """
 
@@ -49,14 +49,14 @@ def readable(name: str) -> Iterator[None]:
     """Report errors of damaged files in one line.
 
     Raises:
-        UsageError: The dataset cannot be read; names it.
+        UsageError: The dataset cannot be read; the message names it.
     """
     try:
         yield
     except InterreplayError:
         raise
     except ImportError as error:
-        raise UsageError(f"offline data {name} cannot be read here: {first_line(error)}") from error
+        raise UsageError(f"offline data {name} cannot be read because an import failed: {first_line(error)}") from error
     except Exception as error:
         raise UsageError(f"offline data {name} cannot be read: {first_line(error)}") from error
 
@@ -76,7 +76,7 @@ def episode_rows(
     truncated: np.ndarray,
     extras: dict[str, Any] | None = None,
 ) -> Transitions:
-    """Return an episode of T steps as rows; one that ended without a mark is truncated.
+    """Return an episode of T steps as rows; it is truncated if no step is marked as its end.
 
     Args:
         name: Name of the dataset.
@@ -91,17 +91,19 @@ def episode_rows(
     Raises:
         UsageError: The lengths differ, or the episode ends before its last step.
     """
-    steps, parts = len(actions), observation_parts(obs)
+    steps = len(actions)
+    parts = observation_parts(obs)
     lengths = {"observations": set(map(len, parts.values())), "rewards": {len(rewards)}}
     for what, found in lengths.items():
         expected = steps + 1 if what == "observations" else steps
         if found != {expected}:
             given = f"{steps} actions and {min(found - {expected})} {what}"
             raise UsageError(f"offline data {name}: episode {number} has {given}; expected {expected}")
-    over = np.flatnonzero((terminated | truncated)[:-1])
-    if len(over):
+    early = np.flatnonzero((terminated | truncated)[:-1])
+    if len(early):
         raise UsageError(
-            f"offline data {name}: episode {number} ends at step {over[0] + 1} and has {steps}; expected the last one"
+            f"offline data {name}: episode {number} ends at step {early[0] + 1} of {steps}; expected an end at the "
+            "last step only"
         )
     truncated = truncated.copy()
     truncated[-1:] |= ~terminated[-1:]

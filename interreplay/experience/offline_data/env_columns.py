@@ -1,4 +1,4 @@
-"""What a stored row of an environment is made of."""
+"""Columns of the stored rows of an environment."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from interreplay.storage.columns import Columns, column_of
 
 
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
-    """Return what a stored row of an environment is made of; float64 is kept as float32.
+    """Return the columns of the stored rows of an environment; float64 is stored as float32.
 
     Args:
-        observation_space: Of one environment; a Dict or Tuple gives one column per part.
-        action_space: Of one environment; a Dict or Tuple of Boxes is one column.
+        observation_space: Space of one observation; each part of a Dict or Tuple is one column.
+        action_space: Space of one action; a Dict or Tuple of Boxes is one column.
 
     Raises:
-        ValueError: When a space has no fixed shape.
+        ValueError: A space has no fixed shape.
     """
     columns = {column_of(name): _column(space) for name, space in leaves(observation_space).items()}
     flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}

@@ -1,4 +1,4 @@
-"""From what was asked for, a path or an id, to the dataset that it means."""
+"""Lookup of recorded experience by path or id."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ KINDS = (
 
 
 def looks_like_data(name: str) -> bool:
-    """Return whether a name means recorded experience, not a replay method."""
+    """Return whether a name refers to recorded experience rather than a replay method."""
     return has_wildcards(name) or name.startswith(MINARI) or "/" in name or Path(name).exists()
 
 
 def has_wildcards(name: str) -> bool:
-    """Return whether a name is a pattern such as ``results/*``, unless there is a path of this name."""
+    """Return whether a name is a pattern such as ``results/*`` and not an existing path."""
     return glob.has_magic(name) and not name.startswith(MINARI) and not Path(name).exists()
 
 
 def expanded(name: str) -> list[str]:
-    """Return the paths with recorded experience that match a pattern, absolute and sorted; other names unchanged.
+    """Return the sorted absolute paths with recorded experience that match a pattern; other names unchanged.
 
     Raises:
-        UsageError: No path matches, or none of them has recorded experience.
+        UsageError: No path matches, or no matching path contains recorded experience.
     """
     if not has_wildcards(name):
         return [name]
     found = sorted(str(Path(path).absolute()) for path in glob.glob(str(Path(name).expanduser())))
     held = [path for path in found if holds_data(Path(path))]
     if not held:
-        reason = "match it, and none of them has recorded experience" if found else "match it"
+        reason = "match it, but none contains recorded experience" if found else "match it"
         raise UsageError(f"offline data {name}: {len(found)} paths {reason}; expected {KINDS}")
     return held
 
 
 def holds_data(path: Path) -> bool:
-    """Return whether a path is recorded experience, judged by the names of its files."""
+    """Return whether a path contains recorded experience, judged by file names."""
     if path.is_file():
         return bool(parquet_files(path))
     if store_in(path) is not None or minari_episodes.is_minari_folder(path):
@@ -59,8 +59,8 @@ def find_dataset(name: str) -> Dataset:
     """Return the dataset of a path or an id.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
-        CheckpointError: It is a damaged checkpoint.
+        UsageError: The dataset does not exist or cannot be read.
+        CheckpointError: The path is a damaged checkpoint.
     """
     given = name.removeprefix(MINARI)
     path = Path(given).expanduser()
@@ -77,4 +77,4 @@ def find_dataset(name: str) -> Dataset:
         return open_saved(name, state)
     if files := parquet_files(path):
         return open_parquet(name, files)
-    raise UsageError(f"offline data {name} holds none that is known; expected {KINDS}")
+    raise UsageError(f"offline data {name} has no known format; expected {KINDS}")

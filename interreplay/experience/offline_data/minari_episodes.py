@@ -18,11 +18,11 @@ from interreplay.transitions import Transitions
 
 METADATA = "metadata.json"
 MOST_STEPS = 2**31 - 1
-"""What a storage can hold."""
+"""Maximum number of rows of a storage."""
 
 
 def is_minari_folder(folder: Path) -> bool:
-    """Return whether a folder holds a dataset or its data."""
+    """Return whether a folder is a Minari dataset or its data folder."""
     return (folder / METADATA).is_file() or (folder / "data" / METADATA).is_file()
 
 
@@ -30,7 +30,7 @@ def open_folder(folder: Path) -> Dataset:
     """Return the dataset in a folder.
 
     Raises:
-        UsageError: It cannot be read, or Minari is not installed.
+        UsageError: The dataset cannot be read, or Minari is not installed.
     """
     minari = _minari(f"offline data {folder}")
     data = folder / "data" if (folder / "data").is_dir() else folder
@@ -38,10 +38,10 @@ def open_folder(folder: Path) -> Dataset:
 
 
 def open_id(name: str) -> Dataset:
-    """Return the dataset of an id such as ``mujoco/halfcheetah/medium-v0``, downloaded where it is not here yet.
+    """Return the dataset of an id such as ``mujoco/halfcheetah/medium-v0``; download it if necessary.
 
     Raises:
-        UsageError: There is none of this name, it cannot be downloaded or read, or Minari is not installed.
+        UsageError: The dataset does not exist, cannot be downloaded or read, or Minari is not installed.
     """
     minari = _minari(f"offline data {name}")
     shown = f"minari:{name}"
@@ -54,7 +54,7 @@ def open_id(name: str) -> Dataset:
 
 
 def _download(name: str) -> None:
-    """Download a dataset from Minari's remote, without the messages of the client about its retries.
+    """Download a dataset from Minari's remote, without the client's messages about retries.
 
     Raises:
         UsageError: The remote cannot be reached, or it has no such dataset.
@@ -66,7 +66,7 @@ def _download(name: str) -> None:
     logging.disable(logging.WARNING)
     try:
         hosting.download_dataset(name)
-    except Exception as error:  # the client's own errors differ between its versions
+    except Exception as error:  # the client's exceptions differ between its versions
         remote = os.environ.get("MINARI_REMOTE", DEFAULT_REMOTE)
         raise UsageError(
             f"offline data minari:{name} is not on this machine and cannot be downloaded from {remote}: "
@@ -84,7 +84,7 @@ def check_new(name: str, purpose: str = "--record_data") -> None:
         purpose: Beginning of messages; the flag of `interreplay evaluate` by default.
 
     Raises:
-        UsageError: Minari is not installed, the name is malformed, or there is a dataset of this name.
+        UsageError: Minari is not installed, the name is malformed, or the dataset already exists.
     """
     minari = _minari(f"{purpose} {name}")
     if not is_id(name):
@@ -93,11 +93,11 @@ def check_new(name: str, purpose: str = "--record_data") -> None:
             "pendulum/sac-v0"
         )
     if name in minari.list_local_datasets():
-        raise UsageError(f"{purpose} {name}: there is such a dataset already; choose another name or version")
+        raise UsageError(f"{purpose} {name}: the dataset already exists; choose another name or version")
 
 
 def is_id(name: str) -> bool:
-    """Return whether a name may be that of a dataset: with a version, such as ``pendulum/sac-v0``."""
+    """Return whether a name is a valid dataset id with a version, such as ``pendulum/sac-v0``."""
     try:
         from minari.dataset.minari_dataset import parse_dataset_id
 
@@ -118,7 +118,7 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
     """Return the dataset in Minari's folder `data`.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The dataset cannot be read.
     """
     files = sorted(path for path in data.rglob("*") if path.is_file())
     with readable(name):
@@ -145,9 +145,9 @@ def _check_totals(name: str, metadata: Path, size: int) -> None:
     """Check the totals of a dataset before memory is allocated for them.
 
     Args:
-        name: Of the dataset.
+        name: Name of the dataset, for messages.
         metadata: File with the totals.
-        size: Bytes of all files; each episode takes at least one.
+        size: Total size of the files in bytes; each episode takes at least one byte.
 
     Raises:
         UsageError: A total is impossible.

@@ -19,19 +19,19 @@ ITEM = "item"
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """Return the Parquet files that are meant by one, or by a folder of some."""
+    """Return the Parquet files of a path: the file itself, or all files in a folder."""
     if path.is_file():
         return [path] if path.suffix == ".parquet" else []
     return sorted(path.rglob("*.parquet"))
 
 
 def open_parquet(name: str, files: list[Path]) -> Dataset:
-    """Return the episodes in Parquet files; their actions are the policy's, cut to [−1, 1].
+    """Return the episodes in Parquet files; actions are the outputs of the policy, clipped to [−1, 1].
 
-    That is what RLlib records, unless ``normalize_actions`` is False; its runners cut them before they scale them.
+    RLlib records these outputs unless ``normalize_actions`` is False; its env runners clip them before scaling.
 
     Raises:
-        UsageError: They cannot be read.
+        UsageError: The files cannot be read, or contain no episodes.
     """
     with readable(name):
         episodes: list[dict[str, Any]] = []
@@ -71,41 +71,44 @@ def _unpacked(name: str, packed: Any) -> dict[str, Any]:
 
 
 def _array(value: dict[Any, Any]) -> Any:
-    """Return an array where a mapping stands for one, as msgpack-numpy has it; None for objects, which are pickles."""
-    get = {}
+    """Decode an array in the format of msgpack-numpy, to None if it is pickled; return other mappings unchanged."""
+    fields = {}
     for key, content in value.items():
         if isinstance(key, bytes):
             key = key.decode()
-        get[key] = content
-    if "nd" not in get:
+        fields[key] = content
+    if "nd" not in fields:
         return value
-    if get.get("kind") in (b"O", "O"):
-        return None  # infos, which nothing here needs
-    dtype = np.dtype(get["type"] if isinstance(get["type"], str) else _named(get["type"]))
-    array = np.frombuffer(get["data"], dtype)
-    return array.reshape(get["shape"]) if get["nd"] else array[0]
+    if fields.get("kind") in (b"O", "O"):
+        return None  # objects such as infos, which are not used
+    array = np.frombuffer(fields["data"], _dtype(fields["type"]))
+    return array.reshape(fields["shape"]) if fields["nd"] else array[0]
 
 
-def _named(kind: Any) -> Any:
-    return kind.decode() if isinstance(kind, bytes) else list(map(tuple, kind))
+def _dtype(kind: Any) -> np.dtype[Any]:
+    if isinstance(kind, str):
+        return np.dtype(kind)
+    if isinstance(kind, bytes):
+        return np.dtype(kind.decode())
+    return np.dtype(list(map(tuple, kind)))
 
 
 def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
     obs = named_parts(_steps(episode["observations"]))
-    actions, rewards = _steps(episode["actions"]), _steps(episode["rewards"])
+    actions = _steps(episode["actions"])
+    rewards = _steps(episode["rewards"])
     if isinstance(actions, dict | tuple):
         raise UsageError(f"offline data {name}: actions have several parts; expected one array")
     actions = np.clip(actions, -1.0, 1.0) if actions.dtype.kind == "f" else actions.astype(np.int64)
-    over = np.arange(1, len(actions) + 1) == len(actions)
-    terminated = over & bool(episode["is_terminated"])
-    truncated = over & bool(episode["is_truncated"])
+    last = np.arange(1, len(actions) + 1) == len(actions)
+    terminated = last & bool(episode["is_terminated"])
+    truncated = last & bool(episode["is_truncated"])
     return episode_rows(name, number, obs, actions, rewards, terminated, truncated)
 
 
 def _steps(buffer: Mapping[str, Any]) -> Any:
     """Return the contents of one of RLlib's buffers without its lookback; a list of steps becomes one array."""
-    data, lookback = buffer["data"], int(buffer.get("lookback") or 0)
-    return _stacked(data, lookback)
+    return _stacked(buffer["data"], int(buffer.get("lookback") or 0))
 
 
 def _stacked(data: Any, start: int) -> Any:

@@ -1,4 +1,4 @@
-"""Rows of a replay buffer that was saved: by itself, in a checkpoint, or in the newest checkpoint of a run."""
+"""Rows of a saved replay buffer: its own state, a checkpoint, or the newest checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PORTION = 10_000
 
 
 def saved_buffer_in(folder: Path) -> Path | None:
-    """Return the folder that holds a buffer's state: a state, a checkpoint, or the newest checkpoint of a run."""
+    """Return the folder with a buffer: a state, a checkpoint, or the newest checkpoint of a run; None if not found."""
     newest = next(iter(RunFolder(folder).checkpoints()), folder)
     return newest if (newest / state_files.STATE).is_file() else None
 
@@ -30,12 +30,12 @@ def open_saved(name: str, folder: Path) -> Dataset:
     """Return the rows in a folder that `saved_buffer_in` found.
 
     Args:
-        name: What was asked for.
-        folder: Of the buffer's state, or a checkpoint.
+        name: Name of the dataset in messages.
+        folder: Folder of a buffer's state or of a checkpoint.
 
     Raises:
-        CheckpointError: It is damaged.
-        UsageError: It holds no rows.
+        CheckpointError: The state is damaged.
+        UsageError: The state contains no rows or cannot be read.
     """
     if (folder / state_files.MANIFEST).is_file():
         state_files.resolve(folder, trusted=True)
@@ -45,15 +45,15 @@ def open_saved(name: str, folder: Path) -> Dataset:
         if state is None:
             raise UsageError(f"offline data {name} holds no replayed transitions; expected a replay buffer with rows")
         storage = Storage(int(state["capacity"]))
-        if int(state["written"]) < 0:
-            raise UsageError(f"offline data {name} claims {state['written']} written rows; expected 1 or more")
+        if int(state["written"]) < 1:
+            raise UsageError(f"offline data {name} records {state['written']} written rows; expected 1 or more")
         storage.load_state_dict(dict(state))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return Dataset(name, files, lambda: _portions(storage), len(storage), normalized=True)
 
 
 def stored_rows(state: Any) -> Mapping[str, Any] | None:
-    """Return the state of the first storage with rows in that of a buffer or of a mix, None where there is none."""
+    """Return the state of the first storage with rows in the state of a buffer or mix; None if no storage has rows."""
     if not isinstance(state, Mapping):
         return None
     rows = state.get("storage")

@@ -1,4 +1,4 @@
-"""The cache: of every dataset one copy as a storage's state, made once, mapped into the memory of whoever draws."""
+"""Cache of recorded experience: one copy per dataset, memory-mapped by all processes that draw from it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ FORMAT = 1
 CACHE = "INTERREPLAY_CACHE"
 ABOUT, STATE, COPY = "about.json", "rows", "copy"
 PATIENCE = 3600.0
-"""Seconds to wait for another process that makes the same copy."""
+"""Seconds to wait for another process that creates the same copy."""
 
 
 def cache_folder() -> Path:
-    """Return where copies lie: `INTERREPLAY_CACHE`, else a folder of the user's cache; they may be removed anytime."""
+    """Return the folder of the copies, in `INTERREPLAY_CACHE` or the user's cache; it can be deleted at any time."""
     if named := os.environ.get(CACHE):
         return Path(named) / "offline"
     base = os.environ.get("XDG_CACHE_HOME")
@@ -45,32 +45,32 @@ def open_rows(
     where: Any = None,
     relabel: str | RewardFunction | None = None,
 ) -> FixedStorage:
-    """Return the rows of recorded experience; the first time they are read and copied, later the copy is mapped.
+    """Return the rows of recorded experience, memory-mapped from a copy that the first call creates.
 
     Args:
         name: A path, a pattern or an id, or several of these, see `Collection`.
-        spaces: Of the environment that they are to fit.
+        spaces: Spaces of the environment that the rows must match; None for the spaces of the data.
         gamma: Discount factor per step.
         where: Conditions, see `Where.of`.
-        relabel: Recomputes rewards and terminations, see `Relabel`.
+        relabel: Function that recomputes rewards and terminations, or its name, see `Relabel`.
 
     Raises:
-        UsageError: There is no such data, it is damaged or of another environment, or the cache cannot be written to.
+        UsageError: The data do not exist, are damaged or belong to another environment, or the cache is not writable.
     """
     shown = name_of(name)
     try:
         rows = Collection(name, spaces, Where.of(where), None if relabel is None else Relabel(relabel))
-        files = []  # as they are now
+        files = []
         for path in rows.files:
             status = path.stat()
             files.append((str(path.resolve()), status.st_size, status.st_mtime_ns))
         home = cache_folder() / _digest([repr([FORMAT, files, rows.described]).encode()])
-        if not (found := _opened(home / COPY)):
+        if not (found := _load_copy(home / COPY)):
             ensure_writable(home, f"the cache of offline data ({CACHE})")
             with held(home, "copying offline data", PATIENCE):
-                if not _opened(home / COPY):  # another process may have made it meanwhile
+                if not _load_copy(home / COPY):  # another process may have created it meanwhile
                     _copy(rows, home / COPY)
-            found = _opened(home / COPY)
+            found = _load_copy(home / COPY)
     except CheckpointError as error:
         raise UsageError(f"offline data {shown} cannot be read: {error}") from error
     if found is None:
@@ -78,10 +78,10 @@ def open_rows(
     return FixedStorage(found[1], found[0], shown, gamma)
 
 
-def _opened(copy: Path) -> tuple[str, dict[str, Any]] | None:
-    """Return the key and the state of a whole copy, None where there is none.
+def _load_copy(copy: Path) -> tuple[str, dict[str, Any]] | None:
+    """Return the key and the state of a complete copy; None if there is no complete copy.
 
-    Sizes of files are compared with the manifest; to compare checksums would read all of it, at every start.
+    Only file sizes are compared with the manifest, because checksums would require reading all rows at every start.
     """
     try:
         entries = manifest.read(copy)
@@ -93,7 +93,7 @@ def _opened(copy: Path) -> tuple[str, dict[str, Any]] | None:
 
 
 def _copy(dataset: Collection, target: Path) -> None:
-    """Read rows, and write them as the state of a storage; nothing is left behind where that fails."""
+    """Read rows and write them as the state of a storage; after an error, no files remain."""
     portions: Iterable[Transitions] = dataset.portions()
     count = dataset.rows
     if count is None:
@@ -101,8 +101,8 @@ def _copy(dataset: Collection, target: Path) -> None:
         count = sum(map(len, portions))
     if not count:
         raise UsageError(f"offline data {dataset.name} holds no steps")
-    with readable(dataset.name):  # a count that does not fit in memory
-        state = _stored(dataset.name, portions, count).state_dict()
+    with readable(dataset.name):  # the declared count may not fit in memory
+        state = _filled_storage(dataset.name, portions, count).state_dict()
     arrays = (state["rows"], state["tails"]["rows"], *(frames["pixels"] for frames in state["frames"].values()))
     key = _digest([repr(state["columns"]).encode(), *(memoryview(array.contiguous().numpy()) for array in arrays)])
 
@@ -116,8 +116,8 @@ def _copy(dataset: Collection, target: Path) -> None:
         raise UsageError(f"offline data {dataset.name} cannot be copied to {target} ({error.strerror})") from error
 
 
-def _stored(name: str, portions: Iterable[Transitions], count: int) -> Storage:
-    """Return a storage that is full of the rows; episodes that nothing continues are truncated."""
+def _filled_storage(name: str, portions: Iterable[Transitions], count: int) -> Storage:
+    """Return a storage with the rows; episodes that have not ended are truncated."""
     storage = Storage(count)
     for rows in portions:
         if storage.written + len(rows) > count:

@@ -8,17 +8,17 @@ from typing import Any
 
 from interreplay.errors import UsageError
 
-SYNTAX = "conditions such as return>=500, success, version>=10_000, newest=100_000 and env=Hopper-v5, between commas"
+SYNTAX = "conditions, separated by commas, such as return>=500, success, version>=10_000, newest=100_000, env=Hopper-v5"
 _CONDITION = re.compile(r"\s*(?P<name>\w+)\s*(?:(?P<sign>>=|=)\s*(?P<value>[^\s,]+))?\s*")
 
 
 @dataclass(frozen=True)
 class Where:
-    """Conditions that the recorded rows must fulfill, all of them.
+    """Conditions that recorded rows must fulfill.
 
     Attributes:
         env: Id of the environment; datasets of other environments are left out. "" for any.
-        min_return: Minimum return of an episode, in the rewards that are learned from; None for any.
+        min_return: Minimum return of an episode, after relabeling; None for any.
         success: Whether an episode must contain a success.
         min_version: Minimum version of the policy that acted, in updates; None for any.
         newest: Number of newest rows to keep after the other conditions; None for all.
@@ -35,7 +35,7 @@ class Where:
         """Return the conditions of a text such as ``"return>=500, newest=100_000"``, of None, or of a `Where`.
 
         Raises:
-            UsageError: The text has another form.
+            UsageError: The text is invalid.
         """
         if isinstance(given, cls):
             return given

@@ -1,4 +1,4 @@
-"""Experience that outlives its run: transitions in a folder of column files, durable while they are written."""
+"""Experience stores: transitions in a folder of column files, kept after a run ends or its process is killed."""
 
 from interreplay.experience.store.reader import ExperienceStore
 from interreplay.experience.store.writer import StoreWriter

@@ -1,4 +1,4 @@
-"""Stores as recorded experience."""
+"""Experience stores as datasets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from interreplay.transitions import Transitions
 
 
 def open_store(name: str, folder: Path) -> Dataset:
-    """Return the rows of a store.
+    """Return the dataset of a store.
 
     Args:
-        name: What was asked for.
+        name: Name of the dataset in messages.
         folder: Folder of the store.
 
     Raises:

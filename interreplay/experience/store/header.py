@@ -47,7 +47,7 @@ Columns = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 @dataclass(frozen=True)
 class Header:
-    """What the rows of a store are.
+    """Environment, spaces and columns of a store.
 
     Attributes:
         id: Identifies the store; copies of its folder have the same id.

@@ -1,4 +1,4 @@
-"""Write a store as a Minari dataset."""
+"""Export of a store to a Minari dataset."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from interreplay.transitions import Transitions, cat, observation_parts
 
 
 def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -> str:
-    """Write the episodes of a store, actions in the environment's units.
+    """Write the episodes of a store as a Minari dataset, with actions in the environment's units.
 
     An episode that was interrupted is truncated. An episode whose beginning was dropped starts with its first row.
 
     Args:
         store: The store.
-        name: Name of the dataset, which does not exist yet.
+        name: Name of the new dataset.
         newest: Number of newest episodes to write; None for all.
 
     Returns:
@@ -67,7 +67,7 @@ def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -
 
 
 def _episode(store: ExperienceStore, rows: Transitions) -> dict[str, Any]:
-    """Return the columns of one episode as Minari has them."""
+    """Return the columns of one episode in Minari's format."""
     space = store.header.observation_space
     following = observation_parts(rows.next_obs)
     parts = {}
@@ -87,7 +87,7 @@ def _episode(store: ExperienceStore, rows: Transitions) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    """Return arrays of many steps as lists."""
+    """Return arrays of many steps as lists of steps."""
     if isinstance(value, dict):
         return {name: _listed(part) for name, part in value.items()}
     if isinstance(value, tuple):
@@ -96,13 +96,13 @@ def _listed(value: Any) -> Any:
 
 
 def _spec(env: str, arguments: dict[str, Any]) -> Any:
-    """Return the specification of an environment for Minari, None if it is not registered here."""
+    """Return the specification of an environment for Minari; None if it is not registered or not serializable."""
     try:
         found = copy.deepcopy(gym.spec(env))
         own = dict(arguments)
         found.max_episode_steps = own.pop("max_episode_steps", found.max_episode_steps)
         found.kwargs = {**found.kwargs, **own}
         found.to_json()
-    except Exception:  # an unknown environment, or an entry point that is a function
+    except Exception:  # unknown environment, or the entry point is a function
         return None
     return found

@@ -29,7 +29,7 @@ class Episodes:
         returns: Sums of the rewards of the stored rows ``(m,)``.
         ends: Env steps of the last rows ``(m,)``.
         ended: Whether the last row terminated or was truncated ``(m,)``; otherwise the episode was interrupted.
-        success: Whether a row was a success ``(m,)``, None if no row of the store was.
+        success: Whether any row was a success ``(m,)``; None if no row of the store was.
     """
 
     ids: np.ndarray
@@ -41,7 +41,7 @@ class Episodes:
 
 
 class ExperienceStore:
-    """The complete rows of a store, which another process may be writing.
+    """The complete rows of a store; another process may be writing to it.
 
     Args:
         folder: Folder of the store.
@@ -73,7 +73,7 @@ class ExperienceStore:
         return [self.folder / HEADER, *(segment.path / "journal" for segment in self.segments)]
 
     def column(self, name: str) -> np.ndarray:
-        """Return a column ``(rows, ...)``; mapped if there is one segment."""
+        """Return a column ``(rows, ...)``, memory-mapped if there is only one segment."""
         if not self.segments:
             shape, dtype = self.header.columns[name]
             return np.empty((0, *shape), dtype)
@@ -84,15 +84,15 @@ class ExperienceStore:
         """Compare all rows with their checksums.
 
         Raises:
-            UsageError: A row was changed after it had been written.
+            UsageError: A checksum does not match.
         """
         before = 0
         for segment in self.segments:
-            sound = segment.sound_rows()
-            if sound < segment.rows:
+            valid = segment.sound_rows()
+            if valid < segment.rows:
                 raise UsageError(
-                    f"experience store {self.folder} is damaged at row {before + sound:,} of {self.rows:,}: its values "
-                    "do not have the checksum in the journal"
+                    f"experience store {self.folder} is damaged at row {before + valid:,} of {self.rows:,}: its values "
+                    "do not match the checksum in the journal"
                 )
             before += segment.rows
 
@@ -114,8 +114,8 @@ class ExperienceStore:
         unique, first, group = np.unique(ids, return_index=True, return_inverse=True)
         count = len(unique)
         last = np.zeros(count, np.int64)
-        last[group] = np.arange(len(ids))  # the last assignment counts
-        over = self.column("terminated")[last] | self.column("truncated")[last]
+        last[group] = np.arange(len(ids))  # the last row of each episode wins
+        ended = self.column("terminated")[last] | self.column("truncated")[last]
         order = np.argsort(first)
         success = None
         if SUCCESS in self.header.columns:
@@ -127,13 +127,13 @@ class ExperienceStore:
             lengths=np.bincount(group, minlength=count)[order],
             returns=np.bincount(group, rewards, count)[order],
             ends=steps[last][order],
-            ended=over[order],
+            ended=ended[order],
             success=success,
         )
 
 
 def store_in(path: Path) -> Path | None:
-    """Return the folder of the store that a path means: its own, or that of a run; None if there are no rows."""
+    """Return the folder of the store in a store's or run's folder `path`; None if there are no rows."""
     for folder in (path, path / EXPERIENCE):
         if (folder / HEADER).is_file() and ExperienceStore(folder).rows:
             return folder
@@ -141,7 +141,7 @@ def store_in(path: Path) -> Path | None:
 
 
 def stores_below(path: Path) -> list[Path]:
-    """Return the folders of all stores in a folder, those of interrupted branches included."""
+    """Return the folders of all stores in a folder, including the stores that `StoreWriter.rewind` wrote."""
     if (path / HEADER).is_file():
         return [path]
     return sorted(file.parent for file in path.rglob(HEADER) if file.parent.name.startswith(EXPERIENCE))

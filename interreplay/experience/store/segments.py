@@ -23,7 +23,7 @@ RECORD_BYTES = _BODY.size + _SUM.size
 
 
 def segment_name(first: int) -> str:
-    """Return the name of the segment that begins with a row."""
+    """Return the name of the segment whose first row has the number `first`."""
     return f"rows_{first:012d}"
 
 
@@ -105,14 +105,14 @@ class Segment:
                 raise UsageError(f"experience store {self.path.parent} is truncated: {file} has {size} bytes of {need}")
 
     def column(self, name: str) -> np.ndarray:
-        """Return a column ``(n, ...)``, read-only and mapped."""
+        """Return a column ``(n, ...)`` as a read-only memory map."""
         shape, dtype = self.columns[name]
         if not self.rows or not width(shape, dtype):
             return np.empty((self.rows, *shape), dtype)
         return np.memmap(column_file(self.path, name), dtype, mode="r", shape=(self.rows, *shape))
 
     def sound_rows(self) -> int:
-        """Return the number of rows before the first damaged commit, all rows if none is damaged."""
+        """Return the number of rows before the first damaged commit; all rows if no commit is damaged."""
         arrays = list(map(self.column, self.columns))
         start = 0
         for rows, checksum in self.commits:

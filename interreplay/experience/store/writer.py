@@ -54,7 +54,7 @@ _Added = tuple[dict[str, Any], tuple[list[bool], list[bool], list[int]], int, in
 class StoreWriter:
     """Appends rows to a store. Rows survive a killed process once their episode ends, and after `SECONDS` at most.
 
-    An error of the disk ends the recording with one line; training continues. The rows that were complete remain.
+    A disk error ends the recording with one line; training continues. Rows that were complete are kept.
 
     Args:
         folder: Folder of the store, created with the first rows. Rows of an existing store are kept.
@@ -180,7 +180,7 @@ class StoreWriter:
         assert self._header is not None
         kinds = {name: (array.shape[1:], array.dtype) for name, array in columns.items()}
         if kinds != self._header.columns:
-            raise UsageError(f"it has other rows than this run: {_difference(kinds, self._header.columns)}")
+            raise UsageError(f"its columns differ from this run's: {_difference(kinds, self._header.columns)}")
         self._joined.append(columns)
 
     def _commit(self) -> None:
@@ -250,7 +250,7 @@ class StoreWriter:
     # -- resuming ---------------------------------------------------------------------------------
 
     def rewind(self, step: int) -> int:
-        """Move the rows after an env step into a store of their own, ``<name>_aside_<step>`` next to this one.
+        """Move the rows after an env step into a separate store, ``<name>_aside_<step>``, next to this one.
 
         Args:
             step: The last env step to keep.
@@ -322,13 +322,13 @@ class StoreWriter:
         self._files = {}
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Do something; after an error, stop recording and keep the line for `_report`."""
+        """Call `work`; after an error, stop recording and keep the message for `_report`."""
         try:
             work()
         except (OSError, ValueError, TypeError, KeyError) as error:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())
             with self._lock:
-                self._problem = f"experience is not recorded any more in {self.folder}: {reason}"
+                self._problem = f"experience is no longer recorded in {self.folder}: {reason}"
                 self.recording = False
                 self._pending.clear()
                 self._joined = []
@@ -336,7 +336,7 @@ class StoreWriter:
                 self._claim.release()
 
     def _report(self) -> None:
-        """Pass on the reason for which the recording ended, once."""
+        """Report once why the recording ended."""
         problem = self._problem
         if problem:
             self._problem = ""
@@ -344,7 +344,7 @@ class StoreWriter:
 
 
 def _difference(kinds: Columns, expected: Columns) -> str:
-    """Return a description of the first column that has another shape or type than expected, or is missing."""
+    """Describe the first column that is missing or has an unexpected shape or dtype."""
     for name, (shape, dtype) in kinds.items():
         if expected.get(name) != (shape, dtype):
             return f"{name} {shape} {dtype}"
@@ -352,7 +352,7 @@ def _difference(kinds: Columns, expected: Columns) -> str:
 
 
 def _columns_of(pending: list[_Added]) -> dict[str, np.ndarray]:
-    """Return pending rows as contiguous arrays by column; successes are False where none was reported."""
+    """Return pending rows as contiguous arrays by column; rows without a reported success are False."""
     parts, per_row, *lists = zip(*pending, strict=True)
     terminated, truncated, episodes = (list(chain.from_iterable(values)) for values in zip(*per_row, strict=True))
     counts = np.array([len(values[0]) for values in per_row])
@@ -388,7 +388,7 @@ def _opened(path: Path, size: int) -> BinaryIO:
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
-    """Write bytes; a nearly full disk accepts only a part of them, and reports the error at the next call."""
+    """Write all bytes; a nearly full disk accepts only a part and raises an error at the next call."""
     written = file.write(data)
     while written < len(data):
         written += file.write(data[written:])

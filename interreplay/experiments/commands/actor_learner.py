@@ -1,4 +1,4 @@
-"""The command line of an actor-learner platform (V-trace with elite and attentive replay), translated to ours.
+"""Translate the command line of an actor-learner platform (V-trace with elite and attentive replay) to ours.
 
 ``main.py --op_mode=train --env=PongNoFrameskip-v4 --r_f_steps=10 ...`` is ``custom_training.py --trainer IMPALA ...``,
 ``train_w_load`` is ``--resume``, ``test`` is ``interreplay evaluate``. Other settings have that platform's defaults.
@@ -50,10 +50,10 @@ SAME = {
     "c_const": ("vtrace_pg_rho", "1"),
     "feature_out_layer_size": ("hiddens", "512"),
 }
-"""The platform's flags, our equivalents, and its defaults; ``c_const`` bounds ratios of the policy gradient there.
+"""The platform's flags, our equivalents, and its defaults; its ``c_const`` bounds the ratios of the policy gradient.
 
-The flags that stop a run early, ``preset``, ``device`` and ``output_dir`` are ours. With ``preset``, flags that are not
-given have the preset's values. Without ``seed``, a random one is drawn."""
+The platform lacks ``preset``, ``device``, ``output_dir`` and the flags that stop a run early. With ``preset``, flags
+that are not given have the preset's values. Without ``seed``, a random one is drawn."""
 
 GAMES = {
     "skipped_frames": "frameskip",
@@ -107,11 +107,11 @@ DEFAULTS = {name: default for name, (_, default) in SAME.items()} | OTHERS
 
 FIXED = {
     "learner_thread_count": ("1", "there is one learner"),
-    "policy_gradient_loss_weight": ("1", "the other losses have weights"),
+    "policy_gradient_loss_weight": ("1", "the weight of this loss is fixed"),
     "grayscaling_frames": ("True", "frames are gray"),
     "frame_scale_resolution": ("84,84", "frames have 84 x 84 pixels"),
 }
-"""Flags that support a single value here, and why."""
+"""Flags that accept a single value here, and the reason."""
 
 IGNORED = {
     *("load_optimizer_save", "debug", "reproducible", "actions_count", "observation_shape"),
@@ -177,7 +177,7 @@ def usage() -> str:
     lines = [f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", ""]
     for name, default in sorted(DEFAULTS.items()):
         lines.append(f"  --{name}={default}".removesuffix("=None"))
-    lines += ["", f"of Atari games: --{', --'.join(GAMES)}; docs/migration.md lists their equivalents"]
+    lines += ["", f"for Atari games: --{', --'.join(GAMES)}; docs/migration.md lists their equivalents"]
     return "\n".join(lines)
 
 
@@ -251,19 +251,22 @@ def translated(given: Mapping[str, str]) -> list[str]:
 
 
 def _processes(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the number of env runners and of their environments; all in this process if there are too few CPUs."""
+    """Return the numbers of env runners and environments; one process steps all if there are too few CPUs."""
     workers = _read(given, "worker_count", whole(1))
     envs = _read(given, "envs_per_worker", whole(1))
     cpus = own_cpus()
     if 1 < workers < cpus:
         return {"num_workers": str(workers), "num_envs_per_worker": str(envs)}
     if workers > 1:
-        print(f"{workers} workers and the learner need {workers + 1} CPUs, available: {cpus}; this process steps all")
+        print(
+            f"{workers} workers and the learner need {workers + 1} CPUs, available: {cpus}; this process steps all "
+            "environments"
+        )
     return {"num_envs_per_worker": str(workers * envs)}
 
 
 def _steps_per_update(given: Mapping[str, str]) -> float:
-    """Return the environment steps per update: fresh unrolls of a batch times their steps."""
+    """Return the environment steps per update: the fresh unrolls of a batch times their length."""
     shares = {entry["type"]: float(entry["share"]) for entry in _replay(given)}
     return shares["queue"] * _read(given, "batch_size", whole(1)) * _read(given, "r_f_steps", whole(1))
 

@@ -33,7 +33,7 @@ COMPLETED: dict[str, Callable[[], dict[str, Any]]] = {
     "neighborhood": lambda: {"synthesizer": Mixup(Beta(0.75))},
     "synthesizer": lambda: {"neighborhood": KNN(k=3)},
 }
-"""Further parts of the buffer in which a part is checked, by its kind."""
+"""Other parts of the buffer in which a part is checked, by the kind of the part."""
 GOALS = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
 
 
@@ -41,8 +41,8 @@ def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
     parser = OneLineParser(
         description="Check a selector, a neighborhood, a synthesizer or a replay buffer of your own against the "
-        "contract, with random rows of 3 observed numbers and 2 actions. Prints one line per check.",
-        epilog="The exit code is 0 if all checks pass, 1 if one fails and 2 if there is no such class.",
+        "contract, with random transitions of 3 observation and 2 action dimensions. Prints one line per check.",
+        epilog="The exit code is 0 if all checks pass, 1 if one fails and 2 if the class does not exist.",
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="MODULE:CLASS", help="the class, in the current folder or installed")
@@ -115,16 +115,16 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
         made.connect(Context(compute_reward=_negative_distance, score=_sizes_of_rewards))
         return made
 
-    if make(capacity=10, seed=0).wants_goal_functions:  # a connected buffer has them
+    if make(capacity=10, seed=0).wants_goal_functions:  # checked before `connect`, which supplies them
         return Subject(create, rows={"obs_shape": GOALS})
     return Subject(create)
 
 
 def _negative_distance(achieved: Any, desired: Any, info: Any) -> Any:
-    """Return a reward of goals."""
+    """Return the negative distance between two goals."""
     return -np.linalg.norm(achieved - desired, axis=-1)
 
 
 def _sizes_of_rewards(rows: Transitions, names: Any) -> dict[str, Tensor]:
-    """Return scores of rows under any names."""
+    """Return the absolute rewards as the scores of all names."""
     return dict.fromkeys(names, rows.rewards.abs())

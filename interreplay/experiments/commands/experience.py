@@ -41,7 +41,7 @@ def list_parser() -> OneLineParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("results", nargs="+", type=Path, metavar="RESULTS", help="folders of runs, of experience, or above them")
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="folders of runs or experience, or above them")
     add("--plot", type=Path, metavar="FILE", help="draw the returns of episodes over env steps: a .png, .svg or .pdf")
     return parser
 
@@ -90,7 +90,7 @@ def found_stores(results: Sequence[Path]) -> list[Path]:
     """Return the stores in folders.
 
     Raises:
-        UsageError: A folder does not exist, or there is no store.
+        UsageError: A folder does not exist, or no folder contains a store.
     """
     from interreplay.experience.store.reader import stores_below
 
@@ -108,7 +108,7 @@ def found_stores(results: Sequence[Path]) -> list[Path]:
 
 
 def line_of(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
-    """Return the words of a store's line in the list."""
+    """Return the cells of a store's row in the list."""
     returns = ("", "", "")
     if len(episodes.returns):
         low, middle, high = np.quantile(episodes.returns, [0.0, 0.5, 1.0])

@@ -39,7 +39,7 @@ OF_PARENT = {
     *("seed", "preset", "total_env_steps", "max_time", "stop_at_return", "stop_without_improvement", "output_dir"),
     *("fork_from", "keep_checkpoints_at", "keep_experience", "wandb", "mlflow", "video_to_tensorboard", "quiet"),
 }
-"""Settings of the parent that its arms do not have."""
+"""Settings of the parent that arms do not inherit."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without the program's name; by default this process's own.
 
     Returns:
-        The exit code: as for a study.
+        The exit code of the study.
     """
     return make_parser().run(act, argv)
 
@@ -98,7 +98,7 @@ def checkpoint_at(run: Path, at: int | None) -> Path:
     """Return the newest checkpoint of a run at or before an env step.
 
     Raises:
-        UsageError: There is none.
+        UsageError: No such checkpoint exists.
     """
     if (run / SETTINGS).exists():
         found = [run.absolute()]
@@ -127,7 +127,9 @@ def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, An
     """
     trainer = str(parent["trainer"])
     if ALGORITHMS[trainer].unrolls:
-        raise UsageError(f"{checkpoint} is of {trainer}, which learns from unrolls; expected replayed transitions")
+        raise UsageError(
+            f"{checkpoint} was made by {trainer}, which learns from unrolls; expected replayed transitions"
+        )
     settings = settings_of_parent(parent) | {
         "preset": presets.NONE,
         "total_env_steps": step + given.steps,

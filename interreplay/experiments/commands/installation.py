@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-"""The clone of the repository, if this is one."""
-MODULES = {"pyyaml": "yaml", "scikit-learn": "sklearn"}  # names by which packages are imported
+"""Root of the repository, if this is a clone."""
+MODULES = {"pyyaml": "yaml", "scikit-learn": "sklearn"}  # import names that differ from the package names
 
 
 def requirements() -> list[str]:
@@ -33,7 +33,8 @@ def check_installation(script: str, reports_itself: bool = False) -> None:
 
     Args:
         script: The script's file; the virtual environment of `make install` is next to it.
-        reports_itself: Whether the script reports missing packages; exit only if that environment has them.
+        reports_itself: Whether the script reports missing packages itself; then, this function exits only if that
+            environment exists and is not the running one.
 
     Raises:
         SystemExit: With exit code 2.

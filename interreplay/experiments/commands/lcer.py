@@ -1,4 +1,4 @@
-"""The command lines of LCER, ``train.py`` and ``enjoy.py`` of github.com/szahlner/lcer, translated to ours.
+"""Translate the command lines of LCER, ``train.py`` and ``enjoy.py`` of github.com/szahlner/lcer, to ours.
 
 ``train.py --lcercc --env-name Hopper-v2`` is ``custom_training.py --buffer LCER --env Hopper-v2 ...`` with LCER's
 defaults. Flags that LCER does not have are passed to `interreplay.experiments.commands.train`.

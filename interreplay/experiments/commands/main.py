@@ -57,18 +57,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def command() -> int:
     """Run the console script `interreplay`."""
     if sys.argv[1:2] in (["train"], ["study"], ["cluster"]):
-        before_anything_is_to_save()  # their imports take seconds
+        before_anything_is_to_save()  # before imports that take seconds
     return main()
 
 
 def train() -> int:
     """Run the console script `interreplay-train`."""
-    return _at_once("train")
+    return _run_script("train")
 
 
 def study() -> int:
     """Run the console scripts `interreplay-study` and `interreplay-cluster`."""
-    return _at_once("study")
+    return _run_script("study")
 
 
 cluster = study  # called by `cluster_run.py` and `interreplay-cluster`
@@ -76,20 +76,21 @@ cluster = study  # called by `cluster_run.py` and `interreplay-cluster`
 
 def actor_learner() -> int:
     """Run the script `main.py`."""
-    return _at_once("actor_learner")
+    return _run_script("actor_learner")
 
 
 def agent() -> int:
     """Run the script `run_agent.py`."""
-    return _at_once("run_agent")
+    return _run_script("run_agent")
 
 
 def lcer() -> int:
     """Run the script `train.py`."""
-    return _at_once("lcer")
+    return _run_script("lcer")
 
 
-def _at_once(name: str) -> int:
+def _run_script(name: str) -> int:
+    """Handle signals before the slow imports, and run a command with this process's arguments."""
     before_anything_is_to_save()
     return _run(f"{HERE}.{name}", None)
 
@@ -97,7 +98,7 @@ def _at_once(name: str) -> int:
 def _run(module: str, words: Sequence[str] | None) -> int:
     try:
         found = importlib.import_module(module)
-    except UsageError as error:  # a package of the user hides the catalog of replay methods
+    except UsageError as error:  # a user's package shadows the catalog of replay methods
         sys.stderr.write(f"interreplay: error: {error}\n")
         return 2
     return found.main(words)

@@ -1,4 +1,4 @@
-"""A run before it starts: its settings, its environment and its replay buffer, checked without Ray."""
+"""Resolve and check a run before it starts: settings, environment and replay buffer. Does not require Ray."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PreparedRun:
 
     Attributes:
         settings: Every setting, resolved.
-        source: The replay buffer, or a mix with recorded rows or of unrolls, still without the run's own ones; None for
+        source: Replay buffer, mix with recorded rows, or mix of unrolls, before the run adds its own rows; None for
             unrolls without replay.
         lines: Lines that describe the run.
     """
@@ -104,7 +104,7 @@ def environment_of(settings: SimpleNamespace) -> Environment:
 
 
 def first_update(settings: SimpleNamespace) -> str:
-    """Return a line about when learning begins, "" if it begins at once."""
+    """Return a line about the start of learning, "" if it starts at the first step."""
     starts = settings.learning_starts
     if starts == 0:
         return ""
@@ -124,7 +124,7 @@ def describe(settings: SimpleNamespace) -> str:
 
 
 def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource:
-    """Build what a run replays, and check that it can store the environment's rows."""
+    """Build the source of a run's batches, and check that it can store the environment's rows."""
     spaces = (environment.observation_space, environment.action_space)
     kind, arguments = source_of(settings)
     device = "cpu"
@@ -157,7 +157,7 @@ def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | 
     """Build the mix of unrolls that a run replays; None without replay.
 
     Raises:
-        UsageError: It cannot make batches of the requested size.
+        UsageError: The mix cannot make batches of the requested size.
     """
     if "parameters" not in settings.buffer_args:
         return None
@@ -168,7 +168,7 @@ def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | 
 
 
 def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
-    """Reject layers that do not fit each other, or whose networks do not fit into memory."""
+    """Reject incompatible layers, and networks that do not fit into memory."""
     spaces = (environment.observation_space, environment.action_space)
     try:
         count, need = network_bytes(ARCHITECTURES[architecture_of(settings.trainer)], *spaces, vars(settings))
@@ -178,9 +178,14 @@ def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
     if need > free:
         widths = {name: getattr(settings, name) for name in WIDTHS if getattr(settings, name, None)}
         raise UsageError(
-            f"{shown(widths)}: the networks have {count:.3g} parameters, which take {need / 1e9:.3g} GB in "
-            f"training; {free / 1e9:.3g} GB are free; expected smaller layers"
+            f"{shown(widths)}: the networks have {count:.3g} parameters, which take {gigabytes(need)} GB in "
+            f"training; {gigabytes(free)} GB are free; expected smaller layers"
         )
+
+
+def gigabytes(count: float) -> str:
+    """Return a number of bytes in GB: three digits, or whole from 1,000 GB on."""
+    return f"{count / 1e9:,.0f}" if count >= 1e12 else f"{count / 1e9:.3g}"
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment, source: Source) -> str:
@@ -202,7 +207,7 @@ def check_memory(settings: SimpleNamespace, environment: Environment, source: So
     else:
         stored = f"replay buffer of {settings.buffer_size:,} rows"
         fix = f"--buffer_size {int(0.9 * settings.buffer_size * free / need)} would fit"
-    line = f"{stored}: {need / 1e9:.3g} GB when full, {free / 1e9:.3g} GB free"
+    line = f"{stored}: {gigabytes(need)} GB when full, {gigabytes(free)} GB free"
     if need > free:
         raise UsageError(f"{line}; {fix}")
     return line

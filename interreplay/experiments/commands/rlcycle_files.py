@@ -1,4 +1,4 @@
-"""RLcycle's own experiment files, read as words of its command line and a ``network``."""
+"""Convert RLcycle's experiment files to words of its command line and a ``network`` setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.flags import presets
 
 GROUPS = {"hyper_params": "hyper_params", "models": "model"}
-"""Folders that an experiment file names under ``defaults``, and their key."""
+"""Folders that an experiment file names under ``defaults``, and their keys."""
 VALUES = {"DQNLoss": "DDQN", "CategoricalLoss": "C51", "QRLoss": "QRDQN"}
 """Algorithms by the loss of value networks; RLcycle's DQN loss is double DQN's."""
 AGENTS = {"DDPGAgent": "DDPG", "SACAgent": "SAC", "A2CAgent": "A2C", "A3CAgent": "A3C"}
@@ -22,9 +22,9 @@ OF_ENV = (
     *("is_atari", "is_discrete", "is_bullet", "frame_stack", "experiment_name", "log_wandb"),
     *("train_render", "test_render", "render_train", "render_test"),
 )
-"""Settings that the environment determines, and those about what is shown."""
+"""Settings that the environment determines, and settings about rendering and logging."""
 COUNTS = ("total_num_episodes", "test_interval", "max_update_steps", "per_beta_total_steps", "max_exploratory_steps")
-"""Numbers of episodes or updates, which have no equal in env steps."""
+"""Numbers of episodes or updates, which have no equivalent in env steps."""
 
 
 SIZES = (".output_size", ".kernel_size", ".stride", "activation_fn")
@@ -42,7 +42,7 @@ class Experiment(NamedTuple):
 
     Attributes:
         words: Words of the command line.
-        of_values: Whether it learns a value network.
+        of_values: Whether the algorithm is a variant of DQN.
     """
 
     words: tuple[str, ...]
@@ -54,7 +54,7 @@ def read_experiment(name: str, words: Sequence[str] = ()) -> Experiment | None:
 
     Args:
         name: Name of the file.
-        words: The command line; those about layers, such as
+        words: The command line; words about layers, such as
             ``configs.model.params.model_cfg.fc.input.params.output_size=256``, override the file.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The command line of RLcycle, a collection of agents with Hydra settings, translated to ours.
+"""Translate the command line of RLcycle, a collection of agents with Hydra settings, to ours.
 
 ``configs=atari/rainbow_dqn configs.hyper_params.batch_size=64`` is ``--config atari/rainbow_dqn train_batch_size=64``.
 All other words and flags are passed to `interreplay.experiments.commands.train`.
@@ -85,7 +85,7 @@ INSTEAD = {
     f"{EXPERIMENT}render_train": "interreplay evaluate RUN --video FILE shows a trained policy",
     f"{EXPERIMENT}render_test": "interreplay evaluate RUN --video FILE shows a trained policy",
 }
-"""RLcycle's settings without equivalent, and what to do instead."""
+"""RLcycle's settings without an equivalent, and what to do instead."""
 HARMLESS: dict[str, tuple[str, ...]] = {
     f"{HYPER}q_reg_coeff": ("0", "0.0"),
     f"{HYPER}noise_mu": ("0", "0.0"),
@@ -145,7 +145,8 @@ def translated(words: Sequence[str]) -> list[str]:
     if names_given:
         theirs = read_experiment(names_given[0], others)
         if theirs is not None:
-            given = [word for word in others if not word.partition("=")[0].endswith(SIZES)]  # the file contains sizes
+            # `read_experiment` has applied the sizes.
+            given = [word for word in others if not word.partition("=")[0].endswith(SIZES)]
             return _in_our_terms([*theirs.words, *given], theirs.of_values)
     elif all("=" in word and not word.startswith("-") for word in others):
         names_given.append(DEFAULT)
@@ -160,7 +161,7 @@ def translated(words: Sequence[str]) -> list[str]:
 
 
 def _in_our_terms(words: Sequence[str], of_values: bool) -> list[str]:
-    """Return words with those of RLcycle translated.
+    """Return words with RLcycle's settings translated.
 
     Args:
         words: The words.
@@ -214,7 +215,7 @@ def _setting(word: str, of_values: bool) -> list[str]:
 
 
 def _converted(key: str, text: str) -> str:
-    """Return a value in our terms."""
+    """Return the equivalent value of our setting."""
     if bullet := BULLET.fullmatch(text):
         print(f"{text} is an environment of PyBullet; using {bullet[1]}-v5 of MuJoCo")
         return f"{bullet[1]}-v5"
@@ -232,7 +233,7 @@ def _unknown(key: str) -> str:
     close = difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.5)
     near = f"did you mean {lasts[close[0]]}?" if close else ""
     groups = "accepted: settings of configs.hyper_params, configs.model, configs.experiment_info"
-    return f"unknown setting {key}; {near or groups}; flags go by their own names, such as hiddens=256,256"
+    return f"unknown setting {key}; {near or groups}; flags are accepted by name, such as hiddens=256,256"
 
 
 if __name__ == "__main__":

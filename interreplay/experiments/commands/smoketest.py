@@ -133,7 +133,7 @@ def buffer_samples(name: str) -> str:
 
 def training() -> str:
     """Check that SAC trains for 600 steps and is restored from a checkpoint."""
-    # With a worker, Ray starts, which studies need.
+    # One worker, so that Ray starts as it does in studies.
     importlib.import_module("interreplay.rllib.ray_session").prepare_host(threads=1, workers=1)
     config = importlib.import_module("interreplay.rllib").SACConfig().environment(ENV).replay("NMER", capacity=10_000)
     config.training(num_steps_sampled_before_learning_starts=200, train_batch_size_per_learner=64, hiddens=(64, 64))
@@ -159,7 +159,7 @@ def first_line(error: BaseException) -> str:
 
 
 def hint(error: BaseException) -> str:
-    """Return how to fix an error: its own advice, or a guess."""
+    """Return how to fix an error: its own hint, or a guess."""
     if hasattr(error, "fix"):
         return str(error.fix)
     if isinstance(error, ImportError) and error.name:

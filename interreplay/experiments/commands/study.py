@@ -186,7 +186,7 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
         study: The study.
         folder: Its folder.
         run: One of its runs.
-        gpus: GPUs of the run; the study's GPUs per trial if None.
+        gpus: GPUs of the run; None for the study's GPUs per trial.
     """
     settings = settings_for(run.given())
     if gpus is None:

@@ -1,4 +1,4 @@
-"""Checks before a study starts: runs that cannot start, and more processors than the machine has."""
+"""Checks before a study starts: whether its runs can start, and whether the machine has enough CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(study: Study, numbers: Iterable[int], here: bool) -> None:
         here: Whether they run on this machine, with its files, GPUs and memory.
 
     Raises:
-        RefusedRuns: With each reason and the runs that it applies to.
+        RefusedRuns: Runs cannot start; the error lists each reason with its runs.
     """
     reasons: dict[int, str] = {}
     by_kind: dict[str, str] = {}
@@ -93,10 +93,10 @@ def found(settings: SimpleNamespace) -> Environment:
 
 
 def check_together(study: Study, address: str) -> None:
-    """Reject what runs that share processes cannot have.
+    """Reject settings that runs in shared processes do not support.
 
     Raises:
-        UsageError: ``together`` is not 0, and runs have processes of their own or end early.
+        UsageError: ``together`` is not 0, and the study uses a cluster, a scheduler, a sequential search or workers.
     """
     execution = study.execution
     if not execution.together:

@@ -1,4 +1,4 @@
-"""Searches in studies: their runs, the drawn settings, and the search that draws the remaining ones."""
+"""Searches in studies: their runs, the settings drawn so far, and the search that draws the remaining settings."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_search(study: Study, given: Mapping[str, Any]) -> None:
     if "run" in given and how.searcher == TPE:
         raise UsageError(f"--run {given['run']}: --searcher {TPE} draws one run after another; leave --run out")
     if how.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
-        raise UsageError(f"--scheduler {how.scheduler} compares returns, so it takes one environment only")
+        raise UsageError(f"--scheduler {how.scheduler} compares returns, so it supports one environment only")
 
 
 def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) -> Study:

@@ -235,9 +235,9 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
     """Save what is intact after an error, and raise a one-line error in its place; a bug keeps its traceback.
 
     Args:
-        error: What ended the training.
-        training: The training that it ended.
-        again: How to resume it.
+        error: The exception that ended the training.
+        training: The interrupted training.
+        again: A hint how to resume it.
 
     Raises:
         UsageError: After non-finite values.

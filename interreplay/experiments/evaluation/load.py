@@ -54,7 +54,7 @@ def _pickled_config(folder: Path, trusted: bool) -> AlgorithmConfig:
         raise CheckpointError(f"the checkpoint {folder} cannot be read: {METADATA} is missing")
     if not trusted:
         raise CheckpointError(
-            f"the checkpoint {folder} is of RLlib's own algorithms, and loading its pickles can execute code; "
+            f"the checkpoint {folder} was made by RLlib's own algorithms, and loading its pickles can execute code; "
             "--trust_checkpoint loads it"
         )
     try:
@@ -89,7 +89,7 @@ def restore(algorithm: Algorithm, folder: Path) -> None:
     """
     parts: list[str | None] = [None]
     if (folder / CHECKPOINT).exists() and "replay_buffer_config" in read_description(folder).get("not_stored", ()):
-        parts = ["learner_group", "env_runner"]  # the replay method has arguments that are no plain data
+        parts = ["learner_group", "env_runner"]  # the replay method has arguments that are not plain data
     try:
         for part in parts:
             algorithm.restore_from_path(str(folder), component=part)

@@ -34,7 +34,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class PlaybackResult:
-    """Played episodes, and the files written, for the end of a line."""
+    """Played episodes, and a text about the files written, which ends the summary."""
 
     episodes: list[Episode]
     written: str = ""
@@ -90,7 +90,7 @@ def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Epis
         on_episode: Called with each finished episode.
 
     Raises:
-        UsageError: No checkpoint is found, it is of another algorithm, or a video or dataset cannot be made.
+        UsageError: No checkpoint is found, another algorithm made it, or a video or dataset cannot be made.
         CheckpointError: The checkpoint cannot be read.
     """
     video = VideoFile(options.video, options.video_episodes) if options.video else None

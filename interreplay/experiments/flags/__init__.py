@@ -1,1 +1,1 @@
-"""The flags of all commands: tables, readers, parsers, and what they mean together."""
+"""The flags of all commands: tables, readers, parsers, and their conversion to settings."""

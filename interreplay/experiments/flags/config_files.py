@@ -38,7 +38,7 @@ def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
 
     Args:
         flags: Flags and values that were given; ``config`` names the file.
-        words: Such as ``gamma=0.95`` or ``buffer_arg.k=10``.
+        words: Words such as ``gamma=0.95`` or ``buffer_arg.k=10``.
 
     Returns:
         Flags and values; ``config`` describes the files.
@@ -88,7 +88,7 @@ def _joined(flag: str, below: Any, above: Any) -> Any:
 
 
 def _merged(below: Any, above: Any) -> Any:
-    """Return a nested mapping with the values of another in place of its own."""
+    """Merge two nested mappings; values of `above` replace those of `below`."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
     found = dict(below)
@@ -98,7 +98,7 @@ def _merged(below: Any, above: Any) -> Any:
 
 
 def _layers(name: str, asking: Path | None, above: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the contents of a file and its defaults by path, the weakest first.
+    """Return the contents of a file and its defaults by path, the lowest precedence first.
 
     Args:
         name: Name of the file.

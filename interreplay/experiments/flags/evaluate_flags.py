@@ -16,7 +16,7 @@ VIDEO_EPISODES = 3
 def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a checkpoint and its evaluation."""
     add = parser.add_argument
-    text = "a checkpoint of any algorithm, or the folder of a run, which means its newest"
+    text = "a checkpoint of any algorithm, or the folder of a run for its newest checkpoint"
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=text)
     add("--best", action="store_true", help="use the best checkpoint of the run, not its newest")
     add("--run", metavar="ALGORITHM", help="algorithm of the checkpoint; only checked, since the checkpoint records it")
@@ -26,7 +26,7 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     add("--video", "--render_to", type=Path, metavar="FILE", help="write a .gif or .mp4; needs no screen")
     text = f"number of first episodes in the video (default: {VIDEO_EPISODES})"
     add("--video_episodes", type=whole(1), metavar="N", help=text)
-    add("--render", action="store_true", help="show it in a window")
+    add("--render", action="store_true", help="show the episodes in a window")
     add("--trust_checkpoint", action="store_true", help="load pickles that name code; they can execute anything")
     add("--record_data", metavar="NAME", help="write a Minari dataset with a name such as pendulum/sac-v0")
 

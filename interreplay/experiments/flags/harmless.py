@@ -1,4 +1,4 @@
-"""Words of the original command lines that change nothing here: accepted with one line each, and short names."""
+"""Flags of the original command lines: those without effect, accepted with one line each, and short names."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from interreplay.learning.setting_fields import Number, OrWord
 
 
 def data(text: str) -> str | list[str]:
-    """Read a path, made absolute, an id, or several of these between commas; a pattern becomes the paths it matches."""
+    """Read paths and ids, separated by commas; paths are made absolute, and patterns replaced by their matches."""
     names = [text] if Path(text).expanduser().exists() else text.split(",")
     found: list[str] = []
     for name in map(str.strip, names):
@@ -35,7 +35,7 @@ data.metavar = "PATH_OR_ID"  # type: ignore[attr-defined]
 
 
 def where(text: str) -> str:
-    """Read conditions for recorded rows, in their standard form."""
+    """Read conditions for recorded rows, and return them in their standard form."""
     try:
         return str(Where.of(text))
     except UsageError as error:
@@ -111,22 +111,24 @@ def offline_settings(given: Collection[str], settings: Mapping[str, Any], traine
         if name in given and recorded is None:
             raise UsageError(f"--{name} needs --offline_data")
     if settings["relabel"] and settings["frame_stack"] > 1:
-        raise UsageError(f"--relabel sees single frames; --frame_stack {settings['frame_stack']}: expected 1")
+        raise UsageError(
+            f"--relabel computes rewards from single frames; --frame_stack {settings['frame_stack']}: expected 1"
+        )
     if ALGORITHMS[trainer].unrolls and settings["keep_experience"] not in ("auto", 0):
-        raise UsageError(f"--keep_experience is about replayed transitions; {trainer} learns from unrolls")
+        raise UsageError(f"--keep_experience applies to replayed transitions; {trainer} learns from unrolls")
     if recorded is not None and ALGORITHMS[trainer].unrolls:
-        raise UsageError(f"--offline_data is about replayed transitions; {trainer} learns from unrolls")
+        raise UsageError(f"--offline_data applies to replayed transitions; {trainer} learns from unrolls")
     if updates is None:
         if settings["total_env_steps"] == 0:
             raise UsageError(
-                "--total_env_steps 0 needs --offline_data to learn from, and --updates for how many updates"
+                "--total_env_steps 0 needs --offline_data to learn from, and --updates for the number of updates"
             )
         return {}
     if recorded is None or settings["total_env_steps"] != 0:
         raise UsageError(f"--updates {updates} is for learning from data alone: --offline_data and --total_env_steps 0")
     for name in ("updates_per_step", "learning_starts", "offline_share", "offline_share_end"):
         if name in given:
-            raise UsageError(f"--{name} is about a run with env steps; one with --total_env_steps 0 has none")
+            raise UsageError(f"--{name} applies to runs with env steps; leave it out with --total_env_steps 0")
     return {"total_env_steps": updates, "learning_starts": 0, "updates_per_step": 1.0}
 
 
@@ -158,7 +160,7 @@ def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> 
 
     Args:
         settings: The settings of the run; those of a resumed run contain the key.
-        open_rows: Opens rows by their name, given conditions and rewards.
+        open_rows: Opens recorded rows, given their name, conditions and reward function.
 
     Raises:
         UsageError: The rows cannot be read, do not fit the environment, or have changed since the run began.
@@ -168,7 +170,7 @@ def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> 
     if known not in (None, rows.key):
         raise UsageError(
             f"offline data {rows.name} has changed since the run began: its key is {rows.key}, the "
-            f"checkpoint's {known}; if the data was moved, --offline_data names its new place"
+            f"checkpoint's {known}; if the data was moved, set --offline_data to its new location"
         )
     if settings.buffer == MODEL_BASED:
         return rows.key, f"offline data {rows.name}: {len(rows):,} rows, added to the real rows"

@@ -1,4 +1,4 @@
-"""Flags of the original work, those that it had and that are gone, and names from other programs."""
+"""Flags of the original work, its removed flags, and flags of other programs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ BUFFER_ARGUMENTS = {
 }
 """Flags that set one argument of the replay method."""
 PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "beta", "eps")}
-"""Flags that set one argument of its `Prioritized` selector."""
+"""Flags that set one argument of the `Prioritized` selector."""
 
 ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
     Flag("custom_replay_buffer", boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),

@@ -41,7 +41,7 @@ class Preset:
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def of_environment(self, env: str) -> list[Mapping[str, Any]]:
-        """Return the flags and values for an environment in particular."""
+        """Return the flags and values that apply to this environment only."""
         bare = env.rpartition(":")[2].rsplit("-v", 1)[0]
         return [given for pattern, given in self.environments.items() if fnmatchcase(bare, pattern)]
 

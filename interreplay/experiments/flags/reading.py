@@ -16,14 +16,14 @@ from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
 
 SCOPES = ("learning", "method", "identity", "execution", "invocation")
-"""What a flag is about: what is learned, the replay method, which run it is, how it runs, or only this start of it."""
+"""Scopes of flags: the learning problem, the replay method, the run's identity, its execution, or one start of it."""
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """Beginning of a word with a flag and its value, such as ``gamma=0.95``."""
 PAIR = "NAME=VALUE"
 PART = ("MODULE:CLASS", PAIR)
 """Placeholders in ``--help`` of flags that take arguments after their first word."""
 OWN_CLASS = "module:Class"
-"""In the metavar of a flag that accepts names of this package, and classes of a user with arguments."""
+"""Part of the metavar of flags that accept names of this package, and a user's classes with arguments."""
 METAVARS = {
     "buffer_arg": PAIR,
     "env_args": PAIR,
@@ -63,7 +63,7 @@ class Flag:
         repeat: Whether it may be repeated, collecting a list.
         scope: One of `SCOPES`.
         changeable: Whether a resumed run may change it.
-        in_study: What sets it in a study instead of a setting, "" for nothing; None if a setting does.
+        in_study: Flag or key to use in a study instead, "" if a study has none; None if it is a setting of its runs.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Flag:
         return text.replace("%", "%%")
 
     def options(self) -> dict[str, Any]:
-        """Return how ``argparse`` reads it."""
+        """Return the keyword arguments of ``add_argument``."""
         if self.type is boolean:
             return {"type": self.type, "nargs": "?", "const": True, "metavar": "True|False"}
         metavar = getattr(self.type, "metavar", None) or METAVARS.get(self.name) or self.name.split("_")[-1].upper()
@@ -126,10 +126,10 @@ class _Joined(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser with errors of one line, which suggest flags for unknown ones.
+    """Argument parser with one-line errors, which suggest the most similar flag for an unknown one.
 
     Attributes:
-        all_flags: The flag that prints all others.
+        all_flags: The flag that lists all flags.
     """
 
     all_flags = "--help"
@@ -193,7 +193,7 @@ class FlagParser(OneLineParser):
         complete: Accepts words ``key=value``: merges them and a configuration file with the flags that were given.
         common: Names of the flags that ``--help`` prints; ``--help all`` prints all of them.
         hint: Returns what to do instead of an unknown flag, given its name, its value and the flags that were
-            understood; "" if it does not know.
+            understood; "" without a hint.
         **kwargs: As for ``argparse.ArgumentParser``.
     """
 
@@ -281,11 +281,11 @@ class FlagParser(OneLineParser):
         return self.given(words)
 
     def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the words that are flags and their values, and those that are ``key=value``."""
+        """Return flags with their values, and words ``key=value``, separately."""
         flags: list[str] = []
         assigned: list[str] = []
-        may_be_own = False  # whether the flag before accepts a class of a user
-        takes = ""  # how many words of this kind the flag before takes: one, + or none
+        may_be_own = False  # whether the previous flag accepts a class of a user
+        takes = ""  # how many words ``key=value`` the previous flag takes: one, + or none
         for word in words:
             if takes or not ASSIGNED.match(word):
                 flags.append(word)
@@ -392,7 +392,7 @@ def underscored(word: str) -> str:
 
 
 def program() -> str:
-    """Return how this program was started, for a line about how to start it again."""
+    """Return the command that started this program, for messages about how to start it again."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None:
         return f"python -m {spec.name}"

@@ -147,7 +147,7 @@ def replay_for(
         arguments |= priorities
         prioritized = False
     elif prioritized and "selector" not in parameters:
-        raise UsageError(f"{name} selects in its own way and cannot be combined with --prioritized_replay")
+        raise UsageError(f"{name} has its own selection and cannot be combined with --prioritized_replay")
     if name == buffer and buffer_args:
         for argument in buffer_args:
             _check_argument("--buffer_arg", name, argument, parameters)
@@ -180,7 +180,7 @@ def unroll_replay_for(
     of_rows = given.keys() & {*method, *OF_ROWS} - {"buffer", "buffer_arg", "replay_parameters"}
     if of_rows:
         raise UsageError(
-            f"--{min(of_rows)} is about replayed transitions; {trainer} learns from unrolls, and --replay_parameters "
+            f"--{min(of_rows)} applies to replayed transitions; {trainer} learns from unrolls, and --replay_parameters "
             "sets which of them it replays"
         )
     if buffer is None:
@@ -222,7 +222,7 @@ def names_method(given: Mapping[str, Any]) -> bool:
 
 
 def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of what a run replays: a method, or its mix with recorded rows."""
+    """Return the name and the arguments of a run's source of rows: a method, or its mix with recorded rows."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = Prioritized(**settings.prioritized)
@@ -294,7 +294,7 @@ def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
             raise UsageError(f"{asked} contradicts --{flag}, which means {METHODS[flag]}; give one of them")
     for flag in BLENDS:
         if flag in chosen and not {"alpha", "prob_interpolation"} <= {*parameters}:
-            raise UsageError(f"{asked} contradicts --{flag}: {name} blends nothing by mixup; give one of them")
+            raise UsageError(f"{asked} contradicts --{flag}: {name} does not blend by mixup; give one of them")
     return name
 
 
@@ -317,8 +317,8 @@ def _part_arguments(given: Mapping[str, Any], name: str, parameters: Collection[
         argument = "blend" if flag == "synthesizer" and flag not in parameters else flag
         if argument not in parameters:
             raise UsageError(
-                f"--{flag} {given[flag]['type']}: {name} has its own {flag}; --buffer {OF_PARTS}, or no --buffer, puts "
-                "parts together"
+                f"--{flag} {given[flag]['type']}: {name} has its own {flag}; --buffer {OF_PARTS}, or no --buffer, "
+                "combines parts"
             )
         part_class(argument, given[flag])
         found[argument] = given[flag]
@@ -328,7 +328,7 @@ def _part_arguments(given: Mapping[str, Any], name: str, parameters: Collection[
 
 
 def _named_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    """Return the flags that set one argument of the replay method each, with argument and value."""
+    """Return each flag that sets one argument of the replay method, with the argument and its value."""
     found = [("--buffer_arg", argument, value) for argument, value in given.get("buffer_arg", ())]
     for flag, argument in BUFFER_ARGUMENTS.items():
         if flag in given:

@@ -50,7 +50,7 @@ WHAT_TO_TRAIN = (
         "env",
         str,
         "InvertedPendulum-v5",
-        "Gymnasium id, also module:Env-v0; retired versions mean the newest; many come with their own defaults",
+        "Gymnasium id, also module:Env-v0; the newest version replaces retired ones; many have their own defaults",
         scope="identity",
         in_study="envs",
     ),
@@ -82,7 +82,7 @@ WHAT_TO_TRAIN = (
         named_part,
         (),
         "module:Class of a gymnasium.Wrapper with its arguments, such as my_envs:Scaled factor=2; may be repeated, the"
-        " first is next to the environment",
+        " first is the innermost",
         many=True,
         repeat=True,
     ),
@@ -104,7 +104,7 @@ WHAT_TO_TRAIN = (
         "stop_at_return",
         number(),
         None,
-        "stop at the first evaluation with at least this mean return; without evaluations, of training",
+        "stop at the first evaluation with at least this mean return; without evaluations, at this training return",
     ),
     _changeable(
         "stop_without_improvement",
@@ -226,7 +226,7 @@ RESULTS = (
         "keep_checkpoints_at",
         env_steps,
         None,
-        "env steps, such as 10_000,30_000, at which to keep a checkpoint for good, for interreplay fork",
+        "env steps, such as 10_000,30_000, at which to keep a checkpoint permanently, for interreplay fork",
     ),
     _changeable(
         "keep_experience",
@@ -285,11 +285,11 @@ def with_scope(*scopes: str) -> frozenset[str]:
 INVOCATION = with_scope("invocation")
 METHOD = with_scope("method")
 CHANGEABLE = frozenset(name for name, flag in FLAGS.items() if flag.changeable)
-"""Settings that a resumed run may change; all others are the checkpoint's."""
+"""Settings that a resumed run may change; all others come from the checkpoint."""
 
 
 def environment_config(settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the id and the arguments with which a configuration makes the environment of a run."""
+    """Return the id and the arguments of a run's environment for RLlib's configuration."""
     arguments = dict(settings["env_args"])
     if settings["horizon"]:
         arguments["max_episode_steps"] = settings["horizon"]

@@ -8,7 +8,7 @@ from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import boolean, choice, number, search, split, whole
 
 STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
-    "what to run; also as keys of a study file": (
+    "runs; also keys of a study file": (
         Flag("buffers", split, None, "replay methods, such as Uniform,NMER{k: 10}", many=True),
         Flag("envs", split, None, "environments", many=True),
         Flag("trainers", split, None, "algorithms (default: SAC)", many=True),
@@ -21,7 +21,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             aliases=("input_path",),
         ),
     ),
-    "how; also as keys of a study file": (
+    "execution; also keys of a study file": (
         Flag("cpus_per_trial", whole(1), 1, "CPUs and threads of a run; each of its --num_workers takes one more"),
         Flag("gpus_per_trial", number(0), 0.0, "GPUs of a run; may be a fraction"),
         Flag("max_concurrent", whole(1), None, "parallel runs (default: as many as the CPUs allow)"),
@@ -34,7 +34,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "number of processes that train all runs at once and make equal updates as one; 0: one process per run",
         ),
     ),
-    "search; also as keys of a study file": (
+    "search; also keys of a study file": (
         Flag(
             "search",
             search,
@@ -56,7 +56,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "asha and median stop runs with low returns early (schedulers of Ray Tune)",
         ),
     ),
-    "where, and which part of it": (
+    "folder, cluster and selected runs": (
         Flag(
             "output_dir",
             str,
@@ -78,7 +78,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("run", whole(0), None, "execute only the run with this number, in this process, without a cluster"),
     ),
 }
-EXECUTION = (*(flag.name for flag in STUDY_GROUPS["how; also as keys of a study file"]), "scheduler", "searcher")
+EXECUTION = (*(flag.name for flag in STUDY_GROUPS["execution; also keys of a study file"]), "scheduler", "searcher")
 SEARCH = ("search", "num_samples")
 _ALL = {flag.name: flag for flags in STUDY_GROUPS.values() for flag in flags}
 FILE_KEYS = {name: _ALL[name] for name in (*EXECUTION, "num_samples")}

@@ -1,4 +1,4 @@
-"""From the flags of a run to its settings: defaults, presets, and what a resumed run may change."""
+"""Resolve the flags of a run to its settings: defaults, presets, and changes of resumed runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS, is_algorithm
 
 
 class RunSettings(SimpleNamespace):
-    """Every setting of a run, resolved and read-only, with plain values only; ``vars`` of it is ready for JSON."""
+    """Every setting of a run, resolved and read-only, with plain values only, which JSON can represent."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"settings of a run are read-only: cannot set {name} to {value!r}; use replaced()")
@@ -85,7 +85,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         given: Flags and values as `FlagParser.given` returns them.
 
     Raises:
-        UsageError: Values that do not fit each other, or unknown names.
+        UsageError: Settings contradict each other, or a name is unknown.
     """
     given = {ALIASES.get(name, name): value for name, value in given.items()}
     trainer = given.get("trainer", DEFAULTS["trainer"])
@@ -129,7 +129,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as JSON would return them: tuples become lists."""
+    """Return the settings as they are read from JSON: tuples become lists."""
     found = dict(settings)
     for name, value in settings.items():
         if isinstance(value, tuple):
@@ -158,10 +158,10 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
     usual = {**DEFAULTS, **given}
     found = by_name(preset.settings(usual["trainer"], usual["env"]))
     found = without(found, given)
-    if "exploration" in given:  # another kind has another scale
+    if "exploration" in given:  # scales differ between kinds of exploration
         found = without(found, ("exploration_sigma", "exploration_theta"))
-    refused = with_scope("method", "invocation") | {"trainer", "env", "preset"}
-    accepted = {name: flag.type for name, flag in FLAGS.items() if name not in refused}
+    excluded = with_scope("method", "invocation") | {"trainer", "env", "preset"}
+    accepted = {name: flag.type for name, flag in FLAGS.items() if name not in excluded}
     return presets.converted(preset.name, found, accepted)
 
 
@@ -214,7 +214,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
 
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the replay settings of flags next to ``--resume``; the checkpoint's where no flag is given."""
+    """Return the replay settings of flags next to ``--resume``; the checkpoint's settings if no flag is given."""
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     if ALGORITHMS[trainer].unrolls:
         return unroll_replay_for(given, trainer, METHOD, saved["buffer"], saved["buffer_args"])

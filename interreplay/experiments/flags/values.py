@@ -52,7 +52,7 @@ seed = reader(SEED)
 
 
 def choice(*names: str) -> Callable[[str], str]:
-    """Return a reader of one of some names."""
+    """Return a reader that accepts one of several names."""
     return reader(OneOf(*names))
 
 
@@ -171,7 +171,7 @@ def only(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
 
 
 def without(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
-    """Return the settings without those with these names."""
+    """Return the settings without these names."""
     return {name: value for name, value in settings.items() if name not in names}
 
 
@@ -179,7 +179,7 @@ def split(text: str) -> list[str]:
     """Return the words between commas or spaces outside of all brackets.
 
     Args:
-        text: Such as ``"Uniform,NMER{k: 10, alpha: 1} PER"``.
+        text: A list such as ``"Uniform,NMER{k: 10, alpha: 1} PER"``.
     """
     words = [""]
     depth = 0

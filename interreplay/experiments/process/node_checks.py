@@ -50,7 +50,7 @@ def gpus() -> str:
 
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     given = 0
-    if listed not in ("", "-1", "NoDevFiles"):  # the last is Slurm's word for none
+    if listed not in ("", "-1", "NoDevFiles"):  # NoDevFiles is Slurm's value for no GPUs
         given = len(listed.split(","))
     seen = torch.cuda.device_count()
     if given > seen:
@@ -60,7 +60,7 @@ def gpus() -> str:
 
 
 def scratch(scripts: Path) -> str:
-    """Check that there is a local disk with room, on which a socket with a path as long as Ray's can be made."""
+    """Check that a local disk has free space, and that Ray's longest socket path can be created on it."""
     folder = Path(chosen_scratch(scripts) + "x")
     free = shutil.disk_usage(folder.parent).free
     if free < NEEDED_SCRATCH:

@@ -1,4 +1,4 @@
-"""Progress of a run: one line per iteration, above a progress bar where the output is a terminal."""
+"""Progress of a run: one line per iteration, above a progress bar if the output is a terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
     """Return a progress bar that fits the terminal; its postfix is the time left in words.
 
     Args:
-        total: Steps at the end.
-        stream: Where to write.
+        total: Total number of steps.
+        stream: Output stream.
         steps: Steps at the beginning.
-        unit: What a step is called.
+        unit: Name of a step.
     """
     return tqdm(
         total=total,
@@ -34,14 +34,14 @@ def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
 class Reporter:
     """Reports steps, steps per second, return and evaluation return, and the success rate if there is one.
 
-    On a terminal the bar states the rate and the time left, elsewhere each line does.
+    On a terminal, the bar shows the rate and the time left; otherwise, each line does.
 
     Args:
         total: Environment steps of the whole run.
         steps: Environment steps at the beginning.
-        stream: Where to write.
-        quiet: Write nothing but `note`.
-        unit: What steps are called.
+        stream: Output stream.
+        quiet: Write notes only.
+        unit: Name of the steps.
         warm_up: Steps without an update. Their rate does not predict the later rate.
         best: Highest evaluation return so far, NaN if there is none.
     """
@@ -76,7 +76,7 @@ class Reporter:
             self._bar = bar(total, stream, steps, unit.removesuffix("s"))
 
     def left(self, steps: int) -> str:
-        """Return the time left such as ``9 min left``, "" if nothing is known or left.
+        """Return the time left such as ``9 min left``, "" if it is unknown or 0.
 
         Args:
             steps: Steps so far.
@@ -105,7 +105,7 @@ class Reporter:
 
         Args:
             steps: Environment steps so far.
-            result: What ``algo.train()`` returned.
+            result: Result of ``algo.train()``.
         """
         evaluation = result.get("evaluation", {})
         # A success rate of deterministic actions replaces the one of training.
@@ -117,7 +117,7 @@ class Reporter:
         )
 
     def report(self, steps: int, trained: float, evaluated: float, success: float = math.nan) -> None:
-        """Report an iteration by its figures; NaN repeats the previous one.
+        """Report the figures of an iteration; NaN repeats the previous value.
 
         Args:
             steps: Environment steps so far.
@@ -180,7 +180,7 @@ class Reporter:
         )
 
     def close(self) -> None:
-        """Leave the bar where it is."""
+        """Close the bar; it stays on the screen."""
         if self._bar is not None:
             self._bar.close()
 

@@ -21,7 +21,7 @@ class Interrupts:
     Args:
         stop: Called from the signal handler; must only record the request.
         save: Called from the handler at every SIGUSR1, with which schedulers announce their time limit.
-        silent: Whether nothing is printed.
+        silent: Whether to print nothing.
 
     Attributes:
         received: The first signal's number, or 0.

@@ -79,12 +79,12 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
 
     Args:
         chart: The panel.
-        styles: Color and dash of each method; what belongs to the i-th method has the class ``method<i>``.
+        styles: Color and dash of each method; elements of the i-th method have the class ``method<i>``.
         name: Unique name on the page.
 
     Returns:
-        An ``<svg>`` element, and what the script of the page requires to show values: ``box``, the axes in shares of
-        the picture (left, top, width, height), ``x`` and ``y``, the limits of the axes, and ``lines``:
+        An ``<svg>`` element, and the data that the script of the page shows: ``box``, the axes in shares of the picture
+        (left, top, width, height), ``x`` and ``y``, the limits of the axes, and ``lines``:
         for each mean the number of its method, x, y, and the ends of its band.
     """
     with plt.rc_context({**PARAMETERS, "svg.hashsalt": name}):

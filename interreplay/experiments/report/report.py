@@ -19,7 +19,7 @@ from interreplay.experiments.report.tables import TABLES, all_tables
 
 PAGE = "index.html"
 GENERATED = '<meta name="generator" content="interreplay '
-"""In every page of a report."""
+"""Text that identifies the page of a report."""
 
 
 @dataclass(frozen=True)

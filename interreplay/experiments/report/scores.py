@@ -24,7 +24,7 @@ class Scores:
     """Known returns.
 
     Attributes:
-        given: By environment some of `KEYS`, as returns.
+        given: Known returns by environment, each with some of `KEYS`.
         threshold: Default threshold, as a normalized return.
     """
 

@@ -82,7 +82,7 @@ class Section:
         return self._in_all([task for task in self.tasks if task.shared])
 
     def _in_all(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
-        """Return the methods that all of some tasks have, and the tasks."""
+        """Return the methods that all given tasks have, and the tasks."""
         methods = list(self.methods if tasks else ())
         for task in tasks:
             methods = list(filter(task.shared.__contains__, methods))

@@ -109,7 +109,7 @@ def scale_table(sections: Sequence[Section]) -> pd.DataFrame:
 
 
 def strata(tasks: Sequence[Task], method: str, kind: str) -> list[Array]:
-    """Return the values of a method's runs, one array per environment, normalized where there is a scale."""
+    """Return the values of a method's runs, one array per environment, normalized if it has a scale."""
     found = []
     for task in tasks:
         values = task.shared[method].summary(kind)
@@ -213,7 +213,7 @@ def select(table: pd.DataFrame, **values: str) -> pd.DataFrame:
 
 
 def groups(table: pd.DataFrame, *columns: str) -> list[tuple[Any, pd.DataFrame]]:
-    """Return the values of columns with their rows, in order of appearance; none of an empty table."""
+    """Return the values of columns with their rows, in order of appearance; [] for an empty table."""
     if not len(table):
         return []
     if len(columns) == 1:

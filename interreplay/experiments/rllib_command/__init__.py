@@ -1,1 +1,1 @@
-"""The command `rllib`: any algorithm of RLlib, ours or its own, from flags or files."""
+"""The command `rllib`: runs our algorithms and RLlib's own, from flags or files."""

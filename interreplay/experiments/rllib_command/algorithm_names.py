@@ -23,7 +23,7 @@ STOCK = "-stock"
 def config_for(run: str, env: str, report: Callable[[str], object]) -> AlgorithmConfig:
     """Return the default configuration of an algorithm for an environment.
 
-    Names such as ``SAC`` mean our algorithms; ``SAC-stock`` is RLlib's.
+    Names such as ``SAC`` select our algorithms, ``SAC-stock`` selects RLlib's.
 
     Args:
         run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
@@ -31,7 +31,7 @@ def config_for(run: str, env: str, report: Callable[[str], object]) -> Algorithm
         report: Receives a line about the replacement of a retired version.
 
     Raises:
-        UsageError: The algorithm or environment is unknown; with the nearest name.
+        UsageError: The algorithm or environment is unknown; the message suggests the nearest name.
     """
     name = env
     space = None  # unknown before the environment is made

@@ -73,13 +73,13 @@ def changed(experiments: Sequence[Experiment], flags: Mapping[str, Any]) -> list
         flags: Flags that were given: ``experiment_name``, ``stop``, ``config``, ``num_samples``, ``checkpoint_freq``.
 
     Raises:
-        UsageError: A name was given for several experiments.
+        UsageError: One name was given for several experiments.
     """
     flags = dict(flags)
     name = flags.pop("experiment_name", None)
     config = flags.pop("config", {})
     if name and len(experiments) > 1:
-        raise UsageError(f"--experiment_name {name}: the file holds {len(experiments)} experiments, each with its name")
+        raise UsageError(f"--experiment_name {name}: the file names its {len(experiments)} experiments; leave it out")
     return [replace(each, **flags, name=name or each.name, config={**each.config, **config}) for each in experiments]
 
 

@@ -27,7 +27,7 @@ RENAMED = {
     "episode_return_mean": "env_runners/episode_return_mean",
     "sampler_results/episode_reward_mean": "env_runners/episode_return_mean",
 }
-"""Previous and short names of results, and their current names in RLlib."""
+"""Former and short names of results, and RLlib's current names."""
 REPLAY = "replay_buffer_config"
 MOST_CHECKED = 100
 """Maximum number of points of a grid that are checked in advance."""
@@ -147,7 +147,7 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
             config.replay_buffer_config = replay  # each of its points is configured on its own
         else:
             config.training(**{REPLAY: replay})
-    except TypeError as error:  # it begins with the algorithm's name
+    except TypeError as error:  # the message begins with the algorithm's name
         raise UsageError(str(error)) from error
     except ValueError as error:
         raise UsageError(f"{config.algo_class.__name__}: {error}") from error

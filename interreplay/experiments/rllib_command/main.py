@@ -1,4 +1,4 @@
-"""The command `rllib`: trains and evaluates any algorithm, ours and RLlib's.
+"""The command `rllib`: trains and evaluates our algorithms and RLlib's own.
 
 rllib train --run SAC --env Pendulum-v1 --stop '{"env_steps": 20000}'
 rllib train -f tuned_example.yaml
@@ -154,7 +154,7 @@ def asked_for(given: argparse.Namespace) -> list[Experiment]:
 
 
 def resources(experiments: Sequence[Experiment], num_cpus: int | None) -> dict[str, float]:
-    """Return the CPUs and GPUs of Ray; the processes of a trial share the CPUs of a Ray that is started here."""
+    """Return the CPUs and GPUs of Ray. If Ray is started here, it gets enough CPUs for a trial, shared if necessary."""
     most = {"CPU": 0.0, "GPU": 0.0}
     for each in experiments:
         for kind, number in each.request().items():
@@ -175,7 +175,7 @@ def _restored(folder: Path, tuner: tune.Tuner) -> tune.Tuner:
     trainable = tuner._local_tuner.trainable
     path = str(folder.absolute())
     restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
-    # The restored callbacks are copies, which no signal of this process would reach.
+    # The restored callbacks are copies, which this process's signal handlers would not reach.
     restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
     return restored
 

@@ -114,7 +114,7 @@ def _combinations(
 
 
 def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolver, **more: Any) -> PlannedRun:
-    """Return a run from its flags, after checking that they fit each other.
+    """Return a run from its flags, after checking them.
 
     Args:
         flags: Flags and values. ``buffer_args`` is a mapping.
@@ -144,7 +144,7 @@ def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsRe
         resolver: Resolves flags to settings.
 
     Raises:
-        UsageError: The values do not fit each other.
+        UsageError: The values contradict each other.
     """
     flags = dict(run.flags)
     arguments = dict(flags.get("buffer_args", {}))
@@ -163,7 +163,7 @@ def _listed(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[Any]:
     if not isinstance(value, list):
         value = [value]
     if not value or (key in grid and value == [None]):
-        raise UsageError(f"{key} is empty, so the grid is; give at least one, or leave {key} out")
+        raise UsageError(f"{key} is empty; expected at least one entry, or no key {key}")
     return value
 
 
@@ -188,10 +188,10 @@ def _with_settings(kind: str, resolver: SettingsResolver, value: Any) -> dict[st
 
 
 def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
-    """Convert settings from YAML as the flags of the same names convert their values.
+    """Convert settings from YAML with the readers of the flags of the same names.
 
     Raises:
-        UsageError: There is no such flag, or it rejects the value.
+        UsageError: A flag does not exist, or it rejects the value.
     """
     if not isinstance(settings, dict | None):
         raise UsageError(f"settings {settings!r}: expected a mapping such as {{total_env_steps: 10000}}")
@@ -206,7 +206,7 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
             )
         instead = flags[name].in_study
         if instead is not None:
-            raise UsageError(f"settings: {key} does not belong into a study; use {instead or 'custom_training.py'}")
+            raise UsageError(f"settings: {key} does not belong in a study; use {instead or 'custom_training.py'}")
         try:
             read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:
@@ -236,7 +236,7 @@ def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
 
     Args:
         value: The entry, from YAML or the command line.
-        kind: What the entry names, for error messages.
+        kind: Kind of the entry, for error messages.
 
     Raises:
         UsageError: The entry has another form.
@@ -268,7 +268,7 @@ def seeds_from(value: Any) -> list[int]:
     """Return a list of seeds: a number n means 0 ... n - 1, a list is returned unchanged.
 
     Raises:
-        UsageError: The value is neither.
+        UsageError: The value is neither a number of seeds nor a list of seeds.
     """
     if SEED_COUNT.admits(value):
         return list(range(value))
@@ -284,7 +284,7 @@ def as_seeds(words: Sequence[str]) -> int | list[int]:
     """Return seeds from the command line: ``5`` is a number of seeds, ``0,3`` is a list.
 
     Raises:
-        UsageError: The words are neither.
+        UsageError: The words are not whole numbers.
     """
     try:
         numbers = list(map(int, words))

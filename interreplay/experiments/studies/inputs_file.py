@@ -15,7 +15,7 @@ from interreplay.experiments.studies.study import PlannedRun
 
 FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
 FLAGS = {"replay_ratio": "updates_per_step"}
-"""Flags of the fields that have other names; agent_name becomes the label, local_dir the folder of the study."""
+"""Flags of fields with another name; agent_name becomes the label, local_dir the folder of the study."""
 OF_CUSTOM = {*METHODS, *BLENDS, *BUFFER_ARGUMENTS, *GAUSSIAN_PROCESS_NAMES, "interp_prio_update"}
 """Flags of the first line that do not apply to runs with custom_replay_buffer False, as in the original work."""
 
@@ -58,13 +58,13 @@ def read(
             if not own["custom_replay_buffer"]:
                 shared = without(common, OF_CUSTOM)
             runs.append(make_run(shared | own, label, resolver))
-    except ValueError as error:  # of shlex, and every UsageError
+    except ValueError as error:  # raised by shlex; also every UsageError
         raise UsageError(f"{where}: {error}") from None
     return runs, folders
 
 
 def _flags(given: dict[str, Any], resolver: SettingsResolver) -> dict[str, Any]:
-    """Return given flags as a study has them, without flags about one start of the program."""
+    """Return given flags in the form of a study, without flags about one start of the program."""
     flags: dict[str, Any] = {}
     for name, value in given.items():
         if name == "buffer_arg":

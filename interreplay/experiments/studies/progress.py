@@ -59,7 +59,7 @@ class StudyReporter:
             self._bar.close()
 
     def on_event(self, event: str, name: str, figures: Mapping[str, Any]) -> None:
-        """Record an event of a run, and report it unless it is one of many iterations.
+        """Record an event of a run, and print a line for retries, failures and ends.
 
         Args:
             event: ``start``, ``result``, ``retry``, ``fail`` or ``end``.
@@ -105,7 +105,7 @@ class StudyReporter:
         )
 
     def beat(self) -> None:
-        """Refresh the bar, or report the progress of the study if the last report is long ago."""
+        """Refresh the bar, or report the progress of the study if the last report is too old."""
         if self._bar is not None:
             self._bar.refresh()
         elif time.monotonic() - self._last >= self._every:

@@ -27,7 +27,7 @@ class PlannedRun:
         seed: The seed.
         flags: Flags of ``custom_training`` and their values, including the attributes above; plain values only.
         sampled: Values that a search drew for the run.
-        called: The name in the study's folder, if it differs from the current form of names.
+        called: The name in the study's folder, if it differs from the current naming scheme.
     """
 
     trainer: str
@@ -64,8 +64,8 @@ class Execution:
     Attributes:
         cpus_per_trial: CPUs and threads of the process that learns. Each env runner takes one more CPU.
         gpus_per_trial: GPUs of that process; may be a fraction.
-        max_concurrent: Number of runs at a time; 0 for as many as there are CPUs for.
-        max_failures: How often a failed run is retried from its last checkpoint.
+        max_concurrent: Number of runs at a time; 0 for as many as the CPUs allow.
+        max_failures: Maximum number of retries of a failed run from its last checkpoint.
         hang_timeout: Seconds without an env step after which a run counts as hung.
         together: Number of processes that train all runs at once, each run as a thread, and make equal updates as one;
             0 for a process per run.

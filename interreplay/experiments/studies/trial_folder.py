@@ -72,7 +72,7 @@ class TrialFolder(RunFolder):
 
 
 def shortened(text: str, most: int = 500) -> str:
-    """Return a text on one line. A long text keeps its beginning and its end, which in tracebacks is the reason."""
+    """Return a text on one line. A long text keeps its beginning and its end, since tracebacks end with the reason."""
     text = " ".join(text.split())
     if len(text) <= most:
         return text

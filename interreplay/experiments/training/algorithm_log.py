@@ -15,7 +15,7 @@ from interreplay.experiments.training.result_log import RunLog
 
 
 def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) -> AlgorithmLog:
-    """Return a log of an algorithm's results in a folder, in the form that ``interreplay train`` writes.
+    """Return a log of an algorithm's results in a folder, in the format of ``interreplay train``.
 
     ```python
     with interreplay.log_to(algo, "results/first_run") as log:

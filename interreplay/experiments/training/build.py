@@ -26,11 +26,11 @@ def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> An
 
     Args:
         config_name: The name of a configuration in `interreplay.rllib`, or of a user's algorithm, ``module:Class``.
-        settings: What ``argument_parser.settings_for`` returned.
-        source: What is replayed, built from these settings before; built here if None.
+        settings: Result of ``argument_parser.settings_for``.
+        source: Source of batches that was built from these settings; None builds it here.
 
     Raises:
-        UsageError: The environment, the replay method and the algorithm do not fit each other.
+        UsageError: The environment, the replay method and the algorithm are incompatible.
     """
     try:
         config = configure(config_name, settings)

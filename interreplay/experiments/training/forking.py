@@ -34,7 +34,7 @@ STREAM = 0xF04C
 def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], reseeded: bool = True) -> None:
     """Continue from the checkpoint ``settings.fork_from`` with new random numbers.
 
-    A replay method with the settings of the parent keeps its state, such as priorities. Any other one is filled with
+    A replay method with the settings of the parent keeps its state, such as priorities. Other methods are filled with
     the parent's transitions in the order in which they were written.
 
     Args:
@@ -45,10 +45,10 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
 
     Raises:
         UsageError: The algorithm learns from unrolls, or the replay method needs columns that the rows lack.
-        CheckpointError: The checkpoint is damaged, or is of another environment or algorithm.
+        CheckpointError: The checkpoint is damaged, or belongs to another environment or algorithm.
     """
     if ALGORITHMS[settings.trainer].unrolls:
-        raise UsageError(f"--fork_from is about replayed transitions; {settings.trainer} learns from unrolls")
+        raise UsageError(f"--fork_from applies to replayed transitions; {settings.trainer} learns from unrolls")
     assert isinstance(algo, OffPolicyAlgorithm)
     folder = state_files.resolve(find_checkpoints(Path(settings.fork_from))[0])
     _check(algo, folder)

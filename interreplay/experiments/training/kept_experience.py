@@ -71,11 +71,11 @@ def recover(algo: Any, folder: Path, notify: Callable[[str], object]) -> int:
         The number of rows.
 
     Raises:
-        UsageError: The run has no experience, or it is damaged or of other rows.
+        UsageError: The run has no experience, or its experience is damaged or lacks columns.
     """
     place = store_in(folder)
     if place is None:
-        raise UsageError(f"--recover: {folder} has no recorded experience; runs with --keep_experience N have")
+        raise UsageError(f"--recover: {folder} has no recorded experience; --keep_experience N records it")
     store = ExperienceStore(place)
     store.check()
     begun_at = algo.env_steps

@@ -55,7 +55,7 @@ class RunLog:
         steps: Environment steps so far.
         trackers: Further logger callbacks of Tune, such as those for Weights & Biases and MLflow. One that fails is
             removed, and the run continues.
-        notify: Called with one line when that happens.
+        notify: Called with one line when a tracker fails.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class RunLog:
         """Add a video to TensorBoard's images.
 
         Args:
-            name: Its tag.
+            name: Tag of the video.
             frames: Images ``(height, width, 3)`` of type uint8.
             steps: Environment steps so far.
         """

@@ -39,14 +39,14 @@ class Training:
         folder: Folder for results and checkpoints.
         progress: Called with the env steps after each round of sampling.
         trackers: Further logger callbacks of Tune, such as those for Weights & Biases and MLflow.
-        notify: Called with one line when one of them fails.
+        notify: Called with one line, for example when a tracker fails.
         saved: Called after each checkpoint.
         unwritten: A row of results from the restored checkpoint that could not be written because of a full disk.
 
     Attributes:
         checkpoint: The newest checkpoint of this process.
-        stop_reason: Why a return ended the run before its last step, "" if none did.
-        timed_out: Whether ``max_time`` ended this process's part of the run.
+        stop_reason: Why returns ended the run before its last step, "" if they did not.
+        timed_out: Whether ``max_time`` of this process has elapsed.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Training:
         try:
             return f"what was learned so far is kept in {self.save(more=1)}"
         except Exception as error:  # runners may be lost too
-            return f"no checkpoint could be made of it ({first_line(error)}); {self.last_checkpoint()}"
+            return f"no further checkpoint could be saved ({first_line(error)}); {self.last_checkpoint()}"
 
     def last_checkpoint(self) -> str:
         """Return a clause that names the newest checkpoint; all checkpoints have finite weights."""
@@ -194,7 +194,7 @@ class Training:
         """Write a checkpoint, and keep ``more`` older ones than usual."""
         self._saving = False
         if self._store is not None:
-            self._store.commit()  # not behind the checkpoint
+            self._store.commit()  # the store must contain the steps of the checkpoint
         if self._episodes is not None:
             with contextlib.suppress(OSError):  # a full disk; the checkpoint contains the rows
                 self._episodes.write()

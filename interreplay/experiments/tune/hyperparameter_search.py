@@ -30,7 +30,7 @@ FORM = f"expected a distribution of Ray Tune such as randint(3,30); accepted: {'
 Values = Mapping[str, Any]
 """Values of the searched settings by name."""
 ATTEMPTS = 100
-"""Maximum number of draws for one run; values that do not fit each other are drawn again."""
+"""Maximum number of draws for one run; invalid combinations are drawn again."""
 
 
 def domains(search: Mapping[str, str]) -> dict[str, Domain]:
@@ -61,7 +61,7 @@ def sampled(
     resolver: SettingsResolver,
     catalogue: Mapping[str, Callable[..., Any]],
 ) -> list[PlannedRun]:
-    """Repeat each run that accepts a searched setting, with other values each time.
+    """Repeat each run that accepts a searched setting, with new values each time.
 
     The n-th values of a replay method are equal for all environments and seeds.
 
@@ -118,7 +118,7 @@ def _draw(domain: Domain, key: str) -> Any:
 
 
 class Slot(NamedTuple):
-    """A run that the search is to start.
+    """A run to be started by the search.
 
     Attributes:
         values: Values that were drawn for the run before it was interrupted; None for a new run.
@@ -144,7 +144,7 @@ def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
 class SequentialSearch(OptunaSearch):
     """Optuna's tree-structured Parzen estimator, which proposes the settings of each run when it begins.
 
-    In addition to Ray's class, it repeats draws that do not fit each other and resumes interrupted runs.
+    In addition to Ray's class, it draws again after invalid combinations, and resumes interrupted runs.
 
     Args:
         space: Distributions of Ray Tune by setting.
@@ -201,7 +201,7 @@ class SequentialSearch(OptunaSearch):
 
 
 def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
-    """Return one of Tune's schedulers: ``fifo``, which stops no run, ``asha`` or ``median``, for settings of runs."""
+    """Return one of Tune's schedulers for jobs: ``fifo``, which stops no run, ``asha`` or ``median``."""
     if name == "fifo":
         return FIFOScheduler()
     most = max(settings["total_env_steps"] for settings in jobs)

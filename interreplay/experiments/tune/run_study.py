@@ -143,7 +143,7 @@ def run_trials(
                 if request == "stop":
                     ending.request()
     if errors:
-        if isinstance(errors[0].__cause__, OutOfMemoryError):  # Tune tries runs again that end in other ways
+        if isinstance(errors[0].__cause__, OutOfMemoryError):  # Tune retries runs that fail in other ways
             raise RunFailure(
                 "the machine's memory was full, and Ray ended runs; --resume continues them, "
                 "with a smaller --max_concurrent if they filled the memory themselves"

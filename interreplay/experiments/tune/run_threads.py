@@ -1,4 +1,4 @@
-"""The runs of one process of a study: one thread per run, and runs with equal updates learn as one."""
+"""Train the runs of one process of a study, with one thread per run; runs with equal updates learn as one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Event = tuple[str, str, dict[str, Any]]
 
 
 class Meeting:
-    """Where all runs wait for each other before they train, to be grouped by the form of their updates.
+    """Barrier at which all runs wait before they train, and which groups them by the form of their updates.
 
     Args:
         count: Number of runs.
@@ -45,7 +45,7 @@ class Meeting:
         self._changed = threading.Condition()
 
     def join(self, learner: Any) -> None:
-        """Wait until all runs are ready or over; then updates are shared."""
+        """Wait until all runs are ready or have ended; then updates are shared."""
         with self._changed:
             self._learners.append(learner)
             self._begin_if_complete()
@@ -53,7 +53,7 @@ class Meeting:
                 self._changed.wait()
 
     def leave(self, learner: Any | None) -> None:
-        """End the part of a run, whose learner is None if the run did not get as far as training."""
+        """Remove a run. Its learner is None if the run ended before training."""
         with self._changed:
             if not self._begun:
                 self._expected -= 1
@@ -82,7 +82,7 @@ class Meeting:
 
 
 def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
-    """Return the learners whose updates can be one with that of the first, the others, and why the last cannot."""
+    """Return the learners whose updates can be combined with the first one's, the others, and why the last cannot."""
     members = [learners[0]]
     others = []
     reason = ""
@@ -102,7 +102,7 @@ class RunInThread(StudyRun):
     Args:
         folder: Folder of the run.
         settings: Result of ``argument_parser.settings_for``.
-        meeting: Where it meets the other runs.
+        meeting: Barrier that it shares with the other runs.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], meeting: Meeting):
@@ -130,7 +130,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
         execution: Threads of the process and retries.
         events: Receives events, see `run_together.run_together`, and notes.
     """
-    os.setpgid(0, 0)  # Ctrl-C interrupts the program, which then stops this process
+    os.setpgid(0, 0)  # Ctrl-C interrupts the parent process, which then stops this one
     ray_session.prepare_host(execution.cpus_per_trial, 0, jobs[0][1]["device"])
     runs: list[RunInThread] = []
 
@@ -139,7 +139,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
             run.ask(what)
 
     with Interrupts(lambda: request("stop"), lambda: request("save"), silent=True) as interrupts:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the program
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the parent process
         for attempt in range(execution.max_failures + 1):
             left = [job for job in jobs if TrialFolder(job[0]).status()["state"] not in OVER]
             if not left or interrupts.received:
@@ -156,7 +156,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
                     events.send(received.get(timeout=0.5))
                 except queue.Empty:
                     continue
-                except OSError:  # the program was killed
+                except OSError:  # the parent process was killed
                     request("stop")
     sys.exit(interrupts.exit_code if interrupts.received else 0)
 
@@ -167,7 +167,7 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
     Args:
         run: The run.
         events: Receives the events.
-        last: Whether the run is not tried again if it fails.
+        last: Whether this is the last attempt.
     """
     name = run.folder.path.name
     events.put(("start", name, {}))

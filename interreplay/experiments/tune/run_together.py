@@ -25,8 +25,8 @@ class Worker:
         execution: Threads of the process and retries.
 
     Attributes:
-        events: Where its events and notes arrive; None while there is no process.
-        starts: How often it was started.
+        events: Connection that receives events and notes; None while no process runs.
+        starts: Number of starts.
     """
 
     def __init__(self, jobs: Sequence[Job], execution: Execution):
@@ -42,7 +42,7 @@ class Worker:
         self.events, events = context.Pipe(duplex=False)
         self._process = context.Process(target=work, args=(self._jobs, self._execution, events))
         self._process.start()
-        events.close()  # only the process has it now, so that `self.events` ends with the process
+        events.close()  # only the process keeps it open, so that `self.events` ends with the process
         self.starts += 1
 
     def signal(self, number: int) -> None:
@@ -51,7 +51,7 @@ class Worker:
             os.kill(self._process.pid, number)
 
     def join(self) -> str:
-        """Wait for the end of the process; return how it failed, "" if it did not."""
+        """Wait for the end of the process; return the reason of a failure, or ""."""
         self.events = None
         self._process.join()
         code = self._process.exitcode
@@ -71,7 +71,7 @@ def run_together(
     beat: Callable[[], Any],
     note: Callable[[str], object],
 ) -> int:
-    """Run all jobs, or until a signal; failed runs are tried again from their last checkpoints.
+    """Run all jobs, or until a signal; failed runs are retried from their last checkpoints.
 
     SIGUSR1 makes all runs save and continue. SIGTERM and SIGINT make them save and stop.
 
@@ -111,13 +111,13 @@ def run_together(
                     beat()
                     next_beat = time.monotonic() + 0.5
     finally:
-        send(signal.SIGKILL)  # after another Ctrl-C
+        send(signal.SIGKILL)  # processes that are left after another Ctrl-C
     return interrupts.exit_code if interrupts.received else 0
 
 
 def start(workers: Sequence[Worker]) -> None:
     """Start processes. Signals that arrive meanwhile wait until this process and the new ones can handle them."""
-    resource_tracker.ensure_running()  # lets signals through once it has started
+    resource_tracker.ensure_running()  # its start unblocks signals, so it must precede the next line
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     try:
         for worker in workers:
@@ -127,7 +127,7 @@ def start(workers: Sequence[Worker]) -> None:
 
 
 def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
-    """Distribute jobs over processes, equally many to each; jobs that differ only in method and seed stay together."""
+    """Distribute jobs evenly over processes; jobs that differ only in method and seed stay together."""
     alike: dict[str, list[Job]] = {}
     for job in jobs:
         learned = {name: value for name, value in job[1].items() if name not in ("buffer", "buffer_args", "seed")}
@@ -156,7 +156,7 @@ def receive(
 
 
 def repair(worker: Worker, reason: str, max_failures: int, on_event: Callable[[str, str, dict[str, Any]], Any]) -> None:
-    """Start a process again that has ended with unfinished runs, or report that they failed."""
+    """Restart a process that ended with unfinished runs, or report that they failed."""
     names = worker.unfinished()
     again = worker.starts <= max_failures
     for name in names:

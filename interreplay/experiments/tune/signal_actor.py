@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
 class StopSignalActor:
-    """An actor in which each trial waits for requests, from a thread of its own."""
+    """Actor that passes requests to all trials; each trial waits for them in a thread."""
 
     def __init__(self) -> None:
         self._saves = 0

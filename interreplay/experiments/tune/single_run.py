@@ -20,7 +20,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
     Args:
         folder: Folder of the run.
         settings: Result of ``argument_parser.settings_for``.
-        how: Supplies ``max_failures`` and ``hang_timeout``.
+        how: Execution of the study, of which ``max_failures`` and ``hang_timeout`` are used.
         stream: Receives the reports.
 
     Returns:
@@ -34,10 +34,10 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
             _write(stream, colored(f"failed for good: {error}", RED, stream))
             return 1
         except Exception as error:
-            then = "trying again from its last checkpoint"
+            outcome = "failed, trying again from its last checkpoint"
             if attempt == how.max_failures:
-                then = "for good"
-            _write(stream, colored(f"failed, {then}: {described(error)}", RED, stream))
+                outcome = "failed for good"
+            _write(stream, colored(f"{outcome}: {described(error)}", RED, stream))
     with contextlib.suppress(OSError):  # full disk
         folder.note(state=FAILED)
     return 1
@@ -46,7 +46,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
 def _attempt(run: StudyRun, stream: TextIO) -> int:
     with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
         if run.over:
-            _write(stream, f"{run.over} before")
+            _write(stream, f"already {run.over}")
         reporter = None
         for figures in run.results():
             reporter = reporter or Reporter(

@@ -1,4 +1,4 @@
-"""One run of a study in its folder: started, resumed, or found to be finished."""
+"""Start or resume one run of a study in its folder."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class StudyRun:
         self._note(self.over)
 
     def _note(self, state: str) -> None:
-        """Record the end of the run, and which limit ended it before its last step."""
+        """Record the end of the run, and the limit that ended it before its last step."""
         reason = ""
         steps = self._status["env_steps"]
         if self.training is not None:
@@ -165,7 +165,7 @@ class StudyRun:
         return round(self._status["seconds"] + time.monotonic() - self._started, 1)
 
     def _failed(self, error: BaseException) -> None:
-        full_disk = isinstance(error.__cause__, OSError)  # may have room at the next attempt
+        full_disk = isinstance(error.__cause__, OSError)  # the next attempt may find free space
         permanent = isinstance(error, NonFiniteError | TrainingDiverged | UsageError) and not full_disk
         line = described(error)
         if isinstance(error, TrainingDiverged) and self.training is not None:
@@ -186,7 +186,7 @@ class StudyRun:
 
 
 def described(error: BaseException) -> str:
-    """Return an error's class and message. If the message is empty, as RLlib raises some, describe its cause."""
+    """Return an error's class and message. If the message is empty, as in some errors of RLlib, describe the cause."""
     cause = error.__cause__ or error.__context__
     if not str(error).strip() and cause is not None:
         return described(cause)

@@ -69,7 +69,7 @@ class ActorCriticUpdate(Update, ABC):
         networks: Networks with ``actor``, ``critics``, ``targets`` and ``encoder``, and a method ``reset`` that draws
             everything but the encoder again. If the encoder has parameters, which the critics' loss trains, also with
             ``target_encoder``. Without target networks, ``targets`` has no parameters.
-        settings: Settings of the algorithm; None for its defaults. A learning rate with a schedule is its first value.
+        settings: Settings of the algorithm; None for its defaults. Of a learning rate with a schedule, the first value.
         **changes: Settings by name that replace those in `settings`.
 
     Attributes:
@@ -78,7 +78,7 @@ class ActorCriticUpdate(Update, ABC):
         loss_scale: Factor of the critics' loss.
         standard: Default settings.
         polyak: Function that moves target networks; compiled on a GPU if `torch_compile` is true, as optimizers are.
-        loss: The critics' loss of rows that do not bring a loss.
+        loss: The critics' loss of rows that do not define one.
         policy: Parameters of the actor, and of the temperature if there is one.
         updates: Number of updates so far.
         resets_at_steps: Number of env steps in `reset_at` that have passed.
@@ -339,7 +339,7 @@ class ActorCriticUpdate(Update, ABC):
             self.polyak(self.targets, self.target_sources(), self.tau)
 
     def target_sources(self) -> list[Tensor]:
-        """Return the parameters that those in `targets` follow."""
+        """Return the parameters that `targets` track, in the same order."""
         return [*self.critics]
 
     @property
@@ -381,7 +381,7 @@ class ActorCriticUpdate(Update, ABC):
             optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
 
     def target_for(self, batch: SampleLike, next_obs: Tensor, m: int, rng: Any) -> Tensor:
-        """Return q_t ``(n,)``: the targets that the batch brings, or else `target_values` of its rows."""
+        """Return q_t ``(n,)``: the targets in the batch if there are any, else `target_values` of its rows."""
         return self.target_values(batch.transitions, next_obs, m, rng) if batch.targets is None else batch.targets
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Functions of tensors as programs that PyTorch compiles, for which it needs a C++ compiler."""
+"""Compilation of functions of tensors by PyTorch, which needs a C++ compiler."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import torch
 from interreplay.errors import UsageError
 
 COMPILERS = ("g++", "clang++", "cl")
-"""Programs of which PyTorch needs one; the environment variable ``CXX`` names another."""
+"""Compilers of which PyTorch needs one; the environment variable ``CXX`` can name another."""
 
 MOST_PROGRAMS = 1_000
 """Maximum number of programs of one function, one for each algorithm in the process and each form of batch."""
 
 
 def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """Return a function as one program for each shape of its arguments; results are equal up to rounding.
+    """Return a compiled function, with one program per shape of its arguments; results are equal up to rounding.
 
     The first call takes half a minute, or some seconds if PyTorch finds the program in its cache.
 
     Args:
-        function: A function of tensors that draws nothing. It may compute gradients.
-        device: Where these tensors are.
+        function: A function of tensors without random numbers. It can compute gradients.
+        device: Device of the tensors.
 
     Raises:
         UsageError: There is no C++ compiler, or Python's headers are missing.

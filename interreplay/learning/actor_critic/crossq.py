@@ -1,4 +1,4 @@
-"""CrossQ (Bhatt et al. 2024, arXiv:1902.05605): no target networks, batch renormalization over both ends of a step."""
+"""CrossQ (Bhatt et al. 2024, arXiv:1902.05605): no target networks, joint batch renormalization of s, a and s', a'."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NOT_TOGETHER = (
     *("grad_clip", "actor_grad_clip", "critic_grad_clip", "critic_dropout"),
     *("target_subset", "reset_interval", "reset_at"),
 )
-"""Settings with which the updates of several runs are not one update."""
+"""Settings that do not support a joint update of several runs."""
 UNREAD = ("exploration", "network", "encoder", "initial_alpha")
 """Settings that updates do not read."""
 
@@ -39,15 +39,14 @@ class ManyUpdates(Update):
     ``(R, n)`` and metrics ``(k, R)``.
 
     Args:
-        updates: The runs' updates, with equal settings and networks of equal shapes. From now on they neither learn nor
+        updates: The runs' updates, with equal settings and networks of equal shapes. Afterwards, they must not learn or
             load a state by themselves.
 
     Attributes:
-        updates: These updates.
+        updates: The runs' updates.
 
     Raises:
-        ValueError: They differ, or have a setting of `NOT_TOGETHER` or an encoder that learns, or the algorithm is
-            CrossQ.
+        ValueError: The updates differ, or have a setting of `NOT_TOGETHER` or an encoder that learns, or are CrossQ's.
     """
 
     def __init__(self, updates: Sequence[ActorCriticUpdate]):
@@ -73,7 +72,7 @@ class ManyUpdates(Update):
             self._policy_gradients = compiled(self.policy_gradients, device)
 
     def _stack_networks(self) -> None:
-        """Stack parameters and buffers, and let the runs have views of the stacks."""
+        """Stack parameters and buffers, and replace those of the runs by views of the stacks."""
         self._stacks: dict[str, Tensor] = {}
         runs = [tensors_of(update.networks) for update in self.updates]
         for name, tensor in runs[0].items():
@@ -153,7 +152,7 @@ class ManyUpdates(Update):
         return [loss.detach() for loss in losses] + others, torch.autograd.grad(total, self._policy)
 
     def _of_runs(self, name: str, batch: Batch | Observations, noise: Tensor | None) -> Any:
-        """Return what a method of `OneRun` returns for each run, stacked."""
+        """Return the stacked results of a method of `OneRun` for each run."""
 
         def of_one(tensors: dict[str, Tensor], columns: list[Tensor], noise: Tensor | None) -> Any:
             named = {f"networks.{key}": tensor for key, tensor in tensors.items()}
@@ -211,9 +210,9 @@ class OneRun(nn.Module):
         """Return "critic_losses" or "policy_losses" of a batch, or "actions" for observations.
 
         Args:
-            name: One of these.
+            name: Name of the result.
             batch: A `Batch` ``(n, ...)`` or `Observations` ``(n, d)``.
-            noise: The noise, drawn before.
+            noise: Standard normal noise; None if none is needed.
         """
         update = self._update
         if name == "actions":
@@ -235,7 +234,7 @@ def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
     """Check that the updates of several runs can be one update.
 
     Raises:
-        ValueError: They cannot.
+        ValueError: The updates differ, or cannot be combined.
     """
     first = updates[0]
     if not isinstance(first, ActorCriticUpdate) or isinstance(first, CrossQUpdate):
@@ -253,7 +252,8 @@ def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
                 f"the runs have {type(first).__name__} and {type(update).__name__}; expected one algorithm"
             )
         for field in fields(first.settings):
-            one, other = getattr(first.settings, field.name), getattr(update.settings, field.name)
+            one = getattr(first.settings, field.name)
+            other = getattr(update.settings, field.name)
             if field.name not in UNREAD and one != other:
                 raise ValueError(f"{field.name} of the runs is {one} and {other}; expected equal settings of updates")
         if update.updates != first.updates:

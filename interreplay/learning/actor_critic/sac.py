@@ -158,16 +158,15 @@ class SACUpdate(ActorCriticUpdate):
     With q_t = r + discounts·(min_j Q'_j(s', a') − α log π(a'|s')), a' ~ π(·|s'):
 
     * critics: Σ_j mean(v·w·½(Q_j(s, a) − q_t)²), w the importance weights, Q_j and q_t means over a row's views.
-      `huber_delta` replaces ½δ² by Huber's loss, `pal_alpha` by PAL; a loss that comes with the rows replaces either;
+      `huber_delta` replaces ½δ² by Huber's loss, `pal_alpha` by PAL; a loss defined by the rows replaces either;
     * actor: mean(v·(α log π(a|s) − min_j Q_j(s, a))), a ~ π(·|s) by reparametrization;
     * temperature: mean(−v·log α·(log π(a|s) + target entropy)).
 
     v are the row weights, 1 by default, and for actor and temperature times the actor's weights. L2 terms are part of
     the gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
     this update. `actor_target` replaces the actor's minimum by a mean or by one critic, `critic_target` "mean" both
-    minima by means. With `policy_delay`, actor and
-    temperature are updated every so many updates. With `critic_dropout`, each pass of critics or targets draws its own
-    dropped units.
+    minima by means. Actor and temperature are updated every `policy_delay` updates. With `critic_dropout`, each pass of
+    critics or targets draws its own dropped units.
 
     Args:
         networks: Networks with ``log_alpha``, see `ActorCriticUpdate`.

@@ -99,7 +99,7 @@ class DeterministicNetworks(nn.Module):
         self.actor = DeterministicActor(*of_actor)
         self.last_bound = last_bound
         if inference_only:
-            self._bound_last_layers([self.actor.body])
+            self.bound_last_layers([self.actor.body])
             return
 
         def make_critics() -> BatchedMLP:
@@ -108,22 +108,25 @@ class DeterministicNetworks(nn.Module):
             return Critics(critics, inputs + actions, hiddens, layer_norm, dropout)
 
         self.critics = make_critics()
-        self._bound_last_layers([self.actor.body, self.critics])
+        self.bound_last_layers([self.actor.body, self.critics])
         self.target_actor = DeterministicActor(*of_actor).requires_grad_(False)
         self.targets = make_critics().requires_grad_(False)
-        self._copy_to_targets()
+        self.copy_to_targets()
 
-    def _bound_last_layers(self, networks: Sequence[BatchedMLP], rng: torch.Generator | None = None) -> None:
+    def bound_last_layers(self, networks: Sequence[Any], rng: torch.Generator | None = None) -> None:
+        """Draw the last layers of networks uniformly within ±`last_bound`, unless it is None."""
         if self.last_bound is None:
             return
         for layers in networks:
-            last = [layers.weights[-1], layers.biases[-1]]
-            if not isinstance(layers, BatchedMLP):
+            if isinstance(layers, BatchedMLP):
+                last = [layers.weights[-1], layers.biases[-1]]
+            else:
                 last = layers.last_parameters()
             for parameter in last:
                 nn.init.uniform_(parameter, -self.last_bound, self.last_bound, generator=rng)
 
-    def _copy_to_targets(self) -> None:
+    def copy_to_targets(self) -> None:
+        """Copy actor and critics to their target networks."""
         self.target_actor.load_state_dict(self.actor.state_dict())
         self.targets.load_state_dict(self.critics.state_dict())
 
@@ -132,8 +135,8 @@ class DeterministicNetworks(nn.Module):
         networks = [self.actor.body, self.critics]
         for layers in networks:
             layers.reset(rng)
-        self._bound_last_layers(networks, rng)
-        self._copy_to_targets()
+        self.bound_last_layers(networks, rng)
+        self.copy_to_targets()
 
 
 class TD3Update(ActorCriticUpdate):
@@ -142,16 +145,15 @@ class TD3Update(ActorCriticUpdate):
     With q_t = r + discounts·min_j Q'_j(s', a'), a' = clip(π'(s') + clip(ε, −c, c), −1, 1), ε ~ N(0, σ²):
 
     * critics: Σ_j mean(v·w·δ_j²), δ_j = Q_j(s, a) − q_t, w the importance weights, Q_j and q_t means over a row's
-      views. `huber_delta` replaces δ² by twice Huber's loss, `pal_alpha` by twice PAL; a loss that comes with the rows
+      views. `huber_delta` replaces δ² by twice Huber's loss, `pal_alpha` by twice PAL; a loss defined by the rows
       replaces either;
     * actor: mean(−v·Q_1(s, π(s))).
 
     v are the row weights, 1 by default, and for the actor times the actor's weights. L2 terms are part of the
     gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
     this update. `actor_target` replaces Q_1 by the minimum or the mean of the critics, `critic_target` "mean" the
-    minimum of the target and Q_1 by means. With `critic_dropout`, each pass
-    of critics or targets draws its own dropped units. With `bc_alpha`, the actor's loss is TD3+BC's, see
-    `cloning_loss`.
+    minimum of the target and Q_1 by means. With `critic_dropout`, each pass of critics or targets draws its own dropped
+    units. With `bc_alpha`, the actor's loss is TD3+BC's, see `cloning_loss`.
 
     DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is this update with the settings of `DDPGSettings`: d = 1 and
     a' = π'(s'), without noise.

@@ -1,9 +1,9 @@
-"""Layers that a file or a command lists: classes of `torch.nn` by name, with the sizes of inputs inferred.
+"""Layers listed in a file or a command: classes of `torch.nn` by name, with inferred sizes of inputs.
 
 A layer is a name such as ``ReLU``, or a mapping ``{"layer": "Linear", "out_features": 256}`` with the arguments of its
-class. ``NoisyLinear`` is this package's; ``module:Class`` imports a user's. Layers are in a list, or in a mapping whose
-names occur in error messages and on the command line, such as ``network.actor.fc1.out_features=128``. A single layer,
-such as a whole network of a user, needs neither.
+class. ``NoisyLinear`` is a class of this package; ``module:Class`` imports a user's class. Layers are in a list, or in
+a mapping whose names are used in error messages and on the command line, such as
+``network.actor.fc1.out_features=128``. A single layer, such as a user's whole network, needs no list.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.value.streams import Factors, Noise, NoisyLinear
 
 INPUTS = ("in_features", "in_channels", "num_features", "num_channels", "normalized_shape", "input_size", "inputs")
-"""Arguments of layers that are the size of their inputs."""
+"""Names of layers' arguments for the size of the inputs."""
 OUTPUTS = ("out_features", "out_channels", "outputs")
-"""Arguments of layers that are the number of their outputs."""
+"""Names of layers' arguments for the number of outputs."""
 RANDOM = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
 EXAMPLES = ("Linear", "NoisyLinear", "Conv2d", "LayerNorm", "Flatten", "ReLU", "Tanh", "LSTM")
 Layers = Sequence[Any] | Mapping[str, Any]
 
 
 class Layer(NamedTuple):
-    """A layer as it is listed.
+    """A listed layer.
 
     Attributes:
-        name: Its name in the list, or its place from 1 on.
-        kind: Name of its class.
+        name: Name in a mapping, or position in a list, counted from 1.
+        kind: Name of the class.
         arguments: Arguments of the class.
     """
 
@@ -97,8 +97,8 @@ def make_layer(
     """Return a layer.
 
     Args:
-        kind: Its class.
-        arguments: Its arguments. Missing sizes are inferred from `shape` and `outputs`.
+        kind: Class of the layer.
+        arguments: Arguments of the class. Missing sizes are inferred from `shape` and `outputs`.
         shape: Shape of an input.
         outputs: Number of outputs; None for the class's default.
 
@@ -108,7 +108,7 @@ def make_layer(
     check_arguments(kind.__name__, kind, arguments)
     filled = dict(arguments)
     for name, value in arguments.items():
-        if isinstance(value, list):  # a file has no tuples
+        if isinstance(value, list):  # files cannot contain tuples
             filled[name] = tuple(value)
     for name in inspect.signature(kind).parameters:
         if name in filled:
@@ -129,8 +129,8 @@ class LayerList(nn.Module):
 
     Args:
         layers: The layers.
-        example: Inputs ``(n, ...)``, whose sizes the first layer receives.
-        outputs: Number of outputs of the last layer, which it receives if it does not state one; None for any.
+        example: Inputs ``(n, ...)``, from which the input sizes of the first layer are inferred.
+        outputs: Required number of outputs, which the last layer receives if it does not define one; None for any.
         place: Beginning of error messages.
 
     Attributes:
@@ -139,7 +139,7 @@ class LayerList(nn.Module):
         noisy: Whether some layers have noise.
 
     Raises:
-        ValueError: A layer is unknown, or its size does not fit; names the layer and both sizes.
+        ValueError: A layer is unknown, or its size does not fit.
     """
 
     def __init__(self, layers: Layers, example: Tensor, outputs: int | None, place: str):
@@ -154,7 +154,7 @@ class LayerList(nn.Module):
                 raise ValueError(f"{place}.{layer.name}: {error}") from None
             classes.append(kind)
             if not inspect.signature(kind).parameters.keys().isdisjoint(OUTPUTS):
-                sized = number  # the last layer with a number of outputs has those that are required
+                sized = number  # the last layer with a number of outputs receives the required number
         self.layers = nn.ModuleList()
         for number, layer in enumerate(described):
             shape = tuple(example.shape[1:])
@@ -216,7 +216,7 @@ class LayerStack(nn.Module):
 
     Args:
         count: Number of networks m.
-        layers: The layers of each.
+        layers: Layers of each network.
         inputs: Width of the inputs.
         outputs: Number of outputs.
         place: Beginning of error messages.

@@ -1,7 +1,7 @@
 """The networks that the setting ``network`` lists, for each family of algorithms.
 
-A list of layers that a built-in network also has becomes that network, with the same weights and results bit for bit
-and its speed; other lists become modules of PyTorch.
+A list that equals the layers of a built-in network becomes this network, with bit-exactly the same weights and results
+and the same speed; other lists become PyTorch modules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interreplay.transitions import Observation
 
 ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh"}
 SIZES = {"Linear": "out_features", "NoisyLinear": "outputs"}
-"""Argument of the number of outputs, by layer."""
+"""Name of the argument for the number of outputs, by layer."""
 STREAMS = {
     "values": ("features", "q", "value", "advantage"),
     "actor and critics": ("features", "actor", "critic"),
@@ -33,7 +33,7 @@ STREAMS = {
 
 
 def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> dict[str, Any]:
-    """Return settings in which a ``network`` that a built-in one equals is replaced by the settings of that one.
+    """Return settings with a ``network`` that equals a built-in network replaced by the settings of this network.
 
     Args:
         model: Settings of the networks by name, with ``network``.
@@ -96,7 +96,7 @@ def check_streams(network: Collection[str], family: str, images: bool) -> None:
     if family == "unrolls" and streams != {"actor", "critic"}:
         raise ValueError(f"network has the streams {given}; expected actor and critic")
     if family == "actor and critics" and "features" in network and not images:
-        raise ValueError("network.features are for images here; expected actor and critic with all of their layers")
+        raise ValueError("network.features requires images here; expected actor and critic with all of their layers")
 
 
 def split_body(features: Sequence[Layer]) -> tuple[str | None, list[Layer]]:
@@ -127,14 +127,14 @@ def split_body(features: Sequence[Layer]) -> tuple[str | None, list[Layer]]:
 
 @dataclass(frozen=True)
 class Plain:
-    """Fully connected layers as the built-in networks have them.
+    """Fully connected layers as in the built-in networks.
 
     Attributes:
         widths: Widths of the hidden layers.
         activation: "relu" or "tanh"; "" without hidden layers.
         layer_norm: Whether hidden layers are normalized.
         sigma0: Initial scale of the noise of all layers; None for layers without noise.
-        ended: Whether the last layer is linear, of as many outputs as required.
+        ended: Whether the last layer is linear and has the required number of outputs.
     """
 
     widths: tuple[int, ...]
@@ -162,7 +162,7 @@ class Block:
 
 
 def plain_blocks(layers: Layers) -> list[Block] | None:
-    """Return listed layers as blocks; None if they have other layers or arguments."""
+    """Return listed layers as blocks; None if there are other layers or arguments."""
     blocks: list[Block] = []
     for layer in named_layers(layers):
         arguments = dict(layer.arguments)
@@ -214,7 +214,7 @@ def plain_layers(layers: Layers) -> Plain | None:
 
 
 def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
-    """Return streams of plain layers; None if they differ from those of all built-in networks.
+    """Return streams of plain layers; None if no built-in network has such streams.
 
     Args:
         network: Layers by stream.
@@ -235,12 +235,12 @@ def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
 
 
 def _values(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
-    """Return the settings of a built-in value network; None if there is none.
+    """Return the settings of an equal built-in value network; None if there is none.
 
     Args:
         features: Shared layers.
         streams: Layers of "q", or of "value" and "advantage".
-        separate: Unused: critics have no widths of their own.
+        separate: Unused; there are no critics.
     """
     first, *others = streams.values()
     if first.layer_norm or any(other != first for other in others):
@@ -255,7 +255,7 @@ def _values(features: Plain, streams: Mapping[str, Plain], separate: bool) -> di
 
 
 def _unrolls(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
-    """Return the settings of a built-in policy with its value, as `_values` does."""
+    """Return the settings of an equal built-in policy with its value, as `_values` does."""
     actor = streams["actor"]
     if actor != streams["critic"] or actor.layer_norm or actor.sigma0 is not None:
         return None
@@ -265,12 +265,12 @@ def _unrolls(features: Plain, streams: Mapping[str, Plain], separate: bool) -> d
 
 
 def _actor_and_critics(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
-    """Return the settings of a built-in actor and critics, as `_values` does.
+    """Return the settings of an equal built-in actor and critics, as `_values` does.
 
     Args:
         features: Shared layers.
         streams: Layers of "actor" and "critic".
-        separate: Whether critics have widths of their own, as CrossQ's.
+        separate: Whether critics have their own setting of widths, as in CrossQ.
     """
     if streams.keys() != {"actor", "critic"} or features.widths:
         return None
@@ -400,7 +400,7 @@ def list_actor_and_critics(networks: Any, network: Mapping[str, Layers]) -> None
     """Replace the layers of the actor, the critics and their targets by listed ones.
 
     Args:
-        networks: Networks of SAC, TQC, TD3 or DDPG, with the inputs and outputs to keep.
+        networks: Networks of SAC, TQC, TD3 or DDPG, whose numbers of inputs and outputs are kept.
         network: Layers of "actor" or "critic".
     """
     if "actor" in network:

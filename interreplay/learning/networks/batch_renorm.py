@@ -19,17 +19,17 @@ class BatchRenorm(nn.Module):
 
     With the mean μ_B and the deviation σ_B = √(var_B + ε) of a batch and the running μ and σ, a training pass gives
     x̂ = (x − μ_B)/σ_B·r + d, r = σ_B/σ within [1/r_max, r_max] and d = (μ_B − μ)/σ within ±d_max without a gradient, and
-    then moves the running mean and variance by a share of the way. During warm-up r = 1 and d = 0: batch normalization.
+    then moves the running mean and variance a `share` of the way. During warm-up r = 1 and d = 0: batch normalization.
     Variances are divided by n, as in CrossQ's published code.
 
     Args:
         count: Number of networks m.
-        width: Numbers in a row.
+        width: Width of a row.
 
     Attributes:
-        share: Of a batch's statistics in the running ones.
-        mean: Running, ``(m, width)``.
-        variance: Running, ``(m, width)``.
+        share: Weight of a batch's statistics in each update of the running statistics.
+        mean: Running mean ``(m, width)``.
+        variance: Running variance ``(m, width)``.
     """
 
     share = 0.01
@@ -49,16 +49,17 @@ class BatchRenorm(nn.Module):
     @torch.no_grad()
     def reset(self) -> None:
         """Reset parameters and statistics."""
-        for ones, zeros in ((self.scale, self.bias), (self.variance, self.mean)):
-            ones.fill_(1.0)
-            zeros.fill_(0.0)
+        self.scale.fill_(1.0)
+        self.bias.fill_(0.0)
+        self.variance.fill_(1.0)
+        self.mean.fill_(0.0)
 
     def by_running(self, rows: Tensor, network: int, frozen: bool = False) -> Tensor:
         """Return rows ``(n, width)`` of one network normalized by the running statistics.
 
         Args:
             rows: n rows.
-            network: Number of the network.
+            network: Index of the network.
             frozen: Whether scale and bias are constants.
         """
         scale = self.scale[network]
@@ -69,11 +70,11 @@ class BatchRenorm(nn.Module):
         return nn.functional.batch_norm(rows, self.mean[network], self.variance[network], scale, bias, eps=self.eps)
 
     def training_pass(self, rows: Tensor, network: int, warm: Tensor) -> Tensor:
-        """Return rows ``(n, width)`` of one network normalized by their own statistics, and count them in.
+        """Return rows ``(n, width)`` of one network normalized by their own statistics; update the running ones.
 
         Args:
-            rows: n of at least 2.
-            network: Number of the network.
+            rows: At least 2 rows.
+            network: Index of the network.
             warm: Whether warm-up is over, ``()``.
         """
         scale = self.scale[network]
@@ -95,7 +96,7 @@ class BatchRenorm(nn.Module):
 
 
 class RenormedMLP(BatchedMLP):
-    """m networks as in `BatchedMLP` with a `BatchRenorm` before every layer: of the input and after every activation.
+    """m networks as in `BatchedMLP` with a `BatchRenorm` before every layer: of the input and of every activation.
 
     Args:
         count: Number of networks m.
@@ -103,8 +104,8 @@ class RenormedMLP(BatchedMLP):
         warm_up: Training passes during which batches are normalized by their own statistics alone.
 
     Attributes:
-        norms: One per layer.
-        trained: Training passes so far.
+        norms: Normalization before each layer.
+        trained: Number of training passes so far.
     """
 
     norms: Sequence[BatchRenorm]
@@ -118,7 +119,7 @@ class RenormedMLP(BatchedMLP):
 
     def reset(self, rng: torch.Generator | None = None) -> None:
         super().reset(rng)
-        if hasattr(self, "norms"):  # as it has once it is made
+        if hasattr(self, "norms"):  # False during construction
             self.trained.fill_(0)
             for norm in self.norms:
                 norm.reset()
@@ -145,8 +146,8 @@ class RenormedMLP(BatchedMLP):
 
         Args:
             rows: Inputs of all networks, or blocks of their columns.
-            dropped: None; there is no dropout here.
-            networks: Numbers of the networks that run; None for all.
+            dropped: Unused; there is no dropout.
+            networks: Indices of the networks that run; None for all.
             frozen: Whether parameters are constants: only the rows receive gradients.
             training: Whether this is a training pass, which changes the running statistics.
         """

@@ -13,7 +13,7 @@ from torch import Tensor
 from interreplay.learning.networks.between_layers import BetweenLayers, Dropped
 
 Networks = Sequence[int] | Tensor
-"""Numbers of some of the networks; a tensor ``(k,)`` on a GPU, where reading them would wait for the device."""
+"""Indices of some of the networks; a tensor ``(k,)`` on a GPU, where reading them would wait for the device."""
 
 _users_of_storage: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
 # PyTorch has no public way to ask whether other tensors share a storage. This is the function that its CUDA graphs use
@@ -110,7 +110,7 @@ class LayerViews:
                 self.members.append(Member.one_of(number, self.parts))
 
     def version(self) -> int:
-        """Return how many changes in place the parameters that a backward pass reads have seen."""
+        """Return the number of in-place changes of the parameters that a backward pass reads."""
         version = 0
         for values in self._read_by_backward:
             version += values._version
@@ -165,7 +165,7 @@ class LayerViews:
         return made
 
     def users_of_memory(self) -> int:
-        """Return how many tensors share the memory of these views, which is that of one tensor."""
+        """Return the number of tensors that share the single storage of these views."""
         assert _users_of_storage is not None
         return _users_of_storage(self._storage._cdata)
 
@@ -195,7 +195,7 @@ ACTIVATIONS = {
 
 
 class PassSettings(NamedTuple):
-    """How m networks run a forward pass.
+    """Settings of a forward pass of m networks.
 
     Attributes:
         dtype: Type of the products between hidden layers and of their gradients. The first and the last layer, sums
@@ -203,9 +203,9 @@ class PassSettings(NamedTuple):
         activation: Name of the function between layers, a key of `ACTIVATIONS`.
         keep: Probability with which hidden units are kept.
         dropped: The dropped hidden units of each network that runs, or None.
-        networks: Numbers of the networks that run; None for all.
+        networks: Indices of the networks that run; None for all.
         frozen: Whether the parameters are constants: only the rows receive gradients.
-        pass_class: How layers follow each other; None for `ForwardPass`, one after the other.
+        pass_class: Class of the pass; None for `ForwardPass`, which runs one layer after the other.
     """
 
     dtype: torch.dtype | None = None
@@ -305,9 +305,8 @@ class ForwardPass:
             of_members: Sequence[Tensor] = [gradients]
         else:
             of_members = gradients.unbind(0)
-        for number in reversed(
-            range(len(of_members))
-        ):  # the inputs of the last network are the most likely in the cache
+        # The inputs of the last network are the most likely to be in the cache.
+        for number in reversed(range(len(of_members))):
             self._backward_of_member(number, of_members[number], into, columns, of_rows)
         return of_rows
 
@@ -382,7 +381,7 @@ class BatchedLayers(torch.autograd.Function):
         Args:
             ctx: Context of autograd.
             views: Views of the parameters of all networks.
-            settings: How the networks run.
+            settings: Settings of the pass.
             blocks: Number of blocks of columns.
             *tensors: The blocks ``(n, columns)``, which form the rows side by side, then the parameters in the order
                 of `LayerViews.tensors`.

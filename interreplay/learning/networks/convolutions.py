@@ -20,9 +20,9 @@ BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
 """Channels, kernel and stride of each layer, from Mnih et al. 2015 (Nature 518), of Mnih et al. 2013 (arXiv:1312.5602)
 and IMPALA (shallow, arXiv:1802.01561), and of MinAtar (Young & Tian 2019, arXiv:1903.03176)."""
 SEVERAL = 16
-"""Number of images from which on patches or products in another type are faster."""
+"""Minimum number of images for which patches or products in another type are faster."""
 MOST_IN_PATCHES = 10_000
-"""Total size of an image's patches up to which gathering them is faster than a convolution of a library."""
+"""Maximum total size of an image's patches for which gathering them is faster than a library's convolution."""
 
 
 class ConvolutionBody(nn.Module):
@@ -30,7 +30,7 @@ class ConvolutionBody(nn.Module):
 
     Args:
         shape: Shape of one image: ``(H, W)``, ``(C, H, W)`` or ``(H, W, C)``, after k for k stacked frames. Of three
-            sides, the shorter one of the first and the last is the channels.
+            sides, the shorter of the first and the last is the number of channels.
         layers: Channels, kernel and stride of each layer.
         most: Pixel value that is scaled to 1, for example 255.
 
@@ -139,7 +139,7 @@ def patch_index(places: Tensor, conv: nn.Conv2d) -> Tensor | None:
         conv: Layer with the kernel and the stride, without padding.
 
     Returns:
-        ``(C·kernel² · positions,)``, the number in a patch first, in the order of the kernel's weights.
+        ``(C·kernel² · positions,)``: for each weight of the kernel, in order, its numbers in all patches.
     """
     (high, wide) = conv.kernel_size
     (down, right) = conv.stride

@@ -62,8 +62,8 @@ def sample_squashed_gaussian(parameters: Tensor, noise: Tensor, plain: bool = Fa
     Args:
         parameters: [μ; log σ] ``(n, 2d)``, log σ before it is clamped to `LOG_STD_RANGE`.
         noise: ε ``(n, d)``, standard normal.
-        plain: Whether autograd differentiates each operation. Programs do so, too: compiled by PyTorch 2.11, the
-            hand-written backward pass has another gradient.
+        plain: Whether autograd differentiates each operation. Compiled functions always do so, because PyTorch 2.11
+            compiles the hand-written backward pass to a different gradient.
     """
     if torch.is_grad_enabled() and not (plain or torch.compiler.is_compiling()):
         return SquashedGaussianSample(*SquashedGaussian.apply(parameters, noise))
@@ -87,10 +87,10 @@ def squashed_gaussian(parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor
 
 
 class Family(ABC):
-    """Distributions of one form, each described by numbers ``(..., F)``.
+    """A family of distributions, each described by F numbers ``(..., F)``.
 
     Attributes:
-        numbers: F.
+        numbers: Number F of numbers that describe a distribution.
     """
 
     numbers: int
@@ -121,14 +121,14 @@ class Family(ABC):
 
     @abstractmethod
     def draw(self, given: Tensor, rng: torch.Generator) -> Tensor:
-        """Draw actions for ``(n, F)``."""
+        """Draw actions ``(n, *action_shape)`` for numbers ``(n, F)``."""
 
 
 class Categorical(Family):
-    """Probabilities of A actions, by their logarithms up to a constant: ``(..., A)``.
+    """Categorical distributions of A actions, given by logits ``(..., A)``.
 
     Args:
-        actions: A.
+        actions: Number of actions A.
     """
 
     def __init__(self, actions: int):
@@ -161,13 +161,13 @@ class Categorical(Family):
 
 
 class Normal(Family):
-    """Independent normal numbers d, [means; logarithms of standard deviations] ``(..., 2d)``.
+    """Independent normal distributions of d numbers, given by [means; log standard deviations] ``(..., 2d)``.
 
     Actions are neither squashed nor bounded. The environment receives the nearest action of its space; the update uses
     the action that was drawn.
 
     Args:
-        size: d.
+        size: Width d of an action.
     """
 
     def __init__(self, size: int):

@@ -1,4 +1,4 @@
-"""From observations as they are stored to the numbers that networks see."""
+"""Encoders from stored observations to the inputs of networks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALLEST_IMAGE = 16
 
 
 class Flat(nn.Module):
-    """Flat observations ``(n, d)``, float32, with parts side by side in the order of their names."""
+    """Encoder to flat observations ``(n, d)``, float32, with parts concatenated in the order of their names."""
 
     def forward(self, obs: Observation) -> Tensor:
         """Return observations ``(n, ...)``, or named parts of this shape, as ``(n, d)``."""
@@ -74,7 +74,7 @@ class Convolutions(nn.Module):
 
     Args:
         shape: Shape of one uint8 image: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these after k for k stacked
-            frames. The shorter one of the first and the last of three sides is the channels.
+            frames. Of three sides, the shorter of the first and the last is the number of channels.
     """
 
     width = FEATURES
@@ -105,7 +105,7 @@ def is_image(space: gym.Space) -> bool:
 
 
 class Encoder(nn.Module):
-    """One encoder per part of an observation, side by side in the order of their names.
+    """One encoder per part of an observation; features are concatenated in the order of the parts' names.
 
     Args:
         space: Space of observations, see `interreplay.environments.spaces.leaves`.
@@ -125,7 +125,7 @@ class Encoder(nn.Module):
         self._widths = list[int]()
         self._keys: dict[str, str] = {}
         for i, (name, part) in enumerate(sorted(leaves(space).items())):
-            self._keys[name] = str(i)  # names of modules may hold no dots
+            self._keys[name] = str(i)  # names of modules must not contain dots
             encoder: nn.Module = Flat()
             if isinstance(part, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
                 encoder = OneHot(part)
@@ -161,7 +161,7 @@ class Encoder(nn.Module):
 
 
 class EncoderLike(Protocol):
-    """An encoder of a user, a `torch.nn.Module` with the space of observations as its first argument.
+    """A user's encoder: a `torch.nn.Module` with the observation space as its first argument.
 
     Attributes:
         width: Number of features d.
@@ -182,7 +182,7 @@ def own_encoder(space: gym.Space, asked: str | Mapping[str, Any]) -> tuple[nn.Mo
     encoder = object_of(asked, {}, nn.Module, "encoder", space)
     width = getattr(encoder, "width", None)
     if not isinstance(width, int):
-        raise ValueError(f"encoder {asked!r} has the width {width!r}; expected its number of features")
+        raise ValueError(f"encoder {asked!r} has width {width!r}; expected an integer, its number of features")
     return encoder, width
 
 
@@ -199,7 +199,7 @@ def make_encoder(
     """
     if isinstance(body, Mapping) or ":" in (body or ""):
         if normalize:
-            raise ValueError(f"encoder {body!r} normalizes by itself; expected normalize_observations False")
+            raise ValueError(f"encoder {body!r} must normalize by itself; expected normalize_observations False")
         return own_encoder(space, body)
     encoder = Encoder(space, body)
     for part in encoder.parts.values():

@@ -23,7 +23,7 @@ from interreplay.learning.networks.between_layers import Dropout, Dropped
 from interreplay.learning.networks.small_layers import SmallLayers, SmallNetwork, is_small
 
 MATRIX_DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
-"""Types by name in which matrices can be multiplied; None keeps the type of the parameters."""
+"""Types of matrix products by name; None keeps the type of the parameters."""
 
 
 def matrix_dtype_of(name: str) -> torch.dtype | None:
@@ -44,8 +44,8 @@ def matrix_dtype_of(name: str) -> torch.dtype | None:
 class BatchedMLP(nn.Module):
     """m fully connected networks of one shape.
 
-    Weights start as in `nn.Linear`: uniform within ±1/√fan_in. Between a hidden layer and its activation, there may be
-    dropout followed by layer normalization (Ba et al. 2016, arXiv:1607.06450).
+    Weights are initialized as in `nn.Linear`: uniform within ±1/√fan_in. Between a hidden layer and its activation,
+    there may be dropout followed by layer normalization (Ba et al. 2016, arXiv:1607.06450).
 
     Args:
         count: Number of networks m.
@@ -55,7 +55,7 @@ class BatchedMLP(nn.Module):
 
     Attributes:
         matrix_dtype: Type of the products between hidden layers; None for the type of the parameters.
-        pass_class: How the layers follow each other.
+        pass_class: Class of the forward passes.
         activation: Name of the function between layers, "relu" or "tanh".
         plain: Whether autograd differentiates each operation, as `torch.func` requires.
     """
@@ -136,14 +136,14 @@ class BatchedMLP(nn.Module):
         Args:
             rows: Inputs of all networks ``(n, sizes[0])``, or blocks of their columns ``(n, columns)``.
             dropped: Dropped hidden units of each network that runs; None without dropout.
-            networks: Numbers of the networks that run; None for all.
+            networks: Indices of the networks that run; None for all.
             frozen: Whether parameters are constants: only the rows receive gradients.
 
         Returns:
             ``(m, n, sizes[-1])``.
         """
         blocks = (rows,) if isinstance(rows, Tensor) else tuple(rows)
-        plain = self.plain or torch.compiler.is_compiling()  # programs contain neither our function nor cached views
+        plain = self.plain or torch.compiler.is_compiling()  # programs support neither `BatchedLayers` nor cached views
         views = self._views
         if self.plain:
             views = LayerViews(*map(list, (self.weights, self.biases, self.scales, self.shifts)), detach=frozen)

@@ -52,7 +52,7 @@ class Moments:
         return {"count": self.count, "mean": self.mean.copy(), "squares": self.squares.copy()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`."""
+        """Restore the statistics."""
         self.count = int(state["count"])
         self.mean = np.array(state["mean"])
         self.squares = np.array(state["squares"])
@@ -97,7 +97,7 @@ class NormalizedPixels(nn.Module):
         self._publish()
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from the state of `moments`."""
+        """Restore the state of `moments`."""
         self.moments.load(state)
         self._publish()
 
@@ -112,7 +112,7 @@ class NormalizedPixels(nn.Module):
 class Normalized(nn.Module):
     """An encoder with outputs normalized by their running mean and standard deviation, clipped to ±`LIMIT`.
 
-    The statistics are those of all observations passed to `observe`. `shift` and `factor` are part of the module's
+    The statistics cover all observations passed to `observe`. `shift` and `factor` are part of the module's
     state, so that copies in other processes act alike. One-hot features are not normalized; images are normalized
     before they are encoded, see `NormalizedPixels`.
 
@@ -174,7 +174,7 @@ class Normalized(nn.Module):
         return self.moments.state() | {"images": seen}
 
     def load_statistics(self, state: Mapping[str, Any]) -> None:
-        """Continue from `statistics`."""
+        """Restore the result of `statistics`."""
         self.moments.load(state)
         for name, pixels in self._pixels.items():
             pixels.load(state["images"][name])
@@ -242,7 +242,7 @@ class RewardScale:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Restore the result of `state_dict`."""
         self._moments.load(state["moments"])
         self._largest = float(state["largest"])
         episodes = np.asarray(state["episodes"]).tolist()

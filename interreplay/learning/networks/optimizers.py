@@ -28,7 +28,7 @@ class PlainOptimizer(torch.optim.Optimizer):
     _rate_on_device = math.nan
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state."""
         inspect.unwrap(torch.optim.Optimizer.load_state_dict)(self, state_dict)
         self.loads += 1
 
@@ -50,11 +50,11 @@ class PlainOptimizer(torch.optim.Optimizer):
 class FastAdam(PlainOptimizer, torch.optim.Adam):
     """Adam (Kingma & Ba 2015, arXiv:1412.6980) of one group of parameters in one fused kernel.
 
-    Arithmetic and state are PyTorch's. PyTorch's `step` collects the tensors of every parameter in each call and runs
+    Arithmetic and state equal PyTorch's. PyTorch's `step` collects the tensors of every parameter in each call and runs
     hooks, which takes a tenth of an update of SAC. Here, the tensors are collected once.
 
     Args:
-        params: Parameters of one device and dtype; all get a gradient before every step.
+        params: Parameters of one device and dtype; all need a gradient before every step.
         lr: Learning rate.
         weight_decay: c of the term c·½‖θ‖²; its gradient is added.
         eps: ε, added to the root.
@@ -79,7 +79,7 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state."""
         super().load_state_dict(state_dict)
         self._moments = None
 
@@ -113,17 +113,17 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
         return self._moments
 
     def compile(self, compiler: Callable[..., Any]) -> None:
-        """Let a compiled function take the steps, see `adam_of_parts`."""
+        """Take later steps with a compiled function, see `adam_of_parts`."""
         step = functools.partial(adam_of_parts, decoupled=self.decoupled)
         self.kernel = compiler(step, self.param_groups[0]["params"][0].device)
 
     def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the tensors that are stepped, and their gradients."""
+        """Return the tensors that a step changes, and their gradients."""
         parameters = self.param_groups[0]["params"]
         return parameters, _gradients(parameters)
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Return first moments, second moments and step counts of the parameters, zero where there are none."""
+        """Return first moments, second moments and step counts of the parameters; missing ones are zero."""
         group = self.param_groups[0]
         count = torch.zeros((), dtype=torch.float32)
         for parameter in group["params"]:
@@ -168,7 +168,7 @@ def adam_of_parts(
         gradients: Their gradients.
         averages: First moments.
         squares: Second moments.
-        _: Nothing: there is no maximum of second moments.
+        _: Unused; without AMSGrad, there is no maximum of second moments.
         steps: Step counts ``()``; the first counts for all parameters.
         lr: Learning rate ``()``.
         beta1: β₁.
@@ -203,7 +203,7 @@ class FlatAdam(FastAdam):
         eps: ε, added to the root.
 
     Attributes:
-        gradients: ``(total,)``.
+        gradients: Gradients of all parameters ``(total,)``.
         pieces: Views of `gradients`, one per parameter and of its shape.
     """
 
@@ -225,7 +225,7 @@ class FlatAdam(FastAdam):
     def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         parameters = self.param_groups[0]["params"]
         for parameter, value, piece in zip(parameters, self._values, self.pieces, strict=True):
-            if parameter.grad is not piece:  # autograd's
+            if parameter.grad is not piece:  # autograd set a new tensor
                 piece.copy_(parameter.grad)
                 parameter.grad = piece
             if parameter.data_ptr() != value.data_ptr():  # the parameter was moved
@@ -331,7 +331,7 @@ class CenteredRMSprop(RootMeanSquare):
         variances = torch._foreach_mul(averages, averages)
         torch._foreach_sub_(variances, squares)
         torch._foreach_neg_(variances)
-        torch._foreach_clamp_min_(variances, 0.0)  # rounding may give less
+        torch._foreach_clamp_min_(variances, 0.0)  # rounding errors can make them negative
         return list(variances)
 
 

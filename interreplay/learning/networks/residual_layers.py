@@ -102,8 +102,8 @@ class ResidualPass(ForwardPass):
 class ResidualMLP(BatchedMLP):
     """m residual networks of one shape: the trunk and the last layer of SimBa.
 
-    The first and the last layer start orthogonal with gain 1, the layers of blocks as in He et al. 2015
-    (arXiv:1502.01852), biases at 0.
+    The first and the last layer are initialized orthogonally with gain 1, the layers of blocks as in He et al. 2015
+    (arXiv:1502.01852), and biases with 0.
 
     Args:
         count: Number of networks m.
@@ -173,7 +173,7 @@ class ResidualGaussian(ResidualMLP):
 
 
 class ResidualCritics(ResidualMLP):
-    """m residual critics Q(s, a), or of q quantiles of the return.
+    """m residual critics, with Q(s, a) or q quantiles of the return as outputs.
 
     Args:
         count: Number of critics m.

@@ -1,4 +1,4 @@
-"""IMPALA's update from unrolls, fresh and replayed, and A2C as a case of it."""
+"""The update of IMPALA, CLEAR, LASER, A2C and A3C from fresh and replayed unrolls."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class UnrollResult:
 class IMPALAUpdate(Update):
     """One gradient step from T steps of B environments, by one pass over their (T + 1)·B observations.
 
-    With v and A of `vtrace`, keep of the `Relevance` (LASER) and sums over live steps that are kept:
+    With v and A of `vtrace`, and sums over live steps that the `Relevance` keeps (LASER):
 
     * policy: −Σ log π(a|s)·A,
     * value: `vf_loss_coeff`·½·Σ (v − V)², or `critic_loss` in place of ½(v − V)²,
-    * entropy: −`entropy_coeff`·Σ H(π), over all live steps, with LASER over those of fresh unrolls,
-    * CLEAR's cloning losses over replayed unrolls alone.
+    * entropy: −`entropy_coeff`·Σ H(π), over all live steps, with LASER over live steps of fresh unrolls,
+    * CLEAR's cloning losses, over replayed unrolls only.
 
     All terms except the entropy are multiplied by the importance weight of the unroll.
 
@@ -89,7 +89,7 @@ class IMPALAUpdate(Update):
         if bound is not None:
             self.relevance = PolicyDistanceBound(bound, settings.relevance_of, settings.vtrace_rho)
         if bound is not None and settings.relevance_of == "implied" and networks.actor.gaussian:
-            raise ValueError("relevance_of is 'implied' and actions are continuous; expected 'behavior' for these")
+            raise ValueError("relevance_of is 'implied' and actions are continuous; expected 'behavior'")
         self.value_loss = None if settings.critic_loss is None else make_loss(settings.critic_loss)
         self.clones: list[UnrollLoss] = [PolicyCloning(settings.policy_cloning), ValueCloning(settings.value_cloning)]
 
@@ -169,7 +169,8 @@ class IMPALAUpdate(Update):
         view = UnrollView(unrolls, self.family, pi, values, counted, replayed)
         clones = []
         for loss in self.clones:
-            if not loss.weight or (live.device.type == "cpu" and unrolls.fresh.all()):  # a GPU would wait
+            # Reading the mask from a GPU would wait for the device.
+            if not loss.weight or (live.device.type == "cpu" and unrolls.fresh.all()):
                 clones.append(replayed.new_zeros(()))
             else:
                 clones.append(loss(view))
@@ -179,10 +180,10 @@ class IMPALAUpdate(Update):
             total = total / log_probs.numel()
         with torch.no_grad():
             sums = (summed, policy_loss, value_loss)
-            described = self._described(unrolls, pi, log_ratios, counted, entropies, errors)
+            described = self._policy_metrics(unrolls, pi, log_ratios, counted, entropies, errors)
             steps = counted.sum().clamp(min=1.0)
-            again = replayed.sum().clamp(min=1.0)
-            metrics = torch.stack([*(x / steps for x in sums), *described, *(x / again for x in clones)])
+            replayed_steps = replayed.sum().clamp(min=1.0)
+            metrics = torch.stack([*(x / steps for x in sums), *described, *(x / replayed_steps for x in clones)])
             by_unroll = (errors.abs() * live).sum(dim=0) / live.sum(dim=0).clamp(min=1)
         return total, UnrollResult(by_unroll.detach(), pi.detach(), metrics)
 
@@ -198,17 +199,17 @@ class IMPALAUpdate(Update):
             return targets, (targets - values)[:-1]
         return vtrace(log_ratios, *given, keep, s.vtrace_rho, s.vtrace_c, pg_rho=s.vtrace_pg_rho, lam=s.returns_lambda)
 
-    def _described(
+    def _policy_metrics(
         self, unrolls: UnrollsLike, pi: Tensor, log_ratios: Tensor, counted: Tensor, entropies: Tensor, errors: Tensor
     ) -> list[Tensor]:
-        """Return the metrics between the losses and CLEAR's: means over live steps, errors over those that are kept."""
+        """Return the metrics from entropy to replayed share: means over live steps, of errors over kept steps."""
         live = unrolls.live.to(pi.dtype)
         steps = live.sum().clamp(min=1.0)
         ratios = log_ratios.exp().clamp(max=self.settings.vtrace_rho) * live
         clipped = ((log_ratios > math.log(self.settings.vtrace_rho)) & unrolls.live).sum()
-        # Kish's size of a sample that is weighted by ratios, as a share of the steps; the largest weight is 1.
-        nowhere = ~unrolls.live
-        weights = (log_ratios - log_ratios.masked_fill(nowhere, -math.inf).max()).masked_fill(nowhere, -math.inf).exp()
+        # Kish's effective sample size for weights by ratios, as a share of the steps; the largest weight is 1.
+        ignored = ~unrolls.live
+        weights = (log_ratios - log_ratios.masked_fill(ignored, -math.inf).max()).masked_fill(ignored, -math.inf).exp()
         size = weights.sum().square() / weights.square().sum().clamp(min=1e-30) / steps
         divergence = (self.family.kl(pi, unrolls.policy) * live).sum() / steps
         error = (errors.abs() * counted).sum() / counted.sum().clamp(min=1.0)

@@ -1,4 +1,4 @@
-"""Weights that networks of a policy and its value start with."""
+"""Orthogonal initial weights of networks with a policy and a value."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.policy_gradient.policy_value import PolicyValueLayers
 
 GAIN = math.sqrt(2.0)
-"""Of layers with ReLU behind them."""
+"""Gain of the weights of layers followed by ReLU."""
 POLICY_GAIN = 0.01
-"""Gain of the weights of a policy's last layer: all actions are nearly as likely at the start."""
+"""Gain of the weights of a policy's last layer: initially, all actions are nearly equally likely."""
 
 
 @torch.no_grad()
 def make_orthogonal(networks: nn.Module) -> None:
-    """Let convolutions and layers start orthogonal with gain √2, the policy's last one `POLICY_GAIN`, the value's 1.
+    """Initialize weights orthogonally with gain √2, in the policy's last layer `POLICY_GAIN`, in the value's 1.
 
     As in OpenAI Baselines and Stable-Baselines3's A2C and PPO (Saxe et al. 2014, arXiv:1312.6120; compared by
-    Andrychowicz et al. 2021, arXiv:2006.05990). Biases start at zero. PyTorch's own start, uniform within ±1/√fan_in,
-    makes the differences between images smaller by 2.4 in every layer.
+    Andrychowicz et al. 2021, arXiv:2006.05990). Biases are set to zero. PyTorch's default, uniform within
+    ±1/√fan_in, reduces the differences between images by a factor of 2.4 in every layer.
 
     Args:
-        networks: With an encoder. Weights of an LSTM stay as they are.
+        networks: Networks with an encoder. Weights of an LSTM are not changed.
     """
     for part in networks.modules():
         if isinstance(part, nn.Conv2d):
             part.weight.copy_(orthogonal(part.weight.shape, GAIN))
-            assert part.bias is not None, "our convolutions have one"
+            assert part.bias is not None, "our convolutions have a bias"
             nn.init.zeros_(part.bias)
         elif isinstance(part, nn.Linear):
             part.weight.copy_(orthogonal(part.weight.shape, GAIN))
@@ -50,12 +50,12 @@ def make_orthogonal(networks: nn.Module) -> None:
 
 
 def _make_layers_orthogonal(body: BatchedMLP, values: bool, outputs: int) -> None:
-    """Let the layers of one network start so.
+    """Initialize the layers of one network, see `make_orthogonal`.
 
     Args:
-        body: Its last layer gives numbers of the policy, the value, or both.
-        values: Whether the last of these is the value.
-        outputs: How many numbers it gives.
+        body: Network that returns numbers of the policy, the value, or both.
+        values: Whether the last output is the value.
+        outputs: Number of outputs.
     """
     for weight, bias in zip(body.weights, body.biases, strict=True):
         weight[0] = orthogonal(weight[0].shape, GAIN)
@@ -66,6 +66,6 @@ def _make_layers_orthogonal(body: BatchedMLP, values: bool, outputs: int) -> Non
 
 
 def orthogonal(shape: Sequence[int], gain: float) -> Tensor:
-    """Return weights of a shape, as a matrix of its first side orthogonal times `gain`."""
+    """Return weights of a shape: an orthogonal matrix, with the first dimension as rows, times `gain`."""
     weights = torch.empty(*shape)
     return nn.init.orthogonal_(weights, gain) if weights.numel() else weights

@@ -65,13 +65,13 @@ class PolicyWithValue(Policy):
 
 
 class CategoricalWithValue(PolicyWithValue, DiscretePolicy):
-    """Probabilities of actions, by their logits, and the value.
+    """A categorical policy, given by its logits, with its value.
 
     Args:
         inputs: Width of an encoded observation.
         actions: Number of actions.
         hiddens: Widths of the hidden layers.
-        shared: Whether policy and value share them.
+        shared: Whether policy and value share their hidden layers.
     """
 
     def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], shared: bool = True):
@@ -85,15 +85,15 @@ class CategoricalWithValue(PolicyWithValue, DiscretePolicy):
 
 
 class NormalWithValue(PolicyWithValue, ContinuousPolicy):
-    """Independent normal actions, neither squashed nor bounded, and the value; see `Normal`.
+    """A policy with independent normal actions, neither squashed nor bounded, with its value; see `Normal`.
 
     Args:
         inputs: Width of an encoded observation.
         actions: Width of an action.
         hiddens: Widths of the hidden layers.
-        shared: Whether policy and value share them.
+        shared: Whether policy and value share their hidden layers.
         free_log_std: Whether the standard deviations are parameters that do not depend on the state.
-        log_std: Initial logarithm of these standard deviations.
+        log_std: Initial log standard deviation, if `free_log_std`.
     """
 
     gaussian = True

@@ -22,10 +22,10 @@ class UnrollsLike(Protocol):
         actions: ``(T, B, ...)``.
         rewards: ``(T, B)``.
         terminated: ``(T, B)`` bool.
-        live: Whether steps are steps of an episode, ``(T, B)`` bool.
+        live: Whether each step belongs to an episode, ``(T, B)`` bool.
         policy: Outputs of the behavior policy ``(T, B, F)``.
         values: Values of the behavior policy's network ``(T, B)``.
-        state: State of a network with memory before the first step, by name ``(B, cells)``; empty without one.
+        state: Recurrent state before the first step, by name ``(B, cells)``; empty for feedforward networks.
         fresh: Whether an unroll has not been learned from yet, ``(B,)`` bool.
         weights: Importance weights ``(B,)``.
         steps: T.
@@ -126,7 +126,7 @@ class Relevance(ABC):
 
     @abstractmethod
     def keep(self, family: Family, pi: Tensor, mu: Tensor) -> Tensor | None:
-        """Return which steps are learned from ``(T, B)`` bool, None for all.
+        """Return whether each step is learned from ``(T, B)``, bool; None for all steps.
 
         Args:
             family: Family of the policies' distributions.
@@ -149,9 +149,9 @@ class PolicyDistanceBound(Relevance):
     ("implied"), or µ ("behavior"). Entropy is rewarded on fresh steps only.
 
     Args:
-        bound: b.
-        of: "implied" or "behavior".
-        rho: ρ̄.
+        bound: Bound b of the divergence.
+        of: Policy to which π is compared: "implied" or "behavior".
+        rho: Bound ρ̄ of V-trace's ratios.
     """
 
     fresh_entropy = True

@@ -101,7 +101,7 @@ class IMPALASettings:
         """Reject settings that contradict each other.
 
         Raises:
-            ValueError: The settings and their values.
+            ValueError: Two settings contradict each other.
         """
         for name in ("policy_cloning", "value_cloning", "relevance_bound"):
             if self.returns == "gae" and getattr(self, name):
@@ -117,7 +117,7 @@ class CLEARSettings(IMPALASettings):
 @dataclass(frozen=True)
 @with_defaults(relevance_bound=0.3)
 class LASERSettings(IMPALASettings):
-    """IMPALA that leaves out replayed steps of policies too far away (Schmitt et al. 2020, arXiv:1909.11583)."""
+    """IMPALA without replayed steps of policies that are too distant (Schmitt et al. 2020, arXiv:1909.11583)."""
 
 
 @dataclass(frozen=True)
@@ -143,4 +143,4 @@ class A2CSettings(IMPALASettings):
 @dataclass(frozen=True)
 @with_defaults(train_batch_size=1, sync=False)
 class A3CSettings(A2CSettings):
-    """Asynchronous advantage actor-critic: runners give gradients (Mnih et al. 2016, arXiv:1602.01783)."""
+    """Asynchronous advantage actor-critic: runners compute gradients (Mnih et al. 2016, arXiv:1602.01783)."""

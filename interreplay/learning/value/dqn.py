@@ -35,7 +35,7 @@ from interreplay.transitions import Transitions
 
 
 class ConfiguredEpsilon(EpsilonGreedy):
-    """`EpsilonGreedy` as DQN's settings state it."""
+    """`EpsilonGreedy` with the values of DQN's settings."""
 
 
 class DQNUpdate(Update):
@@ -101,7 +101,7 @@ class DQNUpdate(Update):
         if critic_loss is not None:
             self.loss = make_loss(critic_loss)
             if not isinstance(self.head, Mean):
-                raise ValueError(f"critic_loss is {critic_loss!r}; expected none, distributions have their own loss")
+                raise ValueError(f"critic_loss is {critic_loss!r}; expected none, as distributions have their own loss")
         if isinstance(self.head, Mean):
             self.offers = self.offers | {CRITIC_LOSS}
 
@@ -155,7 +155,7 @@ class DQNUpdate(Update):
         return UpdateResult(errors, torch.from_numpy(means), self.scores(self.scores_wanted, errors))
 
     def minimize(self, loss: Tensor) -> None:
-        """Take one step of the optimizer down the gradient of a loss."""
+        """Take one step of the optimizer along the negative gradient of a loss."""
         for parameter in self.parameters:
             parameter.grad = None  # the next gradients use its memory
         for parameter, gradient in zip(self.parameters, torch.autograd.grad(loss, self.parameters), strict=True):
@@ -196,12 +196,12 @@ class DQNUpdate(Update):
         encoder = nets.target_encoder if self.encoder else nets.encoder
         next_obs, m = view_tensors(rows, encoder, "next_obs")
         following = self.target_layers.outputs(next_obs, self.target_layers.draw_noise(rng))
-        judged = following
+        compared = following
         if self.double:
             if self.encoder:
                 next_obs, _ = view_tensors(rows, nets.encoder, "next_obs")
-            judged = self.layers.outputs(next_obs, self.layers.draw_noise(rng))
-        best = head.values(judged).argmax(dim=-1).view(-1, 1, 1).expand(-1, 1, head.numbers)
+            compared = self.layers.outputs(next_obs, self.layers.draw_noise(rng))
+        best = head.values(compared).argmax(dim=-1).view(-1, 1, 1).expand(-1, 1, head.numbers)
         chosen = following.gather(1, best).squeeze(1)
         found = head.target(chosen, repeat_for_views(rows.rewards, m), repeat_for_views(rows.discounts, m))
         return found if m == 1 else found.unflatten(0, (-1, m)).mean(dim=1)

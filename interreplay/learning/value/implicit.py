@@ -14,19 +14,20 @@ from interreplay.learning.value.streams import ValueLayers
 from interreplay.learning.value.value_heads import HeadLoss, ValueHead
 
 COSINES = 64
-"""Cosines of a fraction that are embedded."""
+"""Number of cosines in the embedding of a fraction."""
 
 
 class ImplicitLayers(ValueLayers):
     """Layers from encoded observations and fractions τ to the quantiles of the return at τ.
 
-    Z_τ(s, a) = f(ψ(s) ⊙ φ(τ))_a, with φ(τ) = ReLU(W·(cos πiτ)_{0 ≤ i < 64} + b). ψ has the hidden layers but the last,
-    which is f's. A pass while learning draws K fractions per row; without noise, the fractions are (k − ½)/K.
+    Z_τ(s, a) = f(ψ(s) ⊙ φ(τ))_a, with φ(τ) = ReLU(W·(cos πiτ)_{0 ≤ i < 64} + b). ψ consists of all hidden layers
+    but the last, which belongs to f. A pass while learning draws K fractions per row; without noise, the fractions are
+    (k − ½)/K.
 
     Args:
         inputs: Width of an encoded observation.
         actions: Number of actions A.
-        fractions: Number of fractions K of a pass.
+        fractions: Number of fractions K per pass.
         hiddens: Widths of the hidden layers.
         activation: Name of the function between layers.
     """
@@ -80,7 +81,7 @@ class Implicit(ValueHead):
     The loss is that of `Quantiles` with each row's fractions; it serves as the error, too.
 
     Args:
-        fractions: Number of fractions K of a pass.
+        fractions: Number of fractions K per pass.
         kappa: κ, above 0.
     """
 

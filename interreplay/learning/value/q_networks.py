@@ -14,7 +14,7 @@ from interreplay.learning.value.value_heads import ValueHead
 
 
 class QPolicy(DiscretePolicy):
-    """The policy that takes the action of the highest expected return.
+    """The policy that takes the action with the highest expected return.
 
     It records the softmax of the expected returns.
 

@@ -20,7 +20,7 @@ class SmallBatch(NamedTuple):
     Attributes:
         obs: Encoded observations ``(n, inputs)``.
         next_obs: Encoded next observations ``(n, inputs)``.
-        actions: Numbers of actions ``(n,)``.
+        actions: Indices of the actions ``(n,)``.
         rewards: ``(n,)``.
         discounts: ``(n,)``.
         weights: Weights of the rows in the loss ``(n,)``.
@@ -45,23 +45,23 @@ def small_td_step(
         target: The target network.
         adam: Optimizer of the parameters of `online`.
         head: A head of mean values, with ``huber_delta``.
-        double: Whether the network that learns selects the actions that the target network evaluates.
+        double: Whether `online` selects the actions that `target` evaluates.
         clip: Bound of the norm of all gradients, or None.
 
     Returns:
-        TD errors ``(n,)``, and the means of loss, values and sizes of the errors ``(3,)``.
+        TD errors ``(n,)``, and the means of losses, values and absolute errors ``(3,)``.
     """
     count = len(batch.weights)
     following = target.forward(batch.next_obs)[-1]
-    judged = online.forward(batch.next_obs)[-1] if double else following
+    compared = online.forward(batch.next_obs)[-1] if double else following
     starts = np.arange(0, following.size, following.shape[1])
-    wanted = batch.rewards + batch.discounts * following.reshape(-1).take(starts + judged.argmax(1))
+    targets = batch.rewards + batch.discounts * following.reshape(-1).take(starts + compared.argmax(1))
 
     seen = online.forward(batch.obs)
     outputs = seen[-1]
     taken = starts + batch.actions
     chosen = outputs.reshape(-1).take(taken)
-    errors = chosen - wanted
+    errors = chosen - targets
     slopes = errors if head.huber_delta is None else errors.clip(-head.huber_delta, head.huber_delta)
     losses = slopes * (errors - 0.5 * slopes)  # ½δ² within the bound, linear beyond
 

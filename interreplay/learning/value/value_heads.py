@@ -57,15 +57,15 @@ class ValueHead(nn.Module, ABC):
             chosen: Outputs for the actions taken, ``(n·m, N)``, the m views of a row one after the other.
             target: ``(n·m, N)``, without a gradient.
             m: Number of views per row.
-            loss: Loss that comes with the rows, which `Mean` takes in place of its own.
+            loss: Loss defined by the rows, which `Mean` uses instead of its own.
         """
 
 
 class Mean(ValueHead):
-    """The expected return alone (Mnih et al. 2015, Nature 518). Errors are TD errors, prediction less target.
+    """The expected return alone (Mnih et al. 2015, Nature 518). Errors are TD errors, prediction minus target.
 
     Args:
-        huber_delta: Error from which on the loss is linear; None for a square everywhere.
+        huber_delta: Absolute error above which the loss is linear; None for the squared error.
     """
 
     numbers = 1

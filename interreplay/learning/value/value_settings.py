@@ -1,4 +1,4 @@
-"""The settings of value networks, as `interreplay.learning.settings` has those of actors and critics."""
+"""The settings of DQN and its variants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from interreplay.learning.settings import POSITIVE, ActorCriticSettings, ReplayS
 
 @dataclass(frozen=True)
 class DQNSettings:
-    """Deep Q-networks and what grew from them: Mnih et al. 2015 (Nature 518), with the loop of OpenAI's baselines."""
+    """Deep Q-networks and their variants: Mnih et al. 2015 (Nature 518), with the training loop of OpenAI Baselines."""
 
     train_batch_size: int = setting(32, Whole(1), "transitions per update")
     lr: float = setting(5e-4, Rate(), "learning rate of an algorithm with one network")

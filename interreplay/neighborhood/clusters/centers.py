@@ -14,7 +14,7 @@ BLOCK = 1024  # rows compared with all centers at a time; their distances stay i
 
 
 class ClusterCenters:
-    """Centers in the units of the rows, compared in the scale in use.
+    """Cluster centers, stored in the units of the rows and compared in standardized units.
 
     Args:
         dims: Number of features d.

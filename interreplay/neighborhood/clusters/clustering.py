@@ -1,4 +1,4 @@
-"""Clusters of everything stored, updated while rows are added and overwritten."""
+"""Clusters of all stored rows, updated as rows are added and overwritten."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Clustering:
 
     A row joins the cluster of its nearest center when it is stored and leaves it when it is overwritten. A refresh
 
-    1. takes the scale of the rows that are stored now;
+    1. updates the scale to the stored rows;
     2. places centers without members on rows far from the other centers;
     3. moves the centers by some steps on random rows, each center weighted by its number of members, so that centers
        keep following the rows;
@@ -80,8 +80,7 @@ class Clustering:
         capacity: Number of slots.
         z: Position of the d features z in a vector.
         n_clusters: Number of clusters K; half the number of rows if fewer than 2K are stored.
-        refresh_every: Added rows between refreshes; a quarter of the stored rows while fewer than four times as many
-            are stored.
+        refresh_every: Added rows between refreshes, at most a quarter of the stored rows.
         read: Returns rows as vectors ``(n, D)``.
         moments: Moments of vectors per cluster, still empty; None if no moments are needed.
     """
@@ -183,7 +182,7 @@ class Clustering:
         self._reassign(storage, split, everything)
 
     def _rescale(self, storage: Storage, everything: bool) -> None:
-        """Take the scale of what is stored now, from all rows or from the rows added and removed since."""
+        """Update the scale from all stored rows, or from the rows added and removed since the last refresh."""
         scale = self.centers.scale
         if everything:
             scale.restart()

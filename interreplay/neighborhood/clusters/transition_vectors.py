@@ -22,7 +22,7 @@ def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:
 
 
 def lead(columns: Columns) -> int:
-    """Return the count of numbers before z in a vector: those of an achieved goal, which is in s but not in z."""
+    """Return the position of z in a vector: the size of the achieved goal, which is part of s but not of z."""
     return action_range(columns).stop - num_features(columns)
 
 

@@ -1,4 +1,4 @@
-"""Exact nearest neighbors by brute force: for rows with too few candidates, and the reference of tests."""
+"""Exact nearest neighbors by brute force: for rows with too few candidates, and as the reference in tests."""
 
 from __future__ import annotations
 

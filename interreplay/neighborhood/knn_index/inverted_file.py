@@ -97,10 +97,10 @@ class InvertedFile:
             self.probes = self._probes_for(vectors, cells)
 
     def _probes_for(self, vectors: np.ndarray, cells: np.ndarray) -> int:
-        """Return how many cells a search must visit for the intended recall of the 10 nearest rows.
+        """Return the number of cells that a search must visit for the intended recall of the 10 nearest rows.
 
-        It is measured on 160 of the `vectors` ``(n, d)`` in `cells` ``(n,)``. What a search misses is mostly found by
-        the search for the other row of the pair: lists have a higher recall than this.
+        The recall is measured on 160 of the `vectors` ``(n, d)`` in `cells` ``(n,)``. Most pairs that a search misses
+        are found by the search for the other row, so lists have a higher recall.
         """
         recall = 0.99 if len(vectors) < 200_000 else 0.975
         queries = vectors[np.random.default_rng(len(vectors)).choice(len(vectors), TRIALS, replace=False)]

@@ -1,4 +1,4 @@
-"""The graph of nearest neighbors of everything stored, updated while rows are added and overwritten."""
+"""The graph of nearest neighbors of all stored rows, updated as rows are added and overwritten."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from interreplay.storage.running_moments import RunningStandardizer, drift
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
-RANK_DRIFT = 0.0075  # drift from which distances are recomputed; .01 costs .012 of recall
+RANK_DRIFT = 0.0075  # drift above which distances are recomputed; .01 costs .012 of recall
 SEARCH_DRIFT = 0.15  # drift from which candidates are searched again; 10 of 32 survive .2 with recall .999
 STALE = 0.6  # share of the stored rows that may be newer than the last search for a row
 MOVE = 0.02  # share by which pending rows may add to the variance of a dimension
 SWEEP = 3  # rows that are checked for staleness per added row
 REFRESH = 1.5  # stale rows that are searched again per added row; a full ring requires each row once in .67 turns
-WAIT = 2048  # one in so many rows may be pending
-WAIT_EXACT = 256  # and with one cell
+WAIT = 2048  # at most one in 2048 rows is pending
+WAIT_EXACT = 256  # at most one in 256 rows is pending if there is one cell
 TIDY = 8  # rows ranked again per added row if their distances are in an earlier scale
 AHEAD = 1024  # rows ranked again in advance if a requested one was ranked in an earlier scale
 SEARCHED = 2048  # rows searched at a time
@@ -34,9 +34,9 @@ COUNTERS = ("sweep", "tidied", "built_at", "built_size", "built_epoch")
 class NeighborGraph:
     """A list of candidates per stored row that contains its k nearest neighbors.
 
-    A new row is pending until one in 256 rows is, or until it is requested. Then all pending rows enter the cells, and
-    one search finds their neighbors and the rows with lists that they enter. Rows that move the scale are not deferred.
-    In a full ring, stale lists are searched again in turn.
+    A new row is pending until one in 256 rows is pending, or until it is requested. Then all pending rows enter the
+    cells, and one search finds their neighbors and the lists that they enter. Rows that move the scale are not
+    deferred. In a full ring, stale lists are searched again in turn.
 
     An *epoch* is a period in which distances are computed in one scale. In a new epoch, lists are ranked again when
     they are requested, and searched again if the scale has moved far.
@@ -70,7 +70,7 @@ class NeighborGraph:
         self._tolerance = np.zeros(dims)
         self.tidied = 0  # next row that is ranked in advance
         self.sweep = 0  # next row that is checked for staleness
-        self.built_at = 0  # rows written, rows stored and epoch when the cells were built
+        self.built_at = 0  # rows written, rows stored and epoch at the last build of the cells
         self.built_size = 0
         self.built_epoch = 0
 
@@ -115,7 +115,7 @@ class NeighborGraph:
         return bool(self.moved.max() > MOVE * self.table.count)
 
     def _set_tolerance(self) -> None:
-        """Set what counts as a move of the scale; any change of a constant dimension does."""
+        """Set the deviation that counts as a move of the scale: for constant dimensions, any deviation."""
         self._center = self.scale.mean.copy()
         self._tolerance = 1.0 / np.maximum(self.scale.std, np.maximum(1e-9 * np.abs(self._center), 1e-30))
         self._tolerance[self.scale.free.stop :] = 0.0
@@ -244,7 +244,7 @@ class NeighborGraph:
         if not short.any():
             return ages, order
         missing = np.unique(slots[short])
-        for probes in (self.cells.probes, len(self.cells.centers)):  # search further and further
+        for probes in (self.cells.probes, len(self.cells.centers)):  # widen the search
             self.search(missing, probes)
             missing = missing[self.table.live(self.table.keys[missing]).sum(1) < needed]
             if self.cells.whole or not len(missing):
@@ -295,7 +295,7 @@ class NeighborGraph:
         keys[~live] = EMPTY
         keys.sort(axis=1)
         last = squared_of(keys[np.arange(len(slots)), np.maximum(number - 1, 0)])
-        growth = (self.width / np.maximum(number, 1)) ** 0.25  # as in eight dimensions
+        growth = (self.width / np.maximum(number, 1)) ** 0.25  # in eight dimensions, r² grows as n^(2/8)
         return np.where((number >= self.k) & self.valid[self.queried[slots]], last * growth, np.nan)
 
     def _offer(self, slots: np.ndarray, keys: np.ndarray, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Searches of an inverted-file index, by cells or of everything.
+"""Searches of an inverted-file index: by cells, or of all rows.
 
 Both find all pairs of a query and a row such that the row is within the query's radius, or the query is in the row's
 reach.
@@ -16,7 +16,7 @@ ROUNDING = 3e-6  # error of a product in float32, relative to squared lengths
 SLACK = np.float32(1.0 + 1e-5)
 QUERIES = 32  # queries of an exact search at a time
 ROWS = 1 << 13  # rows of an exact search at a time; their distances stay in the cache
-SAMPLE = 1 << 14  # newest rows, which give an exact search its radius
+SAMPLE = 1 << 14  # newest rows that determine the radius of an exact search
 GROUPS = 512  # groups of columns; only those with the smallest distances are partitioned
 
 Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -24,11 +24,11 @@ Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Search:
-    """The queries of one search and what both kinds of search share.
+    """Base class of searches: the queries, and the selection of pairs by distance.
 
     Args:
         cells: The index.
-        slots: Stored slots to search neighbors of ``(q,)``, without repetition.
+        slots: Slots ``(q,)`` of the rows to find neighbors of, without repetition.
         width: Number of neighbors per query.
 
     Attributes:
@@ -80,7 +80,7 @@ class CellSearch(Search):
 
     Args:
         cells: The index.
-        slots: Stored slots to search neighbors of ``(q,)``, without repetition.
+        slots: Slots ``(q,)`` of the rows to find neighbors of, without repetition.
         width: Number of neighbors per query.
         known: Squared radius ``(q,)``; NaN if it has to be measured in the index.
         probes: Number of cells to visit per query.

@@ -25,9 +25,9 @@ class Gradients(NamedTuple):
 
     Attributes:
         gradient: Gradient of all parameters before clipping, ``(P,)``.
-        metrics: The numbers that `IMPALAUpdate.metrics` names.
+        metrics: Values of `IMPALAUpdate.metrics`.
         env_steps: Number of env steps, ``()``.
-        version: Number of updates that the weights had seen, ``()``.
+        version: Number of updates that produced the weights, ``()``.
     """
 
     gradient: Tensor
@@ -61,7 +61,7 @@ class GradientRunner(UnrollRunner):
         return Gradients(gradient, metrics, torch.tensor(unrolls.env_steps), torch.tensor(version))
 
     def use_update(self, update: IMPALAUpdate) -> None:
-        """Compute gradients by the learner's own update; the networks are shared."""
+        """Compute gradients with the learner's own update; the networks are shared."""
         self._update_rule = update
 
 

@@ -46,7 +46,7 @@ class ActorLearnerModule(OffPolicyModule):
 
 
 class UnrollLearner(BatchLearner):
-    """Learns from `Unrolls` by the `IMPALAUpdate` that the configuration makes."""
+    """Learns from `Unrolls` with the `IMPALAUpdate` of the configuration."""
 
     _update_rule: IMPALAUpdate
 
@@ -71,7 +71,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     update_class: ClassVar[Any] = IMPALAUpdate
     trainer: ClassVar[str]
 
-    # Of `IMPALASettings`, set in the constructor.
+    # Fields of `IMPALASettings`, set in the constructor.
     caching: bool
     lr_end: float | None
     lr_power: float
@@ -85,7 +85,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         self.rollout_fragment_length = row.of_run["rollout_fragment_length"]
         self.num_envs_per_env_runner = row.of_run["num_envs_per_worker"]
         self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
-        self.max_requests_in_flight_per_env_runner = 2  # a runner has its next request when it has answered one
+        self.max_requests_in_flight_per_env_runner = 2  # a runner has its next request when it answers one
         # There are no connectors; RLlib would collect their states from all runners, one after the other.
         self._dont_auto_sync_env_runner_states = True
 
@@ -99,7 +99,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
                 or by the original platform's schema, also as JSON; by default half fresh and half replayed.
 
         Raises:
-            ValueError: The arguments are not a mix; states what is accepted.
+            ValueError: The arguments are not a mix; the message states what is accepted.
         """
         return super().replay(kind, **arguments)
 
@@ -134,15 +134,15 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         self._check_setting("max_requests_in_flight_per_env_runner", Whole(1))
         if not isinstance(self.exploration, Sampled):
             name = type(self.exploration).__name__
-            raise ValueError(f"exploration is {name}; expected Sampled, ratios are of actions that the policy drew")
+            raise ValueError(f"exploration is {name}; expected Sampled, ratios require actions drawn by the policy")
         if not (self.explore or self.in_evaluation):
-            raise ValueError("explore is False; expected True, ratios are of actions that the policy drew")
+            raise ValueError("explore is False; expected True, ratios require actions drawn by the policy")
         if self.returns == "gae" and self.replay_buffer_config["type"] != FRESH:
             raise ValueError("returns is 'gae' and unrolls are replayed; expected returns='vtrace' with replay")
         self._check_runners()
 
     def _check_runners(self) -> None:
-        """Reject asynchronous runners with returns that require synchronous ones."""
+        """Reject asynchronous runners if the returns require synchronous ones."""
         if self.returns == "gae" and self.num_env_runners > 0 and not self.sync:
             raise ValueError("returns is 'gae' and sync is False; expected sync=True, or returns='vtrace'")
 
@@ -251,5 +251,5 @@ class ActorLearner(TrainingLoop):
 
 
 def _make(steps: int, runner: Any, version: int) -> Any:
-    """Let a runner make unrolls or gradients; a function of this module, so that requests are small when pickled."""
+    """Make unrolls or gradients with a runner; a function of this module, so that pickled requests are small."""
     return runner.make(steps, version)

@@ -49,7 +49,7 @@ class Requests:
         limit: Seconds within which a runner must answer; None for no limit.
 
     Attributes:
-        waited: Seconds that `receive` waited in the whole run of this process.
+        waited: Seconds that `receive` has waited in this process.
     """
 
     def __init__(self, runners: RemoteRunners, max_in_flight: int, limit: float | None):
@@ -64,7 +64,7 @@ class Requests:
         return len(self._in_flight)
 
     def send(self, ask: Callable[[Any], ray.ObjectRef], version: int) -> None:
-        """Send every runner in service as many requests as it lacks.
+        """Send requests to every runner in service until each has `max_in_flight`.
 
         Args:
             ask: Sends one request, given Ray's handle of the runner.
@@ -78,7 +78,7 @@ class Requests:
                 self._in_flight[ask(handle)] = Request(index, version)
 
     def receive(self, oldest: float = -math.inf) -> Answer | InterreplayError:
-        """Wait for an answer; if requests of versions before `oldest` are in flight, for one of these.
+        """Wait for an answer; for one of a version before `oldest` if such requests are in flight.
 
         The answers of one runner arrive in the order of its requests, so that its episodes continue.
 
@@ -132,7 +132,7 @@ class Requests:
 
 
 class AsyncCollector(RemoteCollector):
-    """Collects from runners that work on one request after the other, with the weights sent with each request.
+    """Collects from runners that answer one request after another, with the weights sent with each request.
 
     If the weights of a request are more than `max_lag` updates old, its answer is awaited before any other.
 

@@ -91,7 +91,7 @@ class UnrollRunner(BatchEnvRunner):
                 self._memory[name] = torch.as_tensor(np.array(part)).to(self._device)
 
     def make(self, steps: int, version: int) -> Any:
-        """Return what the learner receives, an object with `columns`: the unrolls themselves."""
+        """Return unrolls for the learner; subclasses may return other objects with `columns`."""
         return self.unroll(steps, version)
 
     def unroll(self, steps: int, version: int = 0) -> Unrolls:
@@ -101,8 +101,8 @@ class UnrollRunner(BatchEnvRunner):
         next call raises.
 
         Args:
-            steps: T.
-            version: Number of updates that the networks have seen.
+            steps: Number of steps T.
+            version: Number of updates of the networks.
 
         Raises:
             EnvironmentFailure: The environment raised an error, or returned values that cannot be stored.
@@ -171,7 +171,7 @@ class UnrollRunner(BatchEnvRunner):
         Args:
             make: Called with this runner and the version; returns an object with `columns`.
             weights: Reference to the state of the module, in a list so that it is only transferred if it is new.
-            version: Number of updates that the weights have seen.
+            version: Number of updates that produced the weights.
         """
         waited = 0.0 if self._answered is None else time.monotonic() - self._answered
         if self._weights != weights[0]:
@@ -193,10 +193,10 @@ class UnrollRunner(BatchEnvRunner):
 
 
 class StepColumns:
-    """Arrays of the T steps of an unroll, ``(T, B, ...)`` by name; zero where no environment was live.
+    """Arrays of the T steps of an unroll, ``(T, B, ...)`` by name; zero for environments that were not live.
 
     Args:
-        steps: T.
+        steps: Number of steps T.
 
     Attributes:
         t: Number of the current step.

@@ -47,7 +47,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
     module_class = DQNModule
     update_class: ClassVar[Any] = DQNUpdate
 
-    # Of `DQNSettings`, set in the constructor.
+    # Fields of `DQNSettings`, set in the constructor.
     dueling: bool
     epsilon_steps: int
     final_epsilon: float
@@ -104,9 +104,9 @@ def variant(name: str, description: str) -> tuple[type[DQNConfig], type[DQN]]:
     """Return the configuration and the Algorithm of a variant of DQN, which has other defaults.
 
     Args:
-        name: Its name in the table of algorithms; the classes must be assigned to the names in the table, by which
+        name: Name in the table of algorithms. The classes must be assigned to the names in the table, by which
             checkpoints import them.
-        description: Docstring of both; that of the configuration also has an example.
+        description: Docstring of both classes; an example is added for the configuration.
     """
     row = ALGORITHMS[name]
 

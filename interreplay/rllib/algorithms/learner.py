@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 
 
 class BatchLearner(ExactOptimizerStates):
-    """Learns from batches of any kind by the update that the configuration makes.
+    """Learns from batches of any kind with the update of the configuration.
 
     Attributes:
         updates: Number of updates in the whole run, including those before a resume.
@@ -99,7 +99,7 @@ class BatchLearner(ExactOptimizerStates):
         return result
 
     def join(self, group: UpdateGroup | None) -> None:
-        """Make all further updates together with other learners; None to make them alone."""
+        """Make all further updates together with other learners; None makes them separately."""
         self._group = group
 
     @property
@@ -156,7 +156,7 @@ class BatchLearner(ExactOptimizerStates):
                 group["lr"] = rate
 
     def reseed(self, seed: int) -> None:
-        """Replace the random numbers of updates."""
+        """Seed the random generator of updates."""
         self._rng.manual_seed(seed)
 
     def collect_metrics(self) -> dict[str, float]:
@@ -220,7 +220,7 @@ class BatchLearner(ExactOptimizerStates):
 
 
 class OffPolicyLearner(BatchLearner):
-    """Learns from `Sample`s by the `Update` that the configuration makes."""
+    """Learns from `Sample`s with the `Update` of the configuration."""
 
     _update_rule: Update
 
@@ -249,7 +249,7 @@ class OffPolicyLearner(BatchLearner):
             self.reward_scale.load_state_dict(state[UPDATE_STATE]["rewards"])
 
     def after_updates(self, env_steps: int) -> None:
-        """Reset what is due after a number of env steps and all of its updates."""
+        """Make changes that are due at a number of env steps, such as resets of networks, after all of its updates."""
         self._update_rule.after_updates(env_steps, self._rng)
 
     @property
@@ -258,7 +258,7 @@ class OffPolicyLearner(BatchLearner):
         return self._update_rule.offers
 
     def request_scores(self, names: frozenset[str]) -> None:
-        """Let updates report these scores of their rows, as far as they can compute them."""
+        """Request scores of rows from updates; scores that they cannot compute are ignored."""
         self._update_rule.scores_wanted = names & self.offers
 
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
@@ -274,7 +274,7 @@ def has_graphs(device: torch.device) -> bool:
 
 
 def can_be_captured(update: Any) -> bool:
-    """Return whether CUDA graphs can contain the steps of an update's optimizers; PyTorch's own read the processor."""
+    """Return whether CUDA graphs can contain the optimizer steps of an update; PyTorch's own optimizers use the CPU."""
     return all(isinstance(optimizer, PlainOptimizer) for optimizer in update.optimizers.values())
 
 

@@ -43,7 +43,7 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
     """RLlib's algorithm with evaluations that can be interrupted and results of the current iteration only.
 
     Attributes:
-        stop_requested: Whether `train()` and evaluations are to return soon.
+        stop_requested: Whether `train()` and evaluations should return soon.
     """
 
     stop_requested: bool
@@ -63,7 +63,7 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
         return self._time_total + time.monotonic() - self._iteration_began
 
     def __repr__(self) -> str:
-        """Return RLlib's description; only the class if a configuration was rejected, so that Ray shows why."""
+        """Return RLlib's description, or only the class after a rejected configuration, so that Ray shows the error."""
         return type(self).__name__ if self.config is None else super().__repr__()
 
     @override(Algorithm)
@@ -80,7 +80,7 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
-        """Create none: RLlib accepts only its own classes, and ours is created once the spaces are known."""
+        """Do nothing: RLlib accepts only its own classes, and ours is created once the spaces are known."""
 
     def request_stop(self) -> None:
         """Let the running `train()` return after the current batches; safe in signal handlers and threads.
@@ -148,7 +148,7 @@ class TrainingLoop(BaseAlgorithm):
     _name: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let the configuration that the class names build algorithms of this class."""
+        """Register this class as the algorithm of its `config_class`."""
         super().__init_subclass__(**kwargs)
         # Tune registers a class by this name; Tuner("SAC") continues to find RLlib's algorithm.
         cls._name = f"interreplay.{cls.__name__}" if cls.__name__ in STOCK_ALGORITHMS else cls.__name__
@@ -187,7 +187,7 @@ class TrainingLoop(BaseAlgorithm):
         """Return the collector of the configuration.
 
         Args:
-            unpack: Reconstructs what remote runners return from its packed columns.
+            unpack: Reconstructs the results of remote runners from packed columns.
         """
         if self.config.num_env_runners == 0:
             return LocalCollector(self.env_runner, self.learner)
@@ -248,7 +248,7 @@ class TrainingLoop(BaseAlgorithm):
 
     @property
     def rows_per_update(self) -> int:
-        """Steps per update."""
+        """Number of env steps in the batch of an update."""
         return self.config.train_batch_size_per_learner
 
     @override(Algorithm)
@@ -266,7 +266,7 @@ class TrainingLoop(BaseAlgorithm):
                 if self.on_progress is not None:
                     self.on_progress(self.env_steps)
         except Exception:
-            self.learner.check_losses()  # networks that are not finite cause failures of environments and draws
+            self.learner.check_losses()  # non-finite weights cause failures of environments and draws
             raise
         self._report()
 
@@ -375,8 +375,8 @@ class TrainingLoop(BaseAlgorithm):
 
     @abstractmethod
     def _parts_state(self) -> dict[str, Any]:
-        """Return the state of all further parts: not of networks, runners and `experience`."""
+        """Return the state of all parts except networks, runners and `experience`."""
 
     @abstractmethod
     def _load_parts_state(self, state: dict[str, Any]) -> None:
-        """Continue from `_parts_state`."""
+        """Restore the state that `_parts_state` returned."""

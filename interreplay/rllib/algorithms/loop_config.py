@@ -63,10 +63,10 @@ class ReadySource:
 
 
 class ModelSettings(dict[str, Any]):
-    """RLlib's ``config.model``: the settings of its old models, which have no effect here. A call sets our networks.
+    """RLlib's ``config.model``: settings of its old models, which have no effect here. Calling it sets our networks.
 
     Args:
-        config: A configuration of ours.
+        config: Configuration of one of our algorithms.
     """
 
     def __init__(self, config: LoopConfig):
@@ -108,12 +108,12 @@ class LoopConfig(AlgorithmConfig):
     Attributes:
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
-        module_class: RLModule with its networks.
+        module_class: RLModule of the algorithm.
         update_class: The update of the algorithm, or a subclass.
         algorithm_class: The Algorithm that names this configuration, as the only element of a tuple: Ray follows
             classes that are attributes of classes, and would do so endlessly.
         exploration: How the policy acts while it trains: an `interreplay.learning.exploration`, its name, or a mapping
-            such as ``{"type": "Gaussian", "sigma": 0.1}``. Each runner has its own copy. Schedules such as that of
+            such as ``{"type": "Gaussian", "sigma": 0.1}``. Each runner has its own copy. Schedules such as the one of
             `EpsilonGreedy` run over `anneal_steps`.
         lr: Learning rate of every optimizer without a separate rate; None for the defaults.
         train_batch_size: Rows or unrolls per update, also called ``train_batch_size_per_learner``.
@@ -129,7 +129,7 @@ class LoopConfig(AlgorithmConfig):
 
     env: Any
     env_config: dict[str, Any]
-    # Of `LoopSettings`, set in the constructor.
+    # Fields of `LoopSettings`, set in the constructor.
     hiddens: Any
     network: Any
     encoder: Any
@@ -174,11 +174,11 @@ class LoopConfig(AlgorithmConfig):
         """Choose what is replayed.
 
         Args:
-            kind: Its name, another value that the algorithm accepts, or a search space of Tune over these.
-            **arguments: Its arguments, also as search spaces.
+            kind: Name of the replay method, another value that the algorithm accepts, or a search space of Tune.
+            **arguments: Arguments of the replay method, also as search spaces.
 
         Raises:
-            ValueError: The name or an argument is unknown; names the nearest valid one.
+            ValueError: The name or an argument is unknown; the message suggests the nearest valid one.
         """
         if is_search_space(kind):
             self.replay_buffer_config = {"type": kind, **arguments}
@@ -193,7 +193,7 @@ class LoopConfig(AlgorithmConfig):
 
     def take_source(self) -> Any:
         """Return the source of `replay_from` at the first call, else None."""
-        ready = self.__dict__.pop("ready_source", ReadySource())  # no setting: neither copied nor stored
+        ready = self.__dict__.pop("ready_source", ReadySource())  # not a setting: neither copied nor stored
         return ready.take()
 
     def _replayed(self, kind: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class LoopConfig(AlgorithmConfig):
 
     @property
     def model(self) -> ModelSettings:
-        """Sets the networks when it is called, see `ModelSettings`."""
+        """A callable that sets the networks, see `ModelSettings`."""
         return ModelSettings(self)
 
     @classmethod
@@ -313,7 +313,7 @@ class LoopConfig(AlgorithmConfig):
             name = type(self.exploration).__name__
             raise ValueError(f"anneal_steps is {self.anneal_steps}; expected the env steps over which {name} changes")
         for name, field in self.own_settings().items():
-            if name != "exploration":  # it has been checked, and its name replaced by the exploration
+            if name != "exploration":  # `make_exploration` has checked it
                 self._check_setting(name, accepted_by(field))
         size = self.own_settings()["train_batch_size"]
         self._check_setting("train_batch_size_per_learner", accepted_by(size))
@@ -366,7 +366,7 @@ class LoopConfig(AlgorithmConfig):
         raise NotImplementedError
 
     def update_settings(self) -> Any:
-        """Return the settings of the update, which are checked."""
+        """Return the settings of the update, after checking them."""
         own = {}
         for field in fields(self.settings_class):
             own[field.name] = getattr(self, RLLIB_NAMES.get(field.name, field.name))
@@ -376,7 +376,7 @@ class LoopConfig(AlgorithmConfig):
 
     @property
     def layers(self) -> str:
-        """The networks' layers, which must be equal to those of a checkpoint."""
+        """The networks' layers. A checkpoint can be loaded only if its layers are equal."""
         return f"network {self.network}" if self.network else str(list(self.hiddens))
 
     @override(AlgorithmConfig)

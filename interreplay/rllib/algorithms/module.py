@@ -24,7 +24,7 @@ from interreplay.learning.policies import POLICY_OUTPUT, Policy
 
 
 def share_statistics(nets: Any) -> None:
-    """Let the target encoder, if there is one, normalize observations by the statistics of the encoder."""
+    """Share the encoder's statistics of observations with the target encoder, if there is one."""
     target: Any = getattr(nets, "target_encoder", None)
     if target is None:
         return
@@ -108,7 +108,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         return self.policy.gaussian
 
     def behavior(self, obs: Tensor) -> Tensor:
-        """Return the policy's output for encoded observations ``(n, inputs)``, to compare policies by."""
+        """Return the policy's output for encoded observations ``(n, inputs)``, for comparisons of policies."""
         return self.policy.record(self.policy.output(obs))[POLICY_OUTPUT]
 
     @torch.no_grad()

@@ -42,12 +42,12 @@ logger = logging.getLogger(__name__)
 
 
 class OffPolicyConfig(LoopConfig):
-    """Settings shared by the off-policy algorithms: those of `LoopConfig`, and what is replayed."""
+    """Settings shared by the off-policy algorithms: the settings of `LoopConfig` and of replay."""
 
     loop_class = ReplaySettings
     settings_class: ClassVar[type] = ActorCriticSettings
 
-    # Of `ReplaySettings`, set in the constructor.
+    # Fields of `ReplaySettings`, set in the constructor.
     batches_per_draw: int
     collect: bool
     episode_table: bool
@@ -68,11 +68,11 @@ class OffPolicyConfig(LoopConfig):
         Args:
             kind: Name in the catalogue such as ``"NMER"``, a class, any factory of a `ReplayBuffer`, or a `Mix`; also
                 a search space of Tune over these. RLlib's names of episode buffers mean ``"Uniform"`` and ``"PER"``.
-            **arguments: Its arguments, also as search spaces. ``seed``, ``n_step``, ``gamma`` and ``device`` default to
-                the values of this configuration.
+            **arguments: Arguments of the method, also as search spaces. ``seed``, ``n_step``, ``gamma`` and ``device``
+                default to the values of this configuration.
 
         Raises:
-            ValueError: The name or an argument is unknown; names the nearest valid one.
+            ValueError: The name or an argument is unknown; the message suggests the nearest valid one.
         """
         return super().replay(kind, **arguments)
 
@@ -109,11 +109,11 @@ class OffPolicyConfig(LoopConfig):
 
 
 class OffPolicyAlgorithm(TrainingLoop):
-    """Adds short fragments of transitions to a replay buffer, and learns from batches of it.
+    """Adds short fragments of transitions to a replay buffer, and learns from batches that it returns.
 
     Attributes:
         experience: The source of batches, which also determines when they are due.
-        episode_table: The finished episodes, if the setting of this name is True, else None.
+        episode_table: The finished episodes if the setting ``episode_table`` is True, else None.
         on_rows: Called with new rows after they were added, see `record_rows`; None if they are not recorded.
     """
 
@@ -159,13 +159,13 @@ class OffPolicyAlgorithm(TrainingLoop):
         about: Mapping[str, Any] | None = None,
         notify: Callable[[str], object] = logger.warning,
     ) -> StoreWriter:
-        """Keep the transitions from now on in a store on disk; those of an earlier process after this step move aside.
+        """Store all further transitions on disk; transitions after this step from an earlier process are set aside.
 
         Args:
             folder: Folder of the store.
             most_rows: Maximum number of rows; the oldest are dropped.
             about: Plain values for the header of the store.
-            notify: Called with one line if the recording ends early, such as on a full disk, or if rows move aside.
+            notify: Called with one line if the recording ends early, such as on a full disk, or if rows are set aside.
 
         Returns:
             The writer, to be closed at the end.
@@ -191,7 +191,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         return writer
 
     def record_rows(self, on_rows: Callable[[Transitions], None] | None) -> None:
-        """Call a function with new rows, which include reported successes, after they were added; None ends that."""
+        """Call a function with new rows, including reported successes, after they were added; None stops the calls."""
         self.on_rows = on_rows
         self._recorded -= {REPORTED_SUCCESS, SUCCESS_COLUMN} - self._wanted
         if on_rows is not None:
@@ -201,7 +201,7 @@ class OffPolicyAlgorithm(TrainingLoop):
     def recover(self, rows: Iterable[Transitions]) -> int:
         """Add rows that were collected after the restored checkpoint; they count as env steps, and updates become due.
 
-        The environments begin new episodes, since the recovered rows have continued those of the checkpoint.
+        The environments begin new episodes, since the recovered rows have continued the checkpoint's episodes.
 
         Args:
             rows: Portions of transitions in chronological order.
@@ -232,7 +232,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         return sum(counts.values())
 
     def fill(self, rows: Iterable[Transitions]) -> None:
-        """Add rows that count neither as env steps nor make updates due, in chronological order.
+        """Add rows in chronological order; they do not count as env steps, and no updates become due.
 
         Raises:
             ValueError: The rows lack a column that the replay method requires.
@@ -242,7 +242,7 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @property
     def replay_buffer(self) -> RowSource:
-        """The `interreplay.ReplayBuffer`, or the mix of several, that batches come from."""
+        """The `interreplay.ReplayBuffer`, or the mix of several, from which batches are drawn."""
         return self.experience.rows
 
     @property
@@ -267,7 +267,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         if not config.normalize_actions and next(rows.recorded_rows(), None) is not None:
             raise ValueError("normalize_actions is False; expected True where recorded experience is replayed")
         if not config.collect and not len(rows):
-            raise ValueError("collect is False; expected recorded experience to learn from, as Offline provides it")
+            raise ValueError("collect is False; expected recorded experience to learn from, such as Offline")
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
         rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
@@ -361,7 +361,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             self.on_rows(rows)
 
     def _for_replay(self, rows: Transitions) -> Transitions:
-        """Return rows without the extra columns that only records contain.
+        """Return rows without the extra columns that are only recorded, not replayed.
 
         Raises:
             ValueError: The rows lack a column that the replay method requires.
@@ -420,5 +420,5 @@ class OffPolicyAlgorithm(TrainingLoop):
     @override(TrainingLoop)
     def _load_parts_state(self, state: dict[str, Any]) -> None:
         self.diagnostics.load_state_dict(state["diagnostics"])
-        if self.episode_table is not None and "episode_table" in state:  # a fork's parent may have none
+        if self.episode_table is not None and "episode_table" in state:  # the parent of a fork may lack it
             self.episode_table.load_state_dict(state["episode_table"])

@@ -1,4 +1,4 @@
-"""RLlib's settings and names: which ones our algorithms read, translate, or reject.
+"""RLlib's settings and names: which of them our algorithms read, translate, or reject.
 
 RLlib's configuration has some 200 settings, and its own algorithms ignore many of them silently. `rllib_settings.yaml`
 lists every one, and RLlib's names of settings that have another name here. `training`, configurations from
@@ -124,12 +124,12 @@ def understood(
     """Translate settings by RLlib's names.
 
     Args:
-        config: A configuration of ours.
-        given: Settings by RLlib's names or by ours.
+        config: Configuration of one of our algorithms.
+        given: Settings by RLlib's names or by our names.
         known: Names of the settings of `config`.
 
     Returns:
-        Settings by our names, names that are unknown, and a line for each setting that is rejected.
+        Settings by our names, unknown names, and a line for each rejected setting.
     """
     own: dict[str, Any] = config.own_settings()
     given = {name: value for name, value in given.items() if value is not NotProvided}
@@ -158,7 +158,8 @@ def _translated(name: str, value: Any, get: Lookup) -> dict[str, Any]:
     """Return our settings for one of RLlib's names.
 
     Raises:
-        ValueError: With what is accepted, if the value has no counterpart; empty if the name has none.
+        ValueError: The value has no counterpart (the message states what is accepted), or the name has none (empty
+            message).
     """
     if name in RENAMED:
         return {RENAMED[name]: value}
@@ -222,7 +223,7 @@ def check_not_ignored(config: AlgorithmConfig) -> None:
     """Reject changed settings of RLlib that our algorithms would ignore.
 
     Raises:
-        ValueError: Names each setting, its value, and what to use instead.
+        ValueError: Settings were changed; the message lists each with its value and what to use instead.
     """
     plain = AlgorithmConfig()
     own: dict[str, Any] = config.own_settings()
@@ -241,7 +242,7 @@ def check_host(config: AlgorithmConfig) -> None:
     """Reject settings of RLlib that our algorithms cannot work with.
 
     Raises:
-        ValueError: Names the setting and what is accepted.
+        ValueError: A setting is not supported; the message states what is accepted.
     """
     if not (config.enable_rl_module_and_learner and config.enable_env_runner_and_connector_v2):
         raise ValueError("api_stack: the old API stack is not supported; leave both new ones enabled")
@@ -320,7 +321,7 @@ def requests_normalization(config: AlgorithmConfig) -> bool:
     """Return whether RLlib's settings request observations normalized by running statistics.
 
     Raises:
-        ValueError: They request another filter or other connectors.
+        ValueError: The settings request another filter or other connectors.
     """
     if config.observation_filter not in ("NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"):
         raise ValueError(f"observation_filter is {config.observation_filter!r}; expected NoFilter or MeanStdFilter")

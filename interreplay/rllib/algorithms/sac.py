@@ -33,7 +33,7 @@ class SACModule(OffPolicyModule):
 class SACConfig(SACTraining, OffPolicyConfig):
     """Soft actor-critic with the networks and defaults of the paper (arXiv:1812.05905).
 
-    Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207). `SACSettings` has its settings.
+    Discrete actions are learned as in Christodoulou 2019 (arXiv:1910.07207). See `SACSettings` for the settings.
 
     Examples:
         >>> from interreplay.rllib import SACConfig
@@ -55,7 +55,7 @@ class SACConfig(SACTraining, OffPolicyConfig):
     @override(OffPolicyConfig)
     def validate(self) -> None:
         super().validate()
-        self.update_settings()  # checks whether they fit together
+        self.update_settings()  # rejects contradictory settings
 
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
@@ -78,7 +78,7 @@ class TQCModule(SACModule):
 
 
 class TQCConfig(TQCTraining, SACConfig):
-    """Truncated quantile critics (arXiv:2005.04269); `TQCSettings` has its settings.
+    """Truncated quantile critics (arXiv:2005.04269); see `TQCSettings` for the settings.
 
     Examples:
         >>> from interreplay.rllib import TQCConfig
@@ -116,7 +116,7 @@ class CrossQModule(SACModule):
 
 
 class CrossQConfig(CrossQTraining, SACConfig):
-    """CrossQ with the networks and defaults of the paper (arXiv:1902.05605); `CrossQSettings` has its settings.
+    """CrossQ with the networks and defaults of the paper (arXiv:1902.05605); see `CrossQSettings` for the settings.
 
     Its critics are 2048 wide: on a CPU, an update takes about 30 times as long as SAC's. With
     ``critic_hiddens=(512, 512)`` it takes about three times as long, with ``(256, 256)`` 1.4 times.

@@ -30,7 +30,7 @@ class DeterministicConfig(OffPolicyConfig):
             arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
             self.exploration = make_exploration({"type": self.exploration, **arguments})
         super().validate()
-        self.update_settings()  # checks whether they fit together
+        self.update_settings()  # rejects contradictory settings
 
 
 class TD3Module(OffPolicyModule):
@@ -42,7 +42,7 @@ class TD3Module(OffPolicyModule):
 class TD3Config(TD3Training, DeterministicConfig):
     """Twin delayed DDPG with the defaults of its authors' published code (arXiv:1802.09477).
 
-    `TD3Settings` has its settings.
+    See `TD3Settings` for the settings.
 
     Examples:
         >>> from interreplay.rllib import TD3Config
@@ -75,7 +75,7 @@ class DDPGConfig(DDPGTraining, DeterministicConfig):
     """Deep deterministic policy gradient with the defaults of the paper (arXiv:1509.02971).
 
     In contrast to the paper, actions enter the critic at its first layer, observations are not normalized, and the
-    first steps are uniformly random. `DDPGSettings` has its settings.
+    first steps are uniformly random. See `DDPGSettings` for the settings.
 
     Examples:
         >>> from interreplay.rllib import DDPGConfig

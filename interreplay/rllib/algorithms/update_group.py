@@ -1,4 +1,4 @@
-"""Learners of several runs in one process, one thread each, that make their updates as one."""
+"""Combine the updates of learners of several runs in one process, with one thread per run."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from interreplay.learning.update import Batch, UpdateResult
 from interreplay.transitions import Transitions
 
 READ = frozenset({"obs", "actions", "rewards", "next_obs", "terminated", "truncated", "discounts"})
-"""Columns of rows that updates read, besides views."""
+"""Columns of rows that updates read, in addition to `VIEWS`."""
 VIEWS = ("views_obs", "views_next_obs")
 
 
 class UpdateGroup:
-    """The updates of several learners as one update, see `ManyUpdates`.
+    """Combines the updates of several learners in one update, see `ManyUpdates`.
 
     Each learner calls `update` in a thread of its own and waits there until all others have done so. A learner that
     ends leaves the group; the others continue without it.
 
     Args:
-        learners: Learners whose updates have equal settings and shapes and made equally many updates.
+        learners: Learners with equal settings, shapes and numbers of updates.
 
     Raises:
-        ValueError: Their updates cannot be one, or a replay method needs more than their errors.
+        ValueError: The updates cannot be combined, or a replay method needs scores.
     """
 
     def __init__(self, learners: Sequence[Any]):
@@ -48,7 +48,7 @@ class UpdateGroup:
 
         Args:
             learner: A member of the group.
-            sample: Its batch.
+            sample: Batch of the learner.
 
         Raises:
             UsageError: The batch brings its own loss or targets.
@@ -73,7 +73,7 @@ class UpdateGroup:
                 self._learn_if_complete()
 
     def _learn_if_complete(self) -> None:
-        """Make an update if the batches of all members are there."""
+        """Make an update if the batches of all members have arrived."""
         if not self._members or len(self._batches) < len(self._members):
             return
         try:
@@ -102,10 +102,10 @@ class UpdateGroup:
 
 
 def check_group(learners: Sequence[Any]) -> None:
-    """Check that the updates of several learners can be one.
+    """Check that the updates of several learners can be combined.
 
     Raises:
-        ValueError: They cannot.
+        ValueError: The updates cannot be combined.
     """
     check_alike([learner.update_rule for learner in learners])
     for learner in learners:
@@ -114,13 +114,13 @@ def check_group(learners: Sequence[Any]) -> None:
 
 
 def shared_batch(sample: Sample) -> Batch:
-    """Return what an update of several runs reads of one run's batch.
+    """Return the parts of one run's batch that the combined update reads.
 
     Raises:
         UsageError: The batch brings its own loss or targets.
     """
     if sample.critic_loss is not None or sample.targets is not None:
-        raise UsageError("batches of this replay method have their own loss or targets; --together 0 trains it")
+        raise UsageError("batches of this replay method have their own loss or targets; use --together 0")
     columns = {}
     for name, column in vars(sample.transitions).items():
         if name in READ:
@@ -130,7 +130,7 @@ def shared_batch(sample: Sample) -> Batch:
 
 
 def aligned(batches: Sequence[Batch]) -> list[Batch]:
-    """Return batches that all have weights of rows, equal ones if these are missing, if any batch has some."""
+    """Return batches that all have row and actor weights if any batch has them; missing weights become 1."""
     found = []
     for batch in batches:
         weights = []

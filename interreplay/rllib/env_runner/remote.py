@@ -42,7 +42,7 @@ class Collector(ABC):
         """Step the environments of the runners.
 
         Args:
-            make: Called with a runner and the number of updates that its networks have seen; returns transitions,
+            make: Called with a runner and the number of updates of its networks; returns transitions,
                 unrolls or another object with `columns`.
         """
 
@@ -152,7 +152,7 @@ class RemoteRunners:
             ray.kill(self._manager.actors()[index])
 
     def of_each(self, work: Callable[[Any], Any]) -> list[Any]:
-        """Return the results of a function of each runner in service."""
+        """Call a function with each runner in service, and return its results."""
         if not self.in_service():
             return []
         return [result.get() for result in self._manager.foreach_actor(work) if result.ok]
@@ -205,7 +205,7 @@ class RemoteCollector(Collector):
 
 
 def lost(error: RayError, index: int | None = None) -> InterreplayError:
-    """Return our error for one of Ray's errors about a runner."""
+    """Convert one of Ray's errors about a runner into one of our errors."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, InterreplayError):
         return cause

@@ -109,7 +109,7 @@ class BatchEnvRunner(SteppingRunner):
         return actions_of(self.env.single_action_space, self.config.normalize_actions)
 
     def begin_new(self, env_steps: int) -> None:
-        """Begin with other seeds and episode ids than any process before `env_steps` env steps of the run."""
+        """Begin with seeds and episode ids that no process used before `env_steps` env steps of the run."""
         self._state = self._first_state(env_steps)
         self._needs_initial_reset = True
         if self._seed is not None:  # an environment may use the global generators
@@ -268,7 +268,7 @@ class BatchEnvRunner(SteppingRunner):
             self._hooks.reset(which, obs, infos)
 
     def _admitted(self, due: np.ndarray) -> np.ndarray:
-        """Return which of the environments `due` ``(n,)`` begin another episode: all, or as many as are missing."""
+        """Return which of the environments `due` ``(n,)`` begin another episode: all, or the number still requested."""
         begun = due
         if self._episode_goal is not None:
             begun = due & (np.cumsum(due) <= self._episode_goal - self._begun)
@@ -332,7 +332,7 @@ class BatchEnvRunner(SteppingRunner):
         )
 
     def _encoded(self) -> Tensor:
-        """Return the current observations as the policy's layers see them, ``(n, d)``."""
+        """Return the current observations, encoded for the policy, ``(n, d)``."""
         return self.module.encode(as_tensors(self._state.obs, self._device))
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The state of a runner: random generators, running episodes and, where they can be saved, environments.
+"""The state of a runner: random generators, running episodes and, if they can be saved, environments.
 
 Gymnasium has no interface to save environments. Its MuJoCo and classic-control environments, Fetch and PointMaze of
 gymnasium-robotics, and the wrappers of `gymnasium.make` keep everything in plain attributes, numpy arrays, a random
@@ -115,7 +115,7 @@ class EpisodeLog:
             )
 
     def columns(self, done: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the columns of `EpisodeTable` after a step: NaN instead of the return where an episode continues."""
+        """Return the columns of `EpisodeTable` after a step: NaN instead of the return while an episode continues."""
         return {EPISODE_RETURN: np.where(done, self.returns, np.nan), EPISODE_LENGTH: self.lengths.copy()}
 
     def take_finished(self) -> list[FinishedEpisode]:
@@ -184,16 +184,16 @@ class RunnerState:
         env_steps: int = 0,
         stream: int | None = None,
     ) -> RunnerState:
-        """Return the state of a runner before its first step, with seeds and episode ids that no other process has.
+        """Return the state of a runner before its first step, with seeds and episode ids of its own.
 
         Args:
             seed: Seed of the run; None for a random one.
             index: Index of the runner.
-            num_envs: Number of its environments.
+            num_envs: Number of environments.
             exploration: The exploration to copy.
             device: Device on which actions are computed.
-            env_steps: Env steps of the run before; a runner that begins later has other seeds and ids.
-            stream: Number of its random stream; None for its index.
+            env_steps: Env steps of the run so far; a runner that begins later has other seeds and ids.
+            stream: Number of the random stream; None for the index.
         """
         key = [index if stream is None else stream]
         if env_steps:
@@ -236,7 +236,7 @@ class RunnerState:
 
         Args:
             env: The vector environment, which is saved if each inner environment can be.
-            needs_reset: Whether the next step is to reset it.
+            needs_reset: Whether the next step resets it.
         """
         envs = environments(env)
         can_save_all = self.obs is not None and len(envs) == len(self.over) and all(map(can_save, envs))
@@ -259,7 +259,7 @@ class RunnerState:
         """Continue from `state_dict`; at the start of an episode if the environments were not saved or differ.
 
         Returns:
-            Whether the next step is to reset the environments.
+            Whether the next step resets the environments.
         """
         self.torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
         self.numpy_rng.bit_generator.state = state["numpy_rng"]

@@ -102,7 +102,7 @@ class SerialEnvs(VectorWrapper):
 
 
 def _malformed(result: Any, space: Any) -> str | None:
-    """Return a description of what is wrong with the result of an environment's step, or None."""
+    """Return the problem of the result of an environment's step, or None."""
     if not isinstance(result, tuple) or len(result) != 5:
         returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
         return f"returned {returned} in step; expected five: observation, reward, terminated, truncated, info"
@@ -208,7 +208,7 @@ class SteppingRunner(SingleAgentEnvRunner):
         raise EnvironmentFailure(self.env_name, f"raised {text}{suffix}") from copyable(error)
 
     def _stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
-        """Return the rewards and ends ``(n,)`` to store, which an environment may define apart from its own."""
+        """Return the rewards and terminations ``(n,)`` to store; an environment may report separate ones for that."""
         if not self._has_learner_view:
             return rewards, terminated
         rewards = rewards.astype(np.float64)

@@ -26,7 +26,7 @@ DOTTED = "interreplay.rllib.ReplayBuffer"
 SAVED = ("episode_id_to_index", "_num_timesteps_added", "_num_episodes_evicted", "sampled_timesteps", "rng", "_spaces")
 """Attributes that are saved in addition to the wrapped buffer."""
 ACCEPTED = "EpisodeReplayBuffer"
-"""A base class of `ReplayBuffer` that every stock configuration accepts, and that none has by default."""
+"""A base class of `ReplayBuffer` that every stock configuration accepts, and that none uses by default."""
 UNSUPPORTED = ("include_infos", "include_extra_model_outputs", "min_batch_length_T")
 """Options of RLlib's `sample` that must be false or 0."""
 
@@ -111,7 +111,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
         """Store episodes or chunks of episodes; a chunk continues what was stored under its id.
 
         Args:
-            episodes: One or several.
+            episodes: One or several episodes.
             weight: Must be None: the wrapped buffer determines the priority of new rows.
         """
         if weight is not None:

@@ -37,7 +37,7 @@ class ReplayMixin(AlgorithmConfig):
 
         Args:
             kind: A name of the catalogue, a class or a factory, or a search space of Tune over these.
-            **arguments: Its arguments, also as search spaces, such as ``capacity`` and ``k``.
+            **arguments: Arguments of the buffer, also as search spaces, such as ``capacity`` and ``k``.
 
         Raises:
             ValueError: The name or an argument is unknown.
@@ -50,7 +50,7 @@ class ReplayMixin(AlgorithmConfig):
         return self
 
     def validate(self) -> None:
-        """Check the whole configuration, in which RLlib takes our buffer for the stock buffer that it extends."""
+        """Check the whole configuration. Meanwhile, RLlib sees the stock buffer that our buffer extends."""
         ours = self._spell_out()
         with self._as_accepted(ours):
             super().validate()

@@ -115,10 +115,10 @@ def _per_row(obs: Observation) -> list[Any]:
 
 
 def episodes_of(sample: Sample, steps: np.ndarray, spaces: Columns, to_numpy: bool) -> list[SingleAgentEpisode]:
-    """Return one episode of one step per sampled row, as RLlib's learner connectors take them.
+    """Return one episode of one step per sampled row, as RLlib's learner connectors expect.
 
     Args:
-        sample: n rows.
+        sample: Sample of n rows.
         steps: Number of environment steps ``(n,)`` that each row spans; the learner discounts by γ^steps.
         spaces: ``observation_space`` and ``action_space`` to set on each episode.
         to_numpy: Let the episodes hold arrays instead of lists.

@@ -1,1 +1,1 @@
-"""Checkpoints in the folders of runs: which one is meant, and the best one."""
+"""Checkpoints in the folders of runs: search, and the best checkpoint."""

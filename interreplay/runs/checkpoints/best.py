@@ -21,11 +21,11 @@ _NAMED = re.compile(r"best_checkpoint_\d+")
 
 
 class Best(NamedTuple):
-    """The reason for the best checkpoint. Evaluations rank above returns in training, then larger mean returns.
+    """Mean return by which the best checkpoint is chosen. Evaluations rank above training, then larger returns.
 
     Attributes:
         evaluated: Whether the return is from an evaluation.
-        value: The mean return of its episodes.
+        value: Mean return of the episodes.
     """
 
     evaluated: bool
@@ -57,7 +57,7 @@ def inside(run: Path) -> list[Path]:
 
 
 def read(checkpoint: Path) -> Best | None:
-    """Return the reason stored in a best checkpoint, None if it cannot be read."""
+    """Return the mean return stored in a best checkpoint, None if it cannot be read."""
     try:
         found = json.loads((checkpoint / BEST).read_text())
         return Best(bool(found["evaluated"]), float(found["value"]))
@@ -69,7 +69,7 @@ def best_of(folder: Path) -> Path:
     """Return the best checkpoint of a run, or of several runs in a folder.
 
     Raises:
-        UsageError: There is no best checkpoint.
+        UsageError: The folder is not the folder of a run, or there is no best checkpoint.
     """
     if not folder.is_dir() or (folder / MANIFEST).exists():
         raise UsageError(f"{folder} is not the folder of a run; expected the folder of a run with a best checkpoint")
@@ -88,7 +88,7 @@ def best_of(folder: Path) -> Path:
 
 
 def mark(checkpoint: Path, best: Best, steps: int) -> None:
-    """Write the reason for the best checkpoint into its folder."""
+    """Store the mean return of the best checkpoint in its folder."""
     manifest.add(checkpoint, BEST, json.dumps(best._asdict() | {"env_steps": steps}) + "\n")
 
 

@@ -43,7 +43,7 @@ def find(folder: Path) -> list[Path]:
 
 
 def _written(checkpoint: Path) -> float:
-    """Return when a checkpoint was written."""
+    """Return the time at which a checkpoint was written."""
     file = checkpoint / CHECKPOINT
     if not file.exists():
         file = checkpoint / METADATA

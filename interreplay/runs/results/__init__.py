@@ -1,1 +1,1 @@
-"""Results of runs on disk: one reader and one kind of interval for tables and reports."""
+"""Results of runs on disk: the reader and the confidence intervals of tables and reports."""

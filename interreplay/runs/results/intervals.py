@@ -1,7 +1,7 @@
-"""Point estimates and bootstrap intervals, all through SciPy.
+"""Point estimates and bootstrap intervals, computed with SciPy.
 
 The bootstrap is stratified as in Agarwal et al. 2021 (arXiv:2108.13264): the runs of each environment are resampled
-among themselves. `scipy.stats.bootstrap` does this when each environment is a sample of its own.
+separately. `scipy.stats.bootstrap` does this if each environment is a separate sample.
 """
 
 from __future__ import annotations
@@ -66,10 +66,12 @@ def difference(ours: Array, theirs: Array, axis: int = -1) -> Any:
 
 
 def improvement(pairs: int) -> Callable[..., Any]:
-    """Return the probability that a run of one method beats one of another, averaged over environments; ties count half.
+    """Return a statistic: the probability that a run of one method beats a run of another, averaged over environments.
+
+    Ties count half.
 
     Args:
-        pairs: Number of environments; the statistic takes the first method's runs in each, then the second's.
+        pairs: Number of environments; the statistic takes the first method's runs per environment, then the second's.
     """
 
     def statistic(*strata: Array, axis: int = -1) -> Any:
@@ -83,9 +85,9 @@ def improvement(pairs: int) -> Callable[..., Any]:
 
 
 def ratio(pairs: int) -> Callable[..., Any]:
-    """Return the ratio of two methods' means: the geometric mean over environments; arguments as for `improvement`.
+    """Return a statistic: the ratio of two methods' means, as the geometric mean over environments.
 
-    Means are of normalized returns; those below `FLOOR` count as `FLOOR`.
+    Arguments are as for `improvement`. Returns are normalized; means below `FLOOR` count as `FLOOR`.
     """
 
     def statistic(*strata: Array, axis: int = -1) -> Any:

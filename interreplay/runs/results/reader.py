@@ -20,7 +20,7 @@ NAMES = {
     "success": ("evaluation/env_runners/success_rate",),
     "timestamp": ("timestamp",),
 }
-"""Names of a quantity in results; the first that has a number counts."""
+"""Names of each quantity in results; the first name with a number is used."""
 LARGEST = 1e100
 """Larger numbers count as damaged. Squares and sums of smaller numbers are finite."""
 
@@ -54,11 +54,11 @@ def read_rows(folder: Path) -> Rows:
             broken += 1
             continue
         if not isinstance(row, dict):
-            raise ValueError(f"{FILES[0]} holds {type(row).__name__} where a result was expected")
+            raise ValueError(f"{FILES[0]} holds a {type(row).__name__}; expected results")
         row.pop("config", None)
         found.append(dict(_flat(row)))
     if broken and not found:
-        raise ValueError(f"{FILES[0]} holds no result that can be read")
+        raise ValueError(f"{FILES[0]} holds no readable result")
     return Rows(found, f"unreadable lines: {broken}" * bool(broken))
 
 
@@ -99,7 +99,7 @@ def named(row: Mapping[str, Any], name: str) -> float:
 
 
 def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with increasing env steps. Steps that were repeated after a restart count once, the last time."""
+    """Return the rows with increasing env steps. For steps that were repeated after a restart, the last row is kept."""
     kept: list[dict[str, Any]] = []
     least = math.inf
     for row in reversed(rows):

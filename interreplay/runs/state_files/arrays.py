@@ -1,7 +1,7 @@
 """States on disk: nested containers of arrays and plain values, in one JSON file and one array file.
 
-``state.json`` holds the containers and the plain values. ``arrays.safetensors`` holds every array by its place in
-them. Neither is a pickle, so loading a state from elsewhere does not execute code.
+``state.json`` holds the containers and the plain values. ``arrays.safetensors`` holds every array under its place in
+the containers. Neither is a pickle, so loading an untrusted state does not execute code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from interreplay.runs.state_files.manifest import MANIFEST
 STATE = "state.json"
 ARRAYS = "arrays.safetensors"
 MAPPED = 1 << 24
-"""Bytes from which on an array is mapped into memory instead of read."""
+"""Minimum size in bytes of arrays that are mapped into memory instead of read."""
 
 
 def save(directory: str | Path, state: Any) -> None:
@@ -54,7 +54,7 @@ def load(directory: str | Path, *path: str) -> Any:
 
     Args:
         directory: The folder.
-        *path: Keys that lead to the part of the state to be read; the whole state without them.
+        *path: Keys that lead to the part of the state to read; by default, the whole state.
 
     Raises:
         CheckpointError: A file is missing or cannot be read, or the state has no such part.
@@ -64,7 +64,7 @@ def load(directory: str | Path, *path: str) -> Any:
         node = json.loads((folder / STATE).read_text())
         for key in path:
             node = node["dict"][key]
-        with safe_open(folder / ARRAYS, "pt") as file:  # of both frameworks, only PyTorch's maps files
+        with safe_open(folder / ARRAYS, "pt") as file:  # safetensors maps files into memory for PyTorch only
             return decode(node, lambda name: _unmapped(file.get_tensor(name).numpy()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
@@ -108,7 +108,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
 def _memory_order(array: np.ndarray) -> list[int]:
     """Return the axes of an array in the order of its memory; unchanged for an array with gaps.
 
-    Tensors of convolutions have their channels last in memory. Optimizers compute other roundings in another order.
+    Tensors of convolutions can have their channels last in memory. The rounding of optimizers depends on this order.
     """
     axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
     if array.flags.c_contiguous or not array.transpose(axes).flags.c_contiguous:
@@ -120,7 +120,7 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
     """Return the state that `encode` encoded.
 
     Args:
-        node: The JSON.
+        node: State as JSON, from `encode`.
         array: Returns an array by its name.
     """
     kind, content = next(iter(node.items()))
@@ -154,7 +154,7 @@ def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
         writer: Writes the contents into the folder that it is given.
 
     Raises:
-        CheckpointError: Something else is at `path` and would be lost.
+        CheckpointError: `path` exists and is neither a checkpoint nor an empty folder.
     """
     target = Path(path)
     if target.exists() and not (target.is_dir() and ((target / MANIFEST).exists() or not any(target.iterdir()))):
@@ -181,11 +181,11 @@ def resolve(path: str | Path, trusted: bool = False) -> Path:
     """Return the folder that `write_atomically` wrote last, after checking it against its manifest.
 
     Args:
-        path: Its name.
-        trusted: Whether it may hold links, and files that the manifest does not list.
+        path: The folder.
+        trusted: Whether the folder may contain links, and files that the manifest does not list.
 
     Raises:
-        CheckpointError: There is none, or one of its files is missing, damaged or was added later.
+        CheckpointError: The folder does not exist, or a file is missing, damaged or was added later.
     """
     target = Path(path)
     old = target.with_name(f"{target.name}.old")

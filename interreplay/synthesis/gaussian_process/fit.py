@@ -48,7 +48,7 @@ class Fit:
 
 
 class FitResult(NamedTuple):
-    """b sets of hyperparameters, and how many of them failed and were replaced by the best ones before."""
+    """b sets of hyperparameters, and the number of failed sets, which were replaced by the best earlier values."""
 
     hyper: Hyperparameters
     failures: int

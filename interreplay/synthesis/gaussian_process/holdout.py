@@ -54,8 +54,8 @@ def evaluate(
 ) -> Scores:
     """Predict the last rows of every neighborhood from the others.
 
-    The blend predicts as well as it can: it uses the point nearest to the row on any segment from the anchor to a row
-    that is kept, and the standard deviation, relative to the neighborhood's, that fits its errors on this batch.
+    The comparison favors the blend: it uses the point nearest to the row on any segment from the anchor to a kept row,
+    and the standard deviation, relative to the neighborhood's, that fits its errors on this batch.
 
     Args:
         form: Kernel and mean.

@@ -23,7 +23,7 @@ COUNTS = ("batches", "fits", "failures")
 
 
 class Schedule:
-    """Provides hyperparameters for one batch after another.
+    """Provides the hyperparameters of each batch.
 
     * ``"monte_carlo"``: one set for all neighborhoods, the mean over fits of the first `size` ones of the batch;
     * ``"rows"``: one set, fitted to `size` rows that are drawn uniformly and scaled by their own spread; the time of a
@@ -75,7 +75,7 @@ class Schedule:
         return self.kind == "local" or self.current is None or self.batches % self.every == 0
 
     def observe(self, storage: Storage, preparation: Preparation, rng: np.random.Generator, view: ReadView) -> None:
-        """Read what is stored, before each batch."""
+        """Draw the rows of the next fit if it is due and uses rows; called before each batch."""
         if self.kind == "rows" and self.due():
             slots = rng.choice(len(storage), min(self.size, len(storage)), replace=False)
             rows = view.read(storage, torch.from_numpy(slots))

@@ -27,7 +27,7 @@ class GaussianProcess(Blend):
     """(s_q, a_q, μ_r(z_q), s_q + μ_Δs(z_q)) at z_q = λz_i + (1 − λ)z_c, where c is the first neighbor of i.
 
     One exact Gaussian process per target (the reward and each number of Δs = s' − s) is conditioned on the anchor and
-    all its neighbors. If neighbors are in random order, as those of ``KNN(k, draw=k)`` are, c is uniform. A row is its
+    all its neighbors. If neighbors are in random order, as with ``KNN(k, draw=k)``, c is uniform. A row is its
     anchor if z_q is z_i or `Blend` reverts it. If the matrix of a neighborhood cannot be factorized, the row is the
     linear blend of i and c, and it is counted. Neighbors have the anchor's discrete values; discrete values of s' are
     not predicted, and the row is its anchor if they differ from c's.
@@ -38,7 +38,7 @@ class GaussianProcess(Blend):
         schedule: Source of hyperparameters; by default the mean of fits of 32 neighborhoods every 1,000 batches.
         coefficient: Distribution of λ; Beta(.75, .75) by default.
         sample_posterior: Whether outcomes are drawn from the posterior of the function instead of taking its mean.
-        weighted: Whether rows get likelihood weights.
+        weighted: Whether rows receive likelihood weights.
         holdout: Evaluates predictions of held-out rows; None for no evaluation.
         prob_interpolation: Probability with which a row is blended.
         termination_fn: See `Blend`.
@@ -73,7 +73,9 @@ class GaussianProcess(Blend):
         self.holdout = holdout
         self.counts = {"rows": 0, "failed": 0, "retried": 0}
         if self.form.composite and self.preparation.components is not None:
-            raise ValueError("composite is True with pca_components; a principal component mixes states and actions")
+            raise ValueError(
+                "composite is True with pca_components; expected only one, because components mix states and actions"
+            )
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         self.schedule.observe(storage, self.preparation, rng, self.view)

@@ -23,7 +23,7 @@ INITIAL_FRAMES = 1024
 
 
 class FrameRuns:
-    """`Frames` of each part of the observations that is a stack of frames, as the first unrolls show.
+    """`Frames` of each part of the observations that is a stack of frames in the first unrolls.
 
     The table of the store contains the numbers ``(T + 1, k)`` of the frames instead of the stacks of an unroll.
 
@@ -170,7 +170,7 @@ def continues(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def is_frame_stack(obs: Tensor) -> bool:
-    """Return whether observations ``(T + 1, B, k, H, W, ...)`` are byte stacks that move on at half of the steps."""
+    """Return whether observations ``(T + 1, B, k, H, W, ...)`` are byte stacks that shift in half of the steps."""
     if obs.dtype != torch.uint8 or obs.dim() < 5 or not 2 <= obs.shape[2] <= LONGEST or obs.shape[0] < 2:
         return False
     columns = obs.numpy(force=True)

@@ -11,7 +11,7 @@ from interreplay.transitions import as_tensor
 
 
 class Slots(Protocol):
-    """The view that an insertion has of a store: slots 0 … len − 1 are occupied, the others are empty.
+    """The part of a store that insertions use: slots 0 … len − 1 are occupied, the others are empty.
 
     Attributes:
         capacity: Number of slots.

@@ -31,7 +31,7 @@ class SlotNotes:
         write: Write number of the unroll in each slot, counting from 0.
         replays: Number of times that it was drawn.
         distance: Last measured distance from the policy; 0 for new unrolls.
-        measured_at: The store's `clock` at that time.
+        measured_at: The store's `clock` at that measurement.
     """
 
     def __init__(self, capacity: int):
@@ -168,7 +168,7 @@ class UnrollStore:
             found = given.get(name, "missing")
             expected = self._columns.get(name, "no such column")
             if found != expected:
-                raise ValueError(f"{name} of the unrolls is {found}; stored are {expected}")
+                raise ValueError(f"{name} of the unrolls is {found}; expected {expected}, as stored")
         self.offered += unrolls.size
         return torch.from_numpy(self.insertion.slots(self, unrolls.size, rng))
 
@@ -283,7 +283,7 @@ class UnrollStore:
             ValueError: If it belongs to a store of another capacity.
         """
         if int(state["capacity"]) != self.capacity:
-            raise ValueError(f"the state is of {state['capacity']} slots for unrolls; expected {self.capacity}")
+            raise ValueError(f"the state has {state['capacity']} slots for unrolls; expected {self.capacity}")
         self.written = int(state["written"])
         self.offered = int(state["offered"])
         self.clock = int(state["clock"])

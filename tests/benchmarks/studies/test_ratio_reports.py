@@ -1,4 +1,4 @@
-"""What the studies of ratios and critics show of their runs: tables of every seed, effects, the reading, a figure."""
+"""Reports of the studies of ratios and critics: tables of all seeds, effects, conclusions and figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.studies import critic_study, near_partners, ratio_statistics, ra
 
 
 def kept(folder, env, arm, seed, value, trainer="SAC"):
-    """A run that ended, as Tune leaves it: the return rises from 0 to twice `value`, which is its area above zero."""
+    """Write a finished run as Tune does; the return rises from 0 to twice `value`, so that its area is `value`."""
     run = folder / f"{trainer}_{env}_{arm}_s{seed}"
     run.mkdir(parents=True)
     (run / "params.json").write_text(json.dumps({"env": env, "trainer": trainer}))
@@ -23,7 +23,7 @@ def kept(folder, env, arm, seed, value, trainer="SAC"):
 
 
 def study(folder, arms, seeds, envs=("A-v0", "B-v0")):
-    """A study's folder; seeds differ by a hundredth, random play returns nothing."""
+    """Write a study's folder; seeds differ by a hundredth, and random play returns 0."""
     for env in envs:
         for arm, value in arms.items():
             for seed in range(seeds):
@@ -100,7 +100,7 @@ def test_an_unfinished_study_has_no_conclusion(tmp_path):
 
 
 @pytest.mark.slow
-def test_seeds_that_have_not_ended_everywhere_wait(tmp_path):
+def test_incomplete_seeds_are_excluded(tmp_path):
     folder = ratios(tmp_path)
     before = ratio_study.found_in(folder)[0]
     kept(folder, "A-v0", "NMER-20", 6, 1_000)
@@ -110,7 +110,8 @@ def test_seeds_that_have_not_ended_everywhere_wait(tmp_path):
 def test_an_interval_needs_two_seeds(tmp_path):
     folder = study(tmp_path / "sac_nmer_ratio", {"Uniform-1": 50, "NMER-1": 50}, seeds=2)
     kept(folder, "A-v0", "NMER-20", 0, 150)
-    with pytest.raises(SystemExit, match="two seeds of every task and arm are needed; 0 have ended in all 6 of them"):
+    message = "two seeds that are finished in all 6 pairs of task and arm are required; found 0"
+    with pytest.raises(SystemExit, match=message):
         ratio_study.found_in(folder)
 
 

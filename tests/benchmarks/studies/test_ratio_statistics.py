@@ -1,4 +1,4 @@
-"""The statistic of the studies of update ratios, against naive loops and known cases."""
+"""Statistics of the studies of update ratios, compared with naive loops and known cases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchmarks.studies.ratio_statistics import (
 
 
 def made(rng, tasks=3, n=4, **factors):
-    """Areas of tasks; those of an arm are about 100 times its factor."""
+    """Return areas of tasks; an arm's areas are about 100 times its factor."""
     return [{arm: 100 * factors.get(arm.replace("-", ""), 1.0) * rng.lognormal(0, 0.3, n) for arm in ARMS}] + [
         {arm: 10 * factors.get(arm.replace("-", ""), 1.0) * rng.lognormal(0, 0.3, n) for arm in ARMS}
         for _ in range(tasks - 1)
@@ -65,7 +65,7 @@ def test_the_effect_is_found_and_its_interval_covers_it():
     assert estimate(tasks, CONTRASTS["at 1"]).p > 0.05
 
 
-def test_the_permutation_test_is_right_about_nothing():
+def test_the_permutation_test_without_an_effect():
     rng = np.random.default_rng(1)
     values = [permuted(made(rng), CONTRASTS["B"], 300) for _ in range(200)]
     assert 0.02 < np.mean(np.array(values) <= 0.1) < 0.19  # .1 expected, sd .021
@@ -83,7 +83,7 @@ def test_intervals_draw_seeds_within_tasks_and_arms():
     assert high - low < 1e-6
 
 
-def test_holm_and_the_words():
+def test_holm_and_conclusions():
     assert holm({"A": 0.04, "B": 0.01}) == {"B": 0.02, "A": 0.04}
     assert holm({"A": 0.03, "B": 0.02}) == {"B": 0.04, "A": 0.04}
     claims = {"TD3": 1.94, "SAC": 1.29}

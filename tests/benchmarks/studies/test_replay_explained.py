@@ -1,4 +1,4 @@
-"""The statistic of the experience-replay study, against definitions and known cases."""
+"""Statistics of the experience-replay study, compared with definitions and known cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARMS = ("Last-64", "Uniform", "PER", "CER")
 
 
 def made(seed=0, n=30, slope=-1.0):
-    """Runs whose area falls with correlation alone; errors follow the correlation by chance of their own."""
+    """Return runs whose area depends on correlation only; errors depend on correlation and on independent noise."""
     rng = np.random.default_rng(seed)
     correlation = rng.random(n)
     error = correlation + 0.3 * rng.standard_normal(n)
@@ -31,7 +31,7 @@ def test_rank_correlation_is_spearmans():
     assert rank_correlation(runs, ERROR) == pytest.approx(stats.spearmanr(runs["area"], runs[ERROR]).statistic)
 
 
-def test_the_partial_correlation_is_that_of_what_lines_leave():
+def test_the_partial_correlation_is_that_of_residuals():
     runs = made(1)
     ranks = {name: stats.rankdata(runs[name]) for name in ("area", ERROR, CORRELATION)}
     design = np.column_stack([np.ones(len(runs)), ranks[CORRELATION]])
@@ -69,7 +69,7 @@ def test_ratios_and_probabilities():
 
 
 def kept(folder, task, buffer, seed, returns, cosine, batch=64):
-    """A run's folder as Tune leaves it."""
+    """Write a run's folder as Tune does."""
     run = folder / f"{task}_{buffer}{batch}_{seed}"
     run.mkdir()
     settings = {"env": task, "buffer": buffer, "buffer_size": 50_000, "seed": seed, "train_batch_size": batch}
@@ -103,7 +103,7 @@ def test_runs_become_tables_and_a_figure(tmp_path):
     assert "| A-v0 | 100 | 0.50 (" in capacities_table(pd.concat([runs, small])) and "100" not in capacities_table(runs)
 
 
-def test_a_folder_without_runs_is_refused(tmp_path):
+def test_a_folder_without_runs_is_rejected(tmp_path):
     (tmp_path / "random_returns.json").write_text("{}")
     with pytest.raises(SystemExit, match="no run with an evaluation"):
         read_runs(tmp_path)

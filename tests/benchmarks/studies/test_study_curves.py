@@ -1,4 +1,4 @@
-"""Curves of a study's runs: means of runs whose steps differ, areas by seed, folders without any."""
+"""Curves of a study's runs: means of runs whose steps differ, areas by seed, folders without runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.studies.study_curves import each_run, mean_curve, read
 
 
 def rows():
-    """Two runs of one arm at other steps, seed 1 first: the lines 2x and 4x."""
+    """Return two runs of one arm at different steps, seed 1 first: the lines 2x and 4x."""
     made = [(1, steps, 4 * steps) for steps in (0.0, 5.0, 10.0)] + [(0, steps, 2 * steps) for steps in (0.0, 4.0, 10.0)]
     return pd.DataFrame(made, columns=["seed", "steps", "value"])
 
@@ -27,5 +27,5 @@ def test_areas_are_means_over_steps_in_the_order_of_seeds():
 
 
 def test_a_folder_without_runs_is_named(tmp_path):
-    with pytest.raises(SystemExit, match="holds no run that ended"):
+    with pytest.raises(SystemExit, match="contains no finished run"):
         read(tmp_path)

@@ -15,7 +15,7 @@ QUICK = {"members": 3, "elites": 2, "hiddens": (32, 32)}
 
 
 def linear(rows, seed=0, noise=0.0):
-    """Rows of s' = s + (s₁, −s₀)/10 + a, with a constant third number; r = s₀."""
+    """Return rows of s' = s + (s₁, −s₀)/10 + a, with a constant third number; r = s₀."""
     rng = np.random.default_rng(seed)
     states, actions = rng.normal(size=(rows, 3)), rng.normal(size=(rows, 2)) * 0.1
     states[:, 2] = 5.0
@@ -39,7 +39,7 @@ def test_steps_follow_the_learned_dynamics(learned):
     found = learned.step(states, actions, np.random.default_rng(0))
     moved = (following - states)[:, :2].std()
     assert (found.states - following)[:, :2].square().mean().sqrt() < 0.5 * moved
-    assert (found.states[:, 2] == 5).all()  # constant columns stay
+    assert (found.states[:, 2] == 5).all()  # constant columns do not change
     assert (found.rewards - rewards).square().mean().sqrt() < 0.3
     again = learned.step(states, actions, np.random.default_rng(0))
     assert torch.equal(found.states, again.states)
@@ -97,7 +97,7 @@ def test_state_dict_restores_predictions_and_fits(learned):
         model.fit(states, actions, following, rewards, np.random.default_rng(3))
         before.append(model.step(states, actions, np.random.default_rng(1)).states)
     assert torch.equal(*before)
-    with pytest.raises(ValueError, match="the state is of a model of 3 members .*; expected a"):
+    with pytest.raises(ValueError, match="the state belongs to a model of 3 members .*; expected a"):
         Dynamics(learned.kind, members=4, elites=2, hiddens=(32, 32)).load_state_dict(learned.state_dict())
 
 
@@ -166,7 +166,7 @@ def test_plain_observations_and_parts_are_predicted_whole():
 
 
 class Counting:
-    """A model in which the first number grows by the action."""
+    """Model in which the action is added to the first number."""
 
     elites = [0]
 
@@ -196,7 +196,7 @@ def test_terminated_rollouts_are_never_continued():
         [False],
     ]
     for before, after in zip(steps, steps[1:], strict=False):
-        assert torch.equal(before.next_obs[~before.terminated], after.obs)  # each continues where it was
+        assert torch.equal(before.next_obs[~before.terminated], after.obs)  # each continues from its state
     assert [rows.truncated.any().item() for rows in steps] == [False] * 3 + [True]
     assert steps[0].rewards.tolist() == [1, 2, 3, -4]
 

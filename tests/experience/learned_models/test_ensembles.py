@@ -35,7 +35,7 @@ def networks(bounds=0, dropout=0.0, members=3, sizes=None, seed=0, double=True):
 
 
 def naive(made, member, rows, masks=None):
-    """The outputs of one member, layer by layer."""
+    """Return the outputs of one member, layer by layer."""
     for i, (weight, bias) in enumerate(zip(made.weights, made.biases, strict=True)):
         rows = rows @ weight[member] + bias[member]
         if i < len(made.weights) - 1:
@@ -131,9 +131,9 @@ def test_weight_decays_and_moments_follow_the_members_that_are_kept():
 def test_early_stopping_finds_the_best_epoch():
     curves = np.array(
         [
-            [9, 5, 4, 3, 3.5, 3.4, 3.3, 1, 1, 1],  # stops after epoch 6, three after its best, and sees no 1
+            [9, 5, 4, 3, 3.5, 3.4, 3.3, 1, 1, 1],  # stops after epoch 6, three after the best, before the 1
             [9, 8, 7, 6, 5, 4, 3, 2, 1, 0.5],
-            [9, 5, 4.99, 4.98, 4.97, 1, 1, 1, 1, 1],  # better by less than 1 % does not count, but is kept
+            [9, 5, 4.99, 4.98, 4.97, 1, 1, 1, 1, 1],  # an improvement below 1 % does not count, but is kept
         ]
     )
     stopping, stopped_at = EarlyStopping(3, patience=3), np.full(3, -1)
@@ -160,7 +160,7 @@ def data(rows, seed=0, noise=0.1):
 @pytest.mark.parametrize("bounds", [3, 0])
 def test_fit_restores_the_best_weights_of_each_member(bounds, monkeypatch):
     made = Networks(4, [4, 32, 32, 6 if bounds else 3], np.random.default_rng(0), bounds)
-    inputs, targets = data(60, noise=0.5)  # few and noisy: soon overfitted
+    inputs, targets = data(60, noise=0.5)  # few and noisy rows are overfitted soon
     rng, trained = np.random.default_rng(1), []
     held = split(60, 0.3, rng)[1]
     monkeypatch.setattr(
@@ -189,7 +189,7 @@ def test_fit_without_improvement_keeps_the_initial_weights():
     fit(made, inputs, targets, held, FitSettings(batch_size=50, max_epochs=60), np.random.default_rng(1))
     before = [values.clone() for values in made.tensors]
     found = fit(made, inputs, targets, held, FitSettings(learning_rate=3.0, patience=2), np.random.default_rng(1))
-    assert found.best_epochs.tolist() == [0, 0] and found.epochs == 50  # of two batches each
+    assert found.best_epochs.tolist() == [0, 0] and found.epochs == 50  # two batches each
     assert all(torch.equal(one, other) for one, other in zip(before, made.tensors, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Recorded experience comes back as it was recorded, from one mapped copy; what is wrong with it is one line."""
+"""Recorded experience is read as it was recorded, from one mapped copy; errors are one line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def everything(storage):
 
 
 def plain(rows):
-    """Rows without ids and what follows from the rest: their continuity is compared by itself."""
+    """Return rows without ids and derived columns, because continuity is compared separately."""
     return rows.replace(episode=None, discounts=None)
 
 
@@ -56,7 +56,7 @@ def test_a_minari_dataset_by_id_and_by_folder_is_what_was_recorded(tmp_path):
         again = open_rows(str(path), spaces())
         assert again.key == storage.key
         identical(everything(again), everything(storage))
-    assert open_rows(name).key == storage.key  # the dataset knows its spaces itself
+    assert open_rows(name).key == storage.key  # the dataset stores its spaces
 
 
 def checkpoint_of(buffer, folder):
@@ -64,7 +64,7 @@ def checkpoint_of(buffer, folder):
     (folder / CHECKPOINT).write_text("{}")
 
 
-def test_a_saved_buffer_that_went_round_and_a_run_s_newest_checkpoint(tmp_path):
+def test_a_wrapped_saved_buffer_and_a_run_s_newest_checkpoint(tmp_path):
     found = transitions(episodes(6))
     buffer = PER(capacity=100, seed=0)
     for start in range(0, 150, 15):
@@ -101,7 +101,7 @@ def test_the_second_opening_maps_the_copy_and_reads_nothing(tmp_path, monkeypatc
 
 
 def mappings_at(address):
-    """Lines of this process's memory map for the mapping that holds an address."""
+    """Return the lines of this process's memory map for the mapping that contains an address."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     ranges = [[int(end, 16) for end in line.split()[0].split("-")] for line in lines]
     return [line for line, (low, high) in zip(lines, ranges, strict=True) if low <= address < high]
@@ -152,7 +152,7 @@ def test_a_state_holds_the_key_and_continues_bit_for_bit(tmp_path):
     changed = Offline(minari_dataset(episodes(seed=9), "pendulum/other-v0"), "NMER", {"k": 3})
     with pytest.raises(ValueError, match=rf"has the key {changed.key} and 100 rows, the state has the key {one.key}"):
         changed.load_state_dict(state)
-    with pytest.raises(ValueError, match="cannot be added to"):
+    with pytest.raises(ValueError, match="its rows are read-only"):
         one.buffer.add(transitions(episodes(1)))
 
 
@@ -171,7 +171,7 @@ def test_goals_are_relabeled_inside(tmp_path):
     assert not torch.equal(one.transitions.obs["desired_goal"], source.storage[one.slots].obs["desired_goal"])
 
 
-def test_images_of_a_stack_are_kept_once_and_come_back(tmp_path):
+def test_images_of_a_stack_are_stored_once_and_read_exactly(tmp_path):
     frames = np.random.default_rng(0).integers(0, 256, (34, 20, 20)).astype(np.uint8)
     stacks = np.stack([frames[i : i + 4] for i in range(31)])
     rows = make(30, ends=0.0).replace(obs=torch.from_numpy(stacks[:-1]), next_obs=torch.from_numpy(stacks[1:]))
@@ -204,15 +204,15 @@ def test_invalid_episodes_are_reported_in_one_line():
     def ends_early(episode):
         episode["terminations"][4] = True
 
-    refused(broken("pendulum/nan-v0", not_finite), "rewards holds nan in episode 1, row 3 of what was read")
-    refused(broken("pendulum/early-v0", ends_early), "episode 1 ends at step 5 and has 25; expected the last one")
+    refused(broken("pendulum/nan-v0", not_finite), "rewards holds nan in episode 1, row 3 of the portion read")
+    refused(broken("pendulum/early-v0", ends_early), "episode 1 ends at step 5 of 25; expected an end at the last step")
 
 
-def test_data_of_another_environment_is_refused():
+def test_data_of_another_environment_is_rejected():
     name = minari_dataset(episodes())
-    refused(name, r"observations of Box.*\(3,\).*expected Box.*\(4,\).*another environment", "InvertedPendulum-v5")
-    refused(name, r"observations of Box.*expected.*another environment", "CartPole-v1")
-    with pytest.raises(UsageError, match=r"actions of Box\(-2.0, 2.0.*expected Box\(-1.0, 1.0.*another environment"):
+    refused(name, r"another environment: its observations are Box.*\(3,\).*expected Box.*\(4,\)", "InvertedPendulum-v5")
+    refused(name, r"another environment: its observations are Box.*expected", "CartPole-v1")
+    with pytest.raises(UsageError, match=r"another environment: its actions are Box\(-2.0.*expected Box\(-1.0, 1.0"):
         open_rows(name, (spaces()[0], gym.spaces.Box(-1, 1, (1,))))
 
 
@@ -222,8 +222,8 @@ def test_a_saved_buffer_of_another_environment_or_with_unknown_columns(tmp_path)
         buffer = Uniform(capacity=25)
         buffer.add(rows.replace(**columns))
         state_files.save(tmp_path / place, buffer.state_dict())
-    refused(tmp_path / "wide", r"actions has shape \(2,\) per row.* have \(1,\): it is of another environment")
-    refused(tmp_path / "extra", "has the unknown column foo; expected those of transitions alone, or behavior and")
+    refused(tmp_path / "wide", r"belongs to another environment: actions has shape \(2,\) per row.* have \(1,\)")
+    refused(tmp_path / "extra", "has the unknown column foo; expected only the columns of transitions and behavior and")
 
 
 @pytest.mark.parametrize("cut", [0, 0.3, 0.9])
@@ -242,10 +242,10 @@ def test_truncated_files_are_one_line(tmp_path, cut):
     refused(tmp_path / "checkpoint_00000001", "cannot be read: .* has .* bytes; expected")
 
 
-def test_what_there_is_not_or_is_none(tmp_path, monkeypatch):
+def test_missing_and_unknown_data_are_rejected(tmp_path, monkeypatch):
     refused(tmp_path / "nowhere", "does not exist; expected a Minari dataset")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", "holds none that is known; expected a Minari dataset")
+    refused(tmp_path / "empty", "has no known format; expected a Minari dataset")
     (tmp_path / "x.parquet").write_bytes(b"no parquet")
     refused(tmp_path / "x.parquet", "x.parquet cannot be read")
     refused("minari:what", "does not exist; expected an id with a version such as")
@@ -257,7 +257,7 @@ def test_what_there_is_not_or_is_none(tmp_path, monkeypatch):
     refused("minari:mujoco/none-v0", "cannot be downloaded from hf://farama-minari: no route to host")
 
 
-def test_a_dataset_is_downloaded_where_it_is_not_here(monkeypatch):
+def test_a_missing_dataset_is_downloaded(monkeypatch):
     calls = []
 
     def download(name, *_, **__):
@@ -349,7 +349,7 @@ def test_impossible_metadata_is_one_line(total, value, reason, tmp_path):
 @pytest.mark.parametrize(
     ("entry", "value", "reason"),
     [
-        ("written", -5, "claims -5 written rows; expected 1 or more"),
+        ("written", -5, "records -5 written rows; expected 1 or more"),
         ("written", 10**30, "cannot be read: "),
         ("capacity", -5, "cannot be read: capacity is -5"),
         ("capacity", 10**30, "cannot be read: capacity is 1000"),
@@ -389,15 +389,18 @@ def test_a_damaged_copy_is_made_again_and_a_changed_dataset_is_another_one(tmp_p
     assert open_rows(name).key != storage.key
 
 
-def test_who_comes_second_waits_for_the_copy(monkeypatch):
+def test_a_second_reader_waits_for_the_copy(monkeypatch):
     from interreplay.experience.offline_data import store
 
-    name, copies, begun, go_on = minari_dataset(episodes()), [], threading.Event(), threading.Event()
+    name = minari_dataset(episodes())
+    copies = []
+    begun = threading.Event()
+    released = threading.Event()
 
     def slow(*given, copy=store._copy):
         copies.append(given)
         begun.set()
-        go_on.wait()
+        released.wait()
         copy(*given)
 
     monkeypatch.setattr(store, "_copy", slow)
@@ -405,7 +408,7 @@ def test_who_comes_second_waits_for_the_copy(monkeypatch):
         first = pool.submit(open_rows, name)
         begun.wait()
         second = pool.submit(open_rows, name)
-        go_on.set()
+        released.set()
         assert first.result().key == second.result().key and len(copies) == 1
 
 
@@ -433,7 +436,7 @@ def test_nmer_of_the_class_and_ready_parts():
 
 
 def recorded(name, observation_space, action_space, observations, actions):
-    """One episode of given observations and actions as a Minari dataset."""
+    """Write one episode of given observations and actions as a Minari dataset."""
     import minari
     from minari.data_collector import EpisodeBuffer
 

@@ -129,7 +129,7 @@ def test_other_rows_than_those_of_the_store_end_the_recording(tmp_path):
     writer = writer_of(tmp_path / "s", notify=lines.append)
     writer.add(rows.replace(obs=rows.obs.double()), 4, 0)
     writer.close()
-    assert len(lines) == 1 and "other rows" in lines[0] and ExperienceStore(tmp_path / "s").rows == 3
+    assert len(lines) == 1 and "columns differ" in lines[0] and ExperienceStore(tmp_path / "s").rows == 3
 
 
 def test_a_full_disk_ends_the_recording_with_one_line(tmp_path, monkeypatch):
@@ -153,7 +153,7 @@ def test_a_full_disk_ends_the_recording_with_one_line(tmp_path, monkeypatch):
     store.check()
     assert equal(everything(store), rows[:20])
     monkeypatch.setattr(writer_module, "_write_all", written)
-    fill(tmp_path / "s", rows[20:], step=21)  # half written rows are cut off
+    fill(tmp_path / "s", rows[20:], step=21)  # partially written rows are cut off
     again = ExperienceStore(tmp_path / "s")
     again.check()
     assert equal(everything(again), rows)
@@ -186,7 +186,7 @@ for line in sys.stdin:
     writer.close()
     os._exit(0)
 """
-"""A process whose children write stores. The children print each row after it was added."""
+"""Program whose child processes write stores and print each row after adding it."""
 
 
 def writers():
@@ -197,7 +197,7 @@ def writers():
 
 
 def begin_writing(process, folder, count):
-    """Let a child write `count` rows, and return its id."""
+    """Let a child process write `count` rows, and return its id."""
     process.stdin.write(f"{folder} {count}\n")
     process.stdin.flush()
     return int(process.stdout.readline())
@@ -288,7 +288,7 @@ def test_damaged_and_malicious_stores_are_rejected_in_one_line(tmp_path):
         (lambda f: changed(f, columns=columns | {"obs": [[-3], "F32"]}), "the column obs has the shape"),
         (lambda f: changed(f, columns=columns | {"obs": [[3], "object"]}), "the column obs has the type 'object'"),
         (lambda f: changed(f, columns={"obs": [[3], "F32"]}), "lacks the column actions"),
-        (lambda f: changed(f, observation_space={"kind": "__import__"}), "describes no space"),
+        (lambda f: changed(f, observation_space={"kind": "__import__"}), "is not a valid space"),
         (lambda f: linked(f / segment, tmp_path / "elsewhere"), "contains links"),
     ]
     for number, (damage, expected) in enumerate(cases):
@@ -318,12 +318,12 @@ def test_nan_and_other_spaces_are_rejected_in_one_line(tmp_path):
     rewards = rows.rewards.clone()
     rewards[13] = float("nan")
     fill(tmp_path / "nan", rows.replace(rewards=rewards))
-    with pytest.raises(UsageError, match="rewards holds nan in episode 1, row 13 of what was read"):
+    with pytest.raises(UsageError, match="rewards holds nan in episode 1, row 13 of the portion read"):
         open_rows(str(tmp_path / "nan"), SPACES)
     fill(tmp_path / "whole", rows)
-    with pytest.raises(UsageError, match="has actions of .*it is of another environment"):
+    with pytest.raises(UsageError, match="belongs to another environment: its actions are "):
         open_rows(str(tmp_path / "whole"), (SPACES[0], gym.spaces.Box(-1, 1, (1,))))
-    with pytest.raises(UsageError, match="has observations of .*it is of another environment"):
+    with pytest.raises(UsageError, match="belongs to another environment: its observations are "):
         open_rows(str(tmp_path / "whole"), (gym.spaces.Box(-1, 1, (4,)), SPACES[1]))
 
 
@@ -348,7 +348,7 @@ def test_nothing_in_a_store_is_a_pickle(tmp_path):
 
 
 def big_store(folder, rows):
-    """A store of `rows` rows whose columns for learning are sparse files."""
+    """Write a store of `rows` rows whose columns for learning are sparse files."""
     fill(folder, episodes_of([10]))
     segment = folder / "rows_000000000000"
     columns = json.loads((folder / HEADER).read_text())["columns"]

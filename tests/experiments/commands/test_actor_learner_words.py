@@ -1,4 +1,4 @@
-"""main.py: an actor-learner platform's words as a user types them, and what each of them means here."""
+"""main.py: the words of an actor-learner platform, and the settings that they stand for."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_workers_are_processes_if_there_are_cpus(monkeypatch, capsys):
         (["--caching=False", "--caching_threads=2", "--frame_scale_resolution=84,84"], {"caching": False}),
     ],
 )
-def test_its_flags_mean_what_they_meant(words, expected):
+def test_flags_keep_their_meaning(words, expected):
     made = vars(settings(*words))
     assert {name: made[name] for name in expected} == expected
 
@@ -166,7 +166,7 @@ def test_worker_processes_device_folder_and_checkpoints(tmp_path):
     words = "--env=CartPole-v1 --environment_max_steps=8000 --batch_size=20 --worker_count=2 --envs_per_worker=5"
     more = "--save_model_period=20 --device=cpu --output_dir=here --seed=3"
     command = [sys.executable, str(ROOT / "main.py"), "--op_mode=train", *words.split(), *more.split()]
-    environment = os.environ | {"SLURM_CPUS_PER_TASK": "3"}  # the learner's and two for the workers
+    environment = os.environ | {"SLURM_CPUS_PER_TASK": "3"}  # one for the learner and two for the workers
     made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment)
     assert made.returncode == 0, made.stderr
     (folder,) = (tmp_path / "here").glob("IMPALA_CartPole-v1_*_s3_*")

@@ -1,4 +1,4 @@
-"""The flags: every one is typed and has an effect, and the original work's forms mean what they meant."""
+"""The flags: each has a type and an effect, and the forms of the original work keep their meaning."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ VALUES += ["orthogonal", "success", "norm", "PER"]
 
 
 def accepted(flag):
-    """A value that a flag accepts."""
+    """Return a value that a flag accepts."""
     for value in VALUES:
         with contextlib.suppress(argparse.ArgumentTypeError):
             flag.type(value)
@@ -141,7 +141,7 @@ def accepted(flag):
 
 @pytest.mark.slow
 def test_dashes_and_underscores_are_the_same():
-    for name in FLAGS.keys() - {"config"}:  # which brings other flags along
+    for name in FLAGS.keys() - {"config"}:  # this changes other flags
         value = accepted(FLAGS[name])
         underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
         assert underscores == dashes and list(underscores) == [name]
@@ -222,7 +222,7 @@ def test_defaults_of_an_algorithm_give_way_to_flags():
     assert (ddpg.hiddens, ddpg.actor_lr, ddpg.critic_lr, ddpg.tau) == ([64, 64], 1e-4, 1e-3, 1e-3)
     assert (ddpg.exploration, ddpg.exploration_sigma, ddpg.train_batch_size) == ("OrnsteinUhlenbeck", 0.4, 64)
     assert not hasattr(td3, "alpha_lr") and not hasattr(ddpg, "policy_delay") and shown("").policy_delay == 1
-    # Another kind of noise comes with its own scale.
+    # Other kinds of noise have different default scales.
     assert shown("--trainer DDPG --exploration Gaussian").exploration_sigma == 0.1
     assert shown("--trainer TD3 --exploration OrnsteinUhlenbeck --exploration_theta .3").exploration_sigma == 0.2
 

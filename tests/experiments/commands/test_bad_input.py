@@ -47,7 +47,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    # Another module's Ray in this process may have more CPUs than a command would have: it would train, not refuse.
+    # The Ray of another test module may have more CPUs than a command would have, which would then train.
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
@@ -66,7 +66,7 @@ def test_bad_input_is_one_line_and_exit_code_2(program, folder, monkeypatch, cap
 
     wrong = []
     for line, *pieces in TABLE[program]:
-        # Whether a folder holds a checkpoint is looked at by what plays, which starts Ray first.
+        # Commands that play a checkpoint start Ray before they look for it.
         playing = "enjoy" in program or "evaluate" in line
         monkeypatch.setattr("ray.init", (lambda **options: None) if playing else no_ray)
         monkeypatch.setattr(sys, "argv", [program])
@@ -83,7 +83,7 @@ def test_bad_input_is_one_line_and_exit_code_2(program, folder, monkeypatch, cap
 
 
 @pytest.mark.slow
-def test_a_user_meets_the_same_line(folder):
+def test_the_script_prints_the_same_line(folder):
     for program, line in AS_A_USER:
         words = [str(ROOT / program[0]) if program[0].endswith(".py") else program[0], *program[1:], *line.split()]
         done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300)

@@ -1,4 +1,4 @@
-"""Learning rates changed on purpose where a run is resumed, the device that is chosen by itself, and batches on it."""
+"""Learning rates changed on resume, the device that is chosen automatically, and batches on it."""
 
 import json
 
@@ -66,7 +66,7 @@ def custom_training_code(words):
 
 
 @pytest.mark.parametrize(("gpus", "device"), [(0, "cpu"), (2, "cuda")])
-def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
+def test_a_device_that_is_chosen_automatically(gpus, device, monkeypatch, tmp_path):
     monkeypatch.setattr(preparation, "own_gpus", lambda: gpus)
     monkeypatch.setattr(preparation, "check_device", lambda device: None)
     monkeypatch.setattr(preparation, "source_for", lambda *args: None)
@@ -76,7 +76,7 @@ def test_a_device_that_is_chosen_by_itself(gpus, device, monkeypatch, tmp_path):
     settings = preparation.prepared(given, [], None).settings
     assert settings.device == device and machine.chosen_device("cpu", gpus) == "cpu"
     saved = vars(settings)
-    assert settings_resumed(saved, {"device": "auto"}).device == device  # where it was before
+    assert settings_resumed(saved, {"device": "auto"}).device == device  # the previous device
     with pytest.raises(UsageError, match="made with device"):
         settings_resumed(saved, {"device": "cpu" if gpus else "cuda"})
 

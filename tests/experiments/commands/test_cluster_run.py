@@ -95,7 +95,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_a_study_ends_with_tables_and_reports_what_failed(study, tmp_path):
-    """Of four runs one finishes; in the others the environment breaks, ends its process and hangs."""
+    """One of four runs finishes; the environments of the others raise an error, end their process, and hang."""
     kinds = ("Threads", "Bug", "Die", "Hang")
     file = study(envs=str([f"envs_for_studies:{kind}-v0" for kind in kinds]), max_failures="1")
     flags = ["--max-concurrent", 2, "--hang-timeout", 15]
@@ -138,7 +138,7 @@ def test_sigterm_ends_with_75_and_the_same_command_finishes(study, tmp_path):
     wait_for(lambda: (first / "progress.csv").exists(), process)
     process.send_signal(signal.SIGUSR1)
     wait_for(lambda: list(first.glob("checkpoint_*")), process)
-    os.killpg(process.pid, signal.SIGTERM)  # as `timeout` and a shell's `kill -- -PGID` send it, to Ray's processes too
+    os.killpg(process.pid, signal.SIGTERM)  # to Ray's processes, too, as `timeout` and a shell's `kill -- -PGID` do
     out, err = process.communicate(timeout=500)
     assert process.returncode == 75, out + err
     assert out.splitlines()[-1].startswith("2 of 2 runs are left; continue with: ")
@@ -152,7 +152,7 @@ def test_sigterm_ends_with_75_and_the_same_command_finishes(study, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_search_ends_what_falls_behind_and_prints_the_best(study, tmp_path):
+def test_a_search_stops_weak_runs_and_prints_the_best(study, tmp_path):
     file = study(600, max_concurrent="2", scheduler="asha", search="{tau: 'loguniform(.001, .9)'}", num_samples="3")
     code, out, err = run(tmp_path, "--results_dir", tmp_path / "r", file)
     assert code == 0, out + err
@@ -175,18 +175,18 @@ def test_kill_9_at_two_random_moments_loses_nothing_and_repeats_nothing(study, t
     for number in range(2):
         begun = time.time()
         process = start(tmp_path, "--max_concurrent", 2, "--results_dir", results, file, start_new_session=True)
-        training = number % 2 == 1  # while it trains, the other times also before
+        training = number % 2 == 1  # first while it trains, later also before
         if training:
             ready = lambda process=process, begun=begun: process.poll() is not None or written(results, begun)
             wait_for(ready, process, patience=500)
         try:
             process.communicate(timeout=rng.uniform(0, 3) if training else rng.uniform(1, 10))
         except subprocess.TimeoutExpired:
-            process.kill()  # Ray's processes notice by themselves
+            process.kill()  # Ray's processes end on their own
             process.communicate()
         folders = [path.parent for path in results.glob("*/status.json")]
         now = {path.name: status(path) for path in folders if status(path)["state"] == "finished"}
-        assert finished.items() <= now.items()  # none was run twice
+        assert finished.items() <= now.items()  # no run was repeated
         finished = now
     code, out, err = run(tmp_path, "--resume", results)
     assert code == 0, out + err

@@ -1,4 +1,4 @@
-"""Configuration files: what a file, its defaults, words and flags say, which of them wins, and who is named."""
+"""Configuration files: settings of files, their defaults, words and flags, their precedence, and error messages."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_values_are_read_as_flags_read_them():
 
 
 def accepted(flag):
-    """A value that a flag takes, as a file has it."""
+    """Return a value that a flag accepts, as in a file."""
     for value in (True, 1, 64, 0.5, [8, 8], [-1, 1], "2h", *NAMES):
         with contextlib.suppress(argparse.ArgumentTypeError):
             return value, flag.type(written(value))
@@ -214,7 +214,7 @@ def test_studies_take_settings_not_configurations(folder, capsys):
     assert "unknown flag --config; settings go into the study file" in capsys.readouterr().err
     (folder / "study.yaml").write_text("{buffers: [Uniform], settings: {config: mine.yaml}}")
     assert study(["study.yaml", "--count"]) == 2
-    assert "config does not belong into a study" in capsys.readouterr().err
+    assert "config does not belong in a study" in capsys.readouterr().err
 
 
 def test_an_inputs_file_may_name_one(folder):

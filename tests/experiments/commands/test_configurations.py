@@ -25,7 +25,7 @@ GROUPS = {
     "mujoco": {"sac", "td3", "ddpg", "tqc", "crossq", "redq", "droq"},
     "pybullet": {"sac", "ddpg"},
 }
-# What makes any of them small: the shape of the learning stays.
+# Flags that make every run small without changing how it learns.
 SMALL = {
     "total_env_steps": 200,
     "steps_per_iteration": 200,
@@ -67,7 +67,7 @@ def test_a_run_has_the_settings_of_its_file():
 
 
 def test_no_file_contradicts_the_presets():
-    """Settings are those of the same algorithm and environment without the file, which takes the preset's."""
+    """The settings equal those of the same algorithm and environment without the file, which come from presets."""
     for name in NAMES:
         if name.startswith("atari/"):
             continue

@@ -1,4 +1,4 @@
-"""The training command: its output, its files, how it ends, and how it resumes."""
+"""The training command: output, files, ends of runs, and resumed runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
 EVALUATION_RETURN = NAMES["evaluation"][0]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 PATIENCE = 500
-"""Seconds for a command on a machine that does ten other things."""
+"""Seconds for a command on a busy machine."""
 
 ENVS = '''
 import gymnasium as gym, numpy as np
@@ -96,7 +96,7 @@ def the_run(local_dir: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A complete run of 300 steps with the original work's flags."""
+    """Make a complete run of 300 steps with the flags of the original work."""
     local_dir = tmp_path_factory.mktemp("finished")
     flags = "--trainer SAC --env Pendulum-v0 --custom_replay_buffer True --knn_baseline --kneighbors 5".split()
     printed = io.StringIO(), io.StringIO()
@@ -242,7 +242,7 @@ def tree(folder: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-def test_what_cannot_be_resumed_changes_nothing(copy, capsys):
+def test_a_rejected_resume_changes_nothing(copy, capsys):
     before = tree(copy)
     for flags, parts in (
         (["--env", "Hopper-v5"], ["env Pendulum-v1, not Hopper-v5"]),
@@ -298,7 +298,7 @@ def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp
 
 
 def stopped(number: int, local_dir: Path, *flags: object):
-    """Starts a long run and sends it a signal after its first iteration."""
+    """Start a long run and send it a signal after its first iteration."""
     process = start("--total_env_steps", 10**6, "--local_dir", local_dir, *SHORT, *flags)
     try:
         for line in process.stdout:
@@ -323,7 +323,7 @@ def test_signals_save_and_name_the_command_that_resumes(tmp_path, capsys):
         out.splitlines()[-1] == f"stopped early; continue with: python {ROOT / 'custom_training.py'} --resume {folder}"
     )
     at = int(checkpoints(folder)[-1].split("_")[1])
-    assert steps(folder)[-1] == at // 100 * 100  # what was gathered since then is in the checkpoint
+    assert steps(folder)[-1] == at // 100 * 100  # the checkpoint contains the steps since then
     assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 50), "--quiet"]) == 0
     assert steps(folder)[-1] == at + 50
 

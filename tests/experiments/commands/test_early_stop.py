@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 class Level(PendulumEnv):
-    """A pendulum whose episodes of 10 steps all have return 0."""
+    """Pendulum whose episodes of 10 steps have return 0."""
 
     def step(self, action):
         obs, _, *rest = super().step(action)
@@ -55,7 +55,7 @@ def steps(folder: Path) -> list[int]:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that every round of sampling advances by one second."""
+    """Replace the clock by one that each round of sampling advances by one second."""
     now = [0.0]
 
     def monotonic():

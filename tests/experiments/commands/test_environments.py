@@ -103,7 +103,7 @@ gym.register("BrokenHere-v0", entry_point=Broken)
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A current folder with a module of environments; what is imported from it is forgotten again."""
+    """Use a current folder with a module of environments, and remove its imports afterwards."""
     before, path = set(sys.modules), list(sys.path)
     monkeypatch.setattr(sys, "path", [entry for entry in path if entry not in ("", str(tmp_path))])
     monkeypatch.chdir(tmp_path)
@@ -128,8 +128,8 @@ WRONG = {
     "envs_nowhere:MineHere-v0": "no module 'envs_nowhere' to import, neither installed nor in the current folder, ",
     "envs_needing:MineHere-v0": "envs_needing imports 'a_missing_package', which is not installed",
     "envs_misspelt:MineHere-v0": "envs_misspelt cannot be imported: SyntaxError",
-    "envs_here:BrokenHere-v0": "cannot be made: RuntimeError: no simulator (",
-    "../x:Env-v0": "'../x' is not the name of a module; expected such as my_envs:Env-v0",
+    "envs_here:BrokenHere-v0": "cannot be created: RuntimeError: no simulator (",
+    "../x:Env-v0": "'../x' is not the name of a module; expected a name such as my_envs:Env-v0",
     ":Env-v0": "'' is not the name of a module",
     ".envs_here:Env-v0": "'.envs_here' is not the name of a module",
     "ALE/Pang-v5": "did you mean ALE/Pong-v5",
@@ -137,7 +137,7 @@ WRONG = {
 }
 
 
-def test_environments_that_cannot_be_had_are_one_line(folder):
+def test_unavailable_environments_are_one_line(folder):
     (folder / "envs_here.py").write_text(MINE.format(imported="csv"))
     (folder / "envs_needing.py").write_text(MINE.format(imported="a_missing_package"))
     (folder / "envs_misspelt.py").write_text("import gymnasium as\n")

@@ -124,7 +124,7 @@ def test_damaged_settings_are_passed_over(folder):
 
 
 class Algorithm:
-    """Cannot restore what is in ``damaged``."""
+    """Algorithm that cannot restore the checkpoints in ``damaged``."""
 
     def __init__(self, damaged):
         self.damaged, self.restored = damaged, None

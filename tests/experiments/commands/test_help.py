@@ -1,4 +1,4 @@
-"""What ``--help`` of every command shows, one name for one thing, and how little the first help imports."""
+"""``--help`` of every command: content, consistent names, and few imports."""
 
 import argparse
 import subprocess
@@ -36,7 +36,7 @@ def parsers():
 
 
 PARSERS = parsers()
-# What may stand for a value that is no choice among words.
+# Placeholders of values that are not choices.
 METAVARS = {"N", "X", "DIR", "FILE", "NAME", "ENV", "METHOD", "ALGORITHM", "PROJECT", "JSON", "SETTINGS", "TEXT"}
 METAVARS |= {"MODULE:CLASS", "PATH_OR_ID", "CONDITIONS", "FILE.py:FUNCTION", "N,N,...", "METHOD,...", "RUN"}
 METAVARS |= {"CHECKPOINT", "RESULTS", "STUDY.yaml", "LOW,HIGH", "SIZE", "HH:MM:SS", "[KIND:]N", "N-N,...", "OPTION"}
@@ -57,7 +57,7 @@ def takes_value(action):
     return action.nargs != 0 and not isinstance(action, argparse._SubParsersAction)
 
 
-def test_every_command_is_looked_at():
+def test_every_command_is_checked():
     assert {*COMMANDS} <= {name.split()[0] for name in PARSERS}
 
 
@@ -120,7 +120,7 @@ def printed(name, capsys, *words):
 
 
 @pytest.mark.parametrize("name", ["train", "study"])
-def test_help_is_short_and_all_of_it_is_there_on_request(name, capsys):
+def test_help_is_short_and_complete_on_request(name, capsys):
     short, whole = printed(name, capsys), printed(name, capsys, "all")
     assert short.count("\n") <= 140 < whole.count("\n")
     assert "--help all" in short and "--total_env_steps" in short and "--kernel" not in short

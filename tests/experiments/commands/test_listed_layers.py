@@ -77,7 +77,7 @@ def layer(size, activation="relu", kind=LINEAR):
 
 @pytest.fixture
 def experiment(tmp_path):
-    """An experiment as RLcycle lays it out: a file, and files for hyperparameters and the model."""
+    """Write an experiment as in RLcycle: a file, and files for hyperparameters and the model."""
     about = {
         "agent": "rlcycle.dqn_base.agent.DQNBaseAgent",
         "learner": "rlcycle.dqn_base.learner.DQNLearner",
@@ -165,7 +165,7 @@ def test_other_arguments_name_the_line_to_change(experiment):
 
 
 def perceptron(output, *more):
-    """RLcycle's nested layers of a fully connected network."""
+    """Return RLcycle's nested layers of a fully connected network."""
     return {"input": layer(8), "hidden": {"hidden1": layer(6)}, **output, **dict(more)}
 
 

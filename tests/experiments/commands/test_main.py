@@ -1,4 +1,4 @@
-"""The command `interreplay`: parts by name, each imported when it is asked for."""
+"""The command `interreplay`: subcommands by name, each imported on use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from interreplay.experiments.commands import main as command
 
 
-def test_every_part_that_is_there_has_a_main():
+def test_every_part_has_a_main():
     assert {"train", "evaluate", "smoketest"} <= set(command.available())
     for name in command.available():
         assert callable(importlib.import_module(command.COMMANDS[name][0]).main)
@@ -25,7 +25,7 @@ def test_help(words, code, capsys):
     assert all(f"  {name} " in text for name in command.available())
 
 
-def test_the_rest_of_the_line_is_the_parts(capsys, monkeypatch):
+def test_the_rest_of_the_line_is_passed_to_the_part(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["interreplay"])
     assert command.main(["train", "--list-presets"]) == 0
     assert "nmer-paper" in capsys.readouterr().out
@@ -35,7 +35,7 @@ def test_the_rest_of_the_line_is_the_parts(capsys, monkeypatch):
     assert capsys.readouterr().err.startswith("interreplay train: error: unknown flag --gama; did you mean --gamma?")
 
 
-def test_a_study_goes_by_its_old_name_too(capsys, monkeypatch):
+def test_a_study_keeps_its_old_name_too(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["interreplay"])
     words = ["--buffers", "NMER", "--envs", "Pendulum-v1", "--seeds", "3", "--count"]
     assert command.main(["study", *words]) == command.main(["cluster", *words]) == 0

@@ -1,4 +1,4 @@
-"""The original work's commands, as its README and its cluster script have them: each runs, with what it meant."""
+"""The commands in the README and the cluster script of the original work: each runs with its original meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from custom_training import main
 from interreplay.experiments.flags.original_flags import REMOVED
 
-# What makes any of them small; none of these is a flag that they have.
+# Flags that make each command small; the commands contain none of them.
 SMALL = (
     "--total_env_steps 100 --steps_per_iteration 100 --learning_starts 60 --train_batch_size 16 --buffer_size 1000"
     " --hiddens 8,8 --evaluation_interval 0 --checkpoint_freq 0 --quiet"
@@ -21,7 +21,7 @@ README = {
     "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
     " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams": "BIER",
 }
-# What its cluster script gave to every run, but for the flags about machines.
+# Flags that its cluster script passed to every run, without flags about machines.
 CLUSTER = (
     "--use_delta --gaussian_process --gpytorch --kneighbors 50 --prioritized_replay --mixup_interpolation"
     " --retrain_interval 1000 --kernel matern --mean_type zero --matern_nu 1.5 --global_hyperparams --use_ard"

@@ -72,7 +72,7 @@ class NoConfig(OffPolicyAlgorithm):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with my_alg.py as on the page and more_algs.py."""
+    """Use a current folder with my_alg.py as on the page, and more_algs.py."""
     block = next(block for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
     (tmp_path / "my_alg.py").write_text(block)
     (tmp_path / "more_algs.py").write_text(f"{block}{MORE}")

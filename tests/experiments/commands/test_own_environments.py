@@ -1,4 +1,4 @@
-"""The example of environments of one's own, in an empty folder of a user's, with what flags put around them."""
+"""The example of user-defined environments in an empty folder of a user, with wrappers from flags."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCALED = {"type": "my_envs:ScaledReward", "factor": 0.5}
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with my_envs.py and nothing else."""
+    """Use a current folder that contains only my_envs.py."""
     known = set(gym.registry)
     shutil.copy(ROOT / "examples" / "own_environment" / "my_envs.py", tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -48,7 +48,7 @@ def folder(tmp_path, monkeypatch):
     yield tmp_path
     sys.modules.pop("my_envs", None)
     for name in gym.registry.keys() - known:
-        if callable(gym.registry[name].entry_point):  # a package's environments, named by a string, register only once
+        if callable(gym.registry[name].entry_point):  # environments of packages are registered only once
             del gym.registry[name]
 
 
@@ -57,7 +57,7 @@ def settings(*words: str):
 
 
 def commands() -> list[list[str]]:
-    """The lines of the page, without the program's name."""
+    """Return the commands on the page without the program's name."""
     page = (ROOT / "docs" / "own-environment.md").read_text().replace("\\\n", " ")
     return [line.split()[1:] for line in re.findall(r"^interreplay .*$", page, re.MULTILINE)]
 
@@ -116,7 +116,7 @@ def test_a_study_makes_environments_with_their_arguments(folder):
     words = shlex.split(as_command(run))[2:]
     assert settings(*words).wrapper == found.wrapper and settings(*words).env_args == found.env_args
     (folder / "mine.yaml").write_text("envs: [my_strict_envs:PointWindy-v0]\n")
-    with pytest.raises(UsageError, match="cannot be made: TypeError.*gusts"):
+    with pytest.raises(UsageError, match="cannot be created: TypeError.*gusts"):
         read_new({"study": "mine.yaml"})
 
 
@@ -159,7 +159,7 @@ WRONG = {
     "--wrapper my_envs:ScaledReward factr=2": ["'factr'", "did you mean factor? accepted: factor"],
     "--wrapper ClipReward": ["expected module:Class", "gymnasium.wrappers:ClipReward"],
     "--wrapper subprocess:Popen": ["a module of the standard library"],
-    "--wrapper gymnasium.wrappers:ResizeObservation shape=[8,8]": ["ResizeObservation cannot be made"],
+    "--wrapper gymnasium.wrappers:ResizeObservation shape=[8,8]": ["ResizeObservation cannot be created"],
     "--env my_envs:PointGoal-v0 --buffer HER --frame_stack 2": ["goals would be stacked", "HER requires 1"],
     "--env_kwargs wnd=2": ["no argument 'wnd'", "did you mean wind?"],
     "--env my_envs:PointRom-v0": ["unknown environment", "PointRoom-v0"],
@@ -284,9 +284,9 @@ def test_an_environment_that_misbehaves_ends_an_evaluation_with_one_line(misbeha
 
 def test_an_environment_that_cannot_be_made_is_one_line(misbehaving, capsys):
     for name, parts in {
-        "ExitAtOnce": ["cannot be made: SystemExit: 3", "misbehaving.py, line"],
-        "GeneratorExitAtOnce": ["cannot be made: GeneratorExit"],
-        "HotAtOnce": ["cannot be made: Hot: the motor is hot"],
+        "ExitAtOnce": ["cannot be created: SystemExit: 3", "misbehaving.py, line"],
+        "GeneratorExitAtOnce": ["cannot be created: GeneratorExit"],
+        "HotAtOnce": ["cannot be created: Hot: the motor is hot"],
         "Empty": ["the observation space Box([], [], (0,), float32) has no numbers"],
     }.items():
         assert train.main([*TINY, "--env", f"misbehaving:{name}-v0"]) == 2

@@ -29,7 +29,7 @@ ONE = {"type": "my_networks:LogCosh", "scale": 0.5}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """The current folder, with the files of the page."""
+    """Use a current folder with the files of the page."""
     (module,) = (block for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S) if "class Sticky" in block)
     (config,) = re.findall(r"^```yaml\n(# own.yaml.*?)^```$", PAGE, re.M | re.S)
     (tmp_path / "my_networks.py").write_text(module)
@@ -45,7 +45,7 @@ def settings(*words):
 
 
 def trained(folder, *words):
-    """The folder of a short run."""
+    """Return the folder of a short run."""
     before = set(folder.glob("runs/*"))
     assert custom_training.main([*SHORT, "--output_dir", str(folder / "runs"), *words]) == 0
     (run,) = set(folder.glob("runs/*")) - before

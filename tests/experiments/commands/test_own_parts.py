@@ -1,4 +1,4 @@
-"""Parts of a buffer that a user wrote, named on the command line and in studies, in a folder of the user's."""
+"""User-defined parts of a buffer, named on the command line and in studies, in a user's folder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_folder_of_a_run_is_named_by_its_parts_and_its_preset(folder):
 
 
 def as_a_module() -> str:
-    """What a reader of the page has in a file of their own: its classes, without what is tried out with them."""
+    """Return the classes on the page as a file, without the code that tries them."""
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     classes = [
         block.partition("\n\n\none, other = ")[0] for block in blocks if "class " in block and "rllib" not in block
@@ -58,7 +58,7 @@ def as_a_module() -> str:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with my_parts.py."""
+    """Use a current folder with my_parts.py."""
     (tmp_path / "my_parts.py").write_text(as_a_module())
     (tmp_path / "my_broken_parts.py").write_text(
         "from interreplay.selection import Uniform\n"
@@ -97,7 +97,7 @@ def test_a_method_of_the_catalogue_takes_a_part_that_it_has_an_argument_for(fold
     assert isinstance(make_buffer("NMER", capacity=9, selector={"type": "Prioritized"}).selector, Prioritized)
 
 
-def test_a_buffer_of_one_s_own_takes_its_arguments(folder):
+def test_a_user_defined_buffer_receives_its_arguments(folder):
     found = settings("--buffer", "my_parts:Timely", "--buffer_arg", "reach=50", "gamma=.9")
     assert (found.buffer, found.buffer_args, found.gamma) == ("my_parts:Timely", {"reach": 50}, 0.9)
     buffer = make_buffer(found.buffer, {"gamma": 0.9, "seed": 0}, capacity=100, **found.buffer_args)
@@ -176,7 +176,7 @@ def test_a_study_names_runs_after_their_parts(folder):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_train_resume_and_evaluate_in_a_folder_of_one_s_own(folder, capsys):
+def test_train_resume_and_evaluate_in_a_users_folder(folder, capsys):
     assert train.main([*TINY, "--total_env_steps=200", "--selector", "my_parts:Recent", "share=.2"]) == 0
     (home,) = (folder / "results").iterdir()
     assert home.name.startswith("SAC_Pendulum-v1_ReplayBuffer-Recent_s0")
@@ -189,7 +189,7 @@ def test_train_resume_and_evaluate_in_a_folder_of_one_s_own(folder, capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_a_study_runs_parts_of_one_s_own(folder, capsys):
+def test_a_study_runs_user_defined_parts(folder, capsys):
     (folder / "mine.yaml").write_text(STUDY)
     assert study(["mine.yaml", "--dry_run"]) == 0
     assert "SAC_Pendulum-v1_Timely-reach=50_s0" in capsys.readouterr().out

@@ -26,7 +26,7 @@ def settings(line: str):
     return settings_for(given(line))
 
 
-def test_every_value_is_what_a_flag_accepts():
+def test_flags_accept_every_value():
     for loaded in map(presets.load, presets.names()):
         for trainer, known in itertools.product(loaded.trainers, [*loaded.environments, "Unheard"]):
             env = known.replace("*", "x-y") + "-v5"
@@ -75,7 +75,7 @@ def test_the_environment_chooses():
         assert settings(f"--env {env} --preset none").preset == "none"
 
 
-def test_no_environment_is_claimed_twice():
+def test_no_environment_has_two_presets():
     automatic = [preset for preset in map(presets.load, presets.names()) if preset.automatic]
     claimed = [(trainer, env) for preset in automatic for trainer in preset.trainers for env in preset.environments]
     assert len(claimed) == len(set(claimed))
@@ -95,7 +95,7 @@ def test_every_continuous_task_of_the_suites_has_one():
     assert not missing
 
 
-def test_the_particular_wins_and_flags_win_over_all():
+def test_specific_settings_override_general_ones_and_flags_override_all():
     hopper = settings("--preset nmer-paper --env Hopper-v5")
     assert (hopper.actor_l2, hopper.huber_delta, hopper.learning_starts) == (0.02, 1.0, 10_000)
     assert (hopper.buffer, hopper.buffer_args) == ("NMER", {"k": 10, "alpha": 0.75})
@@ -183,7 +183,7 @@ WRONG = {
 }
 
 
-def test_a_file_of_ones_own_that_is_wrong(tmp_path):
+def test_an_invalid_preset_of_a_user(tmp_path):
     path = tmp_path / "mine.yaml"
     for text, parts in WRONG.items():
         path.write_text(text)
@@ -192,7 +192,7 @@ def test_a_file_of_ones_own_that_is_wrong(tmp_path):
         assert all(part in str(caught.value) for part in parts), caught.value
 
 
-def test_a_file_of_ones_own(tmp_path):
+def test_a_preset_of_a_user(tmp_path):
     path = tmp_path / "mine.yml"
     path.write_text("everywhere: {tau: 0.5}\nenvironments: {Hop*: {tau: 0.25}}\nbuffer: CER\n")
     assert settings_for({"preset": str(path)}).tau == 0.5

@@ -51,14 +51,14 @@ def test_one_line_per_iteration_without_a_terminal():
 
 @pytest.fixture
 def now(monkeypatch):
-    """A clock to be set, in seconds."""
+    """Replace the clock by a settable one, in seconds."""
     clock = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr("interreplay.experiments.process.progress.time.monotonic", lambda: clock.seconds)
     return clock
 
 
 def reported(reporter, now, steps, seconds):
-    """The end of the line of an iteration."""
+    """Return the end of the line of an iteration."""
     now.seconds = seconds
     reporter.iteration(steps, result(1.0))
     return reporter._stream.getvalue().splitlines()[-1].partition("evaluation        -")[2]
@@ -113,7 +113,7 @@ def terminal():
 
 
 def lines_of(text):
-    """The lines that stay on a terminal: of text after a carriage return, the last counts."""
+    """Return the lines that remain on a terminal: text after a carriage return overwrites the line."""
     return [line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[A") for line in text.split("\n")]
 
 
@@ -132,7 +132,7 @@ def test_a_terminal_of_80_columns_keeps_a_line_per_iteration_above_a_whole_bar(t
     assert re.search(r" 27%\|.*\| 4,000,000/15,000,000 \[\d\d:\d\d, .*step/s, 110 min left\]", text)
 
 
-def test_the_best_evaluation_is_green_where_a_terminal_has_colors(terminal, monkeypatch):
+def test_the_best_evaluation_is_green_on_terminals_with_colors(terminal, monkeypatch):
     stream, written = terminal
     for no_color, term in (("", "xterm"), ("1", "xterm"), ("", "dumb")):
         monkeypatch.setenv("NO_COLOR", no_color)
@@ -182,7 +182,7 @@ def test_the_summary_counts_the_steps_of_this_process_only():
     assert reporter.summary(2000, 9.0) == "2,000 steps, 10 s (50 steps/s), return 3.0, evaluation return 4.0 (best 9.0)"
 
 
-def test_the_success_rate_where_the_environment_has_one():
+def test_the_success_rate_is_shown_if_it_is_reported():
     stream = io.StringIO()
     reporter = Reporter(3000, 0, stream)
     trained = result(-40.0)

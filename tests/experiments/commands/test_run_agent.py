@@ -1,4 +1,4 @@
-"""run_agent.py: RLcycle's words as a user types them, and what each of them means here."""
+"""run_agent.py: RLcycle's words, and the settings that they stand for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def settings(line):
     return settings_for(make_parser().given(translated(line.split())))
 
 
-def test_the_command_of_its_readme_means_what_it_meant():
+def test_the_command_of_its_readme_keeps_its_meaning():
     made = settings("configs=atari/rainbow_dqn configs.hyper_params.batch_size=64")
     assert (made.trainer, made.env, made.train_batch_size, made.n_step) == ("Rainbow", "ALE/Pong-v5", 64, 3)
     assert translated([]) == ["--config=atari/rainbow_dqn"] == translated(["configs=atari/rainbow_dqn"])
@@ -48,7 +48,7 @@ def test_the_command_of_its_readme_means_what_it_meant():
         ("use_per=False", {"buffer": "Uniform", "buffer_args": {}}),
     ],
 )
-def test_its_settings_mean_what_they_meant(line, expected):
+def test_settings_keep_their_meaning(line, expected):
     words = " ".join(f"{HYPER}{word}" for word in line.split())
     made = vars(settings(f"configs=cartpole/dqn {words}"))
     assert {name: made[name] for name in expected} == expected
@@ -97,7 +97,7 @@ def test_environments_of_pybullet_are_mujocos(capsys):
 
 @pytest.mark.slow
 def test_it_runs_as_a_user_types_it(tmp_path):
-    """The line of its README word by word; what follows makes it short."""
+    """The command of its README word by word; additional words make it short."""
     command = [sys.executable, "run_agent.py", "configs=atari/rainbow_dqn", "configs.hyper_params.batch_size=64"]
     short = [*SMALL, f"local_dir={tmp_path}", "--quiet"]
     done = subprocess.run([*command, *short], cwd=ROOT, capture_output=True, text=True, timeout=900)

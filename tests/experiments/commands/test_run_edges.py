@@ -1,4 +1,4 @@
-"""What can go wrong around a run: two processes in one folder, early stops, full disks, hangs, broken environments."""
+"""Failures around a run: two processes in one folder, early stops, full disks, hangs, broken environments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from interreplay.runs.run_folder import STEPS
 ROOT = Path(__file__).resolve().parents[3]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
 PATIENCE = 500
-"""Seconds for a command on a machine that does ten other things."""
+"""Seconds for a command on a busy machine."""
 SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
 
 ENVS = '''
@@ -111,7 +111,7 @@ def new(local_dir: Path, *flags: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory) -> Path:
-    """The folder of a run of 100 steps."""
+    """Make a run of 100 steps and return its folder."""
     parent = tmp_path_factory.mktemp("begun")
     assert custom_training.main(new(parent, "--env", "Pendulum-v1", "--total_env_steps", 100, "--quiet")) == 0
     return the_run(parent)
@@ -132,7 +132,7 @@ def test_another_process_in_the_folder_is_respected(begun, capsys, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in begun.rglob("*")}
     with held(begun, "a run"):
         assert custom_training.main(["--resume", str(begun), "--total_env_steps", "200"]) == 2
-    one_line(capsys.readouterr().err, f"another process is in {begun}")
+    one_line(capsys.readouterr().err, f"another process is using {begun}")
     assert {path: path.stat().st_mtime_ns for path in begun.rglob("*")} == before
 
 
@@ -172,7 +172,7 @@ def test_a_run_that_is_stopped_before_its_first_iteration_ends_stays_in_its_fold
 
 
 def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
-    """Wait until a process has a handler for SIGTERM: how long Python itself takes to start is the machine's affair."""
+    """Wait until a process has a handler for SIGTERM, because Python's startup time varies."""
     status = Path(f"/proc/{process.pid}/status")
     if not status.exists():
         time.sleep(2.0)
@@ -188,7 +188,7 @@ def wait_until_it_listens(process: subprocess.Popen[str]) -> None:
 def test_signals_while_it_starts(tmp_path, pause):
     process = start(*new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 10**6))
     wait_until_it_listens(process)
-    time.sleep(pause)  # in the midst of imports, and of Ray's start
+    time.sleep(pause)  # during imports, and during Ray's start
     process.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE)
@@ -337,7 +337,7 @@ def test_a_lost_runner_leaves_a_checkpoint_and_one_line(tmp_path, capsys, monkey
 
 
 @pytest.mark.slow
-def test_an_environment_that_hangs_ends_the_run_with_where_it_hung(envs, tmp_path):
+def test_an_environment_that_hangs_ends_the_run_and_its_place_is_reported(envs, tmp_path):
     flags = ["--env", "special_envs:Hang-v0", "--total_env_steps", 300, "--hang_timeout", 10]
     process = start(*new(tmp_path / "results", *flags))
     _, err = process.communicate(timeout=PATIENCE)

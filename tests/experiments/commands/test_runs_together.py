@@ -1,4 +1,4 @@
-"""Studies whose runs share processes: the results of runs of their own, signals, failures."""
+"""Studies whose runs share processes: results equal those of separate runs; signals and failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVALUATION = "evaluation/env_runners/episode_return_mean"
 
 
 @pytest.mark.slow
-def test_results_are_those_of_runs_of_their_own(study, tmp_path):  # noqa: F811
+def test_results_equal_those_of_separate_runs(study, tmp_path):  # noqa: F811
     file = study(200, buffers="[Uniform, NMER]", seeds="2")
     words = ("--max_concurrent", 1, "--results_dir", tmp_path / "alone", file)
     assert run(tmp_path, *words)[0] == 0
@@ -45,7 +45,7 @@ def test_sigterm_saves_all_runs_and_a_failed_run_does_not_stop_the_others(study,
     assert status(good)["state"] == "interrupted" and status(bad)["state"] == "failed"
     assert "the simulator broke" in out and "2 runs learn as one" in out
     code, out, err = run(tmp_path, "--resume", results)
-    assert code == 1, out + err  # the broken run is tried again and breaks again
+    assert code == 1, out + err  # the broken run is retried and fails again
     assert steps(good) == list(range(100, 601, 100)) and status(good)["state"] == "finished"
 
 
@@ -92,7 +92,7 @@ def test_runs_with_equal_settings_share_a_process(count, expected):
         (("--address", "auto"), "expected --address local instead of auto"),
     ],
 )
-def test_what_runs_of_one_process_cannot_have_is_rejected(words, reason, tmp_path, capsys):
+def test_unsupported_settings_of_shared_processes_are_rejected(words, reason, tmp_path, capsys):
     common = ["--envs", "Pendulum-v1", "--output_dir", str(tmp_path / "r"), "--together", "2"]
     with pytest.raises(SystemExit) as exit:
         raise SystemExit(main([*common, *words]))

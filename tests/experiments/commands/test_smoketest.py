@@ -1,4 +1,4 @@
-"""The smoke test finds what is broken, explains how to fix it, and never breaks itself."""
+"""The smoke test finds problems, explains how to fix them, and never fails itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interreplay.experiments.commands import smoketest
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# Hides packages from both import and the record of what is installed, as if they had never been there.
+# Hides packages from imports and from the list of installed packages.
 HIDE = """
 import importlib.abc, importlib.metadata, runpy, sys
 hidden = set(sys.argv[1:])
@@ -46,7 +46,7 @@ def test_a_complete_installation(capsys):
         assert any(part in line for line in lines), part
 
 
-@pytest.mark.slow  # test_doors.py calls it where all are missing
+@pytest.mark.slow  # test_doors.py calls it without any package
 def test_missing_packages():
     done = subprocess.run(
         [sys.executable, "-c", HIDE, "ray", "gymnasium"], cwd=ROOT, capture_output=True, text=True, timeout=300

@@ -1,4 +1,4 @@
-"""Size of a further algorithm: its networks, update, settings and a row of the table."""
+"""Size of an algorithm: its networks, update, settings and a row of the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, to
 
 
 def code_lines(source: str) -> set[int]:
-    """Lines with more than a comment or a docstring on them."""
+    """Return the lines that contain more than a comment or a docstring."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     lines = {line for t in tokens if t.type not in NOT_CODE for line in range(t.start[0], t.end[0] + 1)}
     texts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr) and literal(node.value)]
@@ -27,7 +27,7 @@ def literal(node: ast.expr) -> bool:
 
 
 def settings_lines(trainer: str) -> int:
-    """Lines of the dataclass of an algorithm's settings, in whichever file it is."""
+    """Return the lines of the dataclass of an algorithm's settings, in any file."""
     for path in (ROOT / "learning").rglob("*settings.py"):
         source = path.read_text()
         for node in ast.parse(source).body:
@@ -38,7 +38,7 @@ def settings_lines(trainer: str) -> int:
 
 
 def rllib_lines(trainer: str) -> int:
-    """Lines of an algorithm's RLModule, configuration and Algorithm."""
+    """Return the lines of an algorithm's RLModule, configuration and Algorithm."""
     names = {trainer, f"{trainer}Config", f"{trainer}Module"}
     count = 0
     for path in (ROOT / "rllib" / "algorithms").glob("*.py"):
@@ -57,7 +57,7 @@ def test_only_code_is_counted():
 
 @pytest.mark.parametrize("trainer", ["TQC", "CrossQ", "TD3"])
 def test_an_algorithm_is_short(trainer):
-    """Each has a whole update of its own, which reads from top to bottom."""
+    """Each algorithm has a complete update, which reads from top to bottom."""
     update = len(code_lines((ROOT / f"learning/actor_critic/{trainer.lower()}.py").read_text()))
     count = update + rllib_lines(trainer) + settings_lines(trainer)
     row = (ROOT / "learning" / "algorithms_table.py").read_text().count(f'    "{trainer}": Algorithm(')

@@ -1,4 +1,4 @@
-"""Flags of algorithms that learn from unrolls: what they mean, what is refused, and a run from start to evaluation."""
+"""Flags of algorithms that learn from unrolls: meaning, rejected values, and a run from start to evaluation."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_the_originals_replay_parameters_are_ours():
 
 
 REJECTED = {
-    "--trainer IMPALA --n_step 3": "--n_step is about replayed transitions; IMPALA learns from unrolls",
-    "--trainer A2C --learning_starts 100": "--learning_starts is about replayed transitions",
-    "--trainer IMPALA --kneighbors 3": "--kneighbors is about replayed transitions",
+    "--trainer IMPALA --n_step 3": "--n_step applies to replayed transitions; IMPALA learns from unrolls",
+    "--trainer A2C --learning_starts 100": "--learning_starts applies to replayed transitions",
+    "--trainer IMPALA --kneighbors 3": "--kneighbors applies to replayed transitions",
     "--trainer LASER --buffer NMER": "--buffer NMER: LASER learns from unrolls; accepted: Fresh, UnrollMix",
     "--trainer IMPALA --buffer Fresh --buffer_arg k=3": "Fresh takes no argument 'k'",
     "--trainer IMPALA --buffer UnrollMix --buffer_arg k=3": "UnrollMix takes no argument 'k'",
@@ -78,7 +78,7 @@ REJECTED = {
 }
 
 
-def test_what_does_not_fit_is_refused_in_one_line():
+def test_unsuitable_flags_are_rejected_in_one_line():
     for line, message in REJECTED.items():
         with pytest.raises(UsageError) as error:
             settings(line)
@@ -148,7 +148,7 @@ def test_a_run_from_start_to_evaluation(tmp_path, capsys):
     assert "CLEAR with UnrollMix" in report and "replay of unrolls of 20 steps: " in report
 
 
-def test_a_mix_that_fits_no_memory_is_refused_before_the_run(capsys):
+def test_a_mix_beyond_memory_is_rejected_before_the_run(capsys):
     mix = '[{"type":"queue","share":0.5},{"type":"uniform","capacity":10000000,"share":0.5}]'
     line = ["--trainer", "IMPALA", "--env", "MinAtar/Breakout-v0", "--replay_parameters", mix]
     assert main(line) == 2

@@ -41,7 +41,7 @@ ORIGINAL = (
     "-trainer TD3 -knn 50 -mixup -gp --prioritized_replay -mc_hyper --use_queue --local_mode -v -batch 64"
     " --framework torch --cpu_only --verbose=True"
 )
-"""First line of an inputs file, as the original cluster script has it."""
+"""First line of an inputs file, as in the original cluster script."""
 
 
 def planned(tmp_path, first, *lines):
@@ -75,7 +75,7 @@ def test_inputs_files_have_the_same_short_names_and_values_to_reject(tmp_path, c
 
 @pytest.mark.parametrize("program", ["train.py", "run_agent.py", "main.py", "cluster_run.py"])
 def test_all_programs_accept_them(program, monkeypatch, capsys):
-    """What each passes to the training command, without and with them."""
+    """Each program passes the same flags to the training command with and without them."""
     passed = []
     monkeypatch.setattr(train, "main", lambda words: passed.append(READ(words)) or 0)
 

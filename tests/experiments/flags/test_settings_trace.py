@@ -1,4 +1,4 @@
-"""Settings are resolved once: the files that a value passes from the command line to its part, and what is built."""
+"""Settings are resolved once, and a value passes few files on its way from the command line to its part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINE = "--env Pendulum-v1 --preset none --buffer NMER --buffer_arg k=7 --learnin
 
 
 def holds(value: Any, depth: int = 6) -> bool:
-    """Whether a value is, or contains, ``k=7`` in any form on its way: text, pair, mapping, settings or argument."""
+    """Return whether a value is or contains ``k=7`` in any form: text, pair, mapping, settings or argument."""
     if isinstance(value, str):
         return value == "k=7"
     if isinstance(value, dict):
@@ -36,7 +36,7 @@ def holds(value: Any, depth: int = 6) -> bool:
 
 
 class _Built(Exception):
-    """KNN(k=7) exists: the value has arrived."""
+    """Raised when KNN(k=7) is constructed."""
 
 
 def test_k_passes_at_most_ten_files_on_its_way_to_knn(monkeypatch, tmp_path):
@@ -59,7 +59,7 @@ def test_k_passes_at_most_ten_files_on_its_way_to_knn(monkeypatch, tmp_path):
             custom_training.main([*LINE.split(), "--output_dir", str(tmp_path)])
     finally:
         sys.setprofile(None)
-    files = {*passed, "interreplay/neighborhood/knn.py"}  # whose __init__ is replaced here
+    files = {*passed, "interreplay/neighborhood/knn.py"}  # its __init__ is replaced here
     assert len(files) <= 10, {file: sorted(names) for file, names in passed.items()}
     page = (ROOT / "docs" / "concepts.md").read_text().split("## The path of a flag")[1].split("\n## ")[0]
     documented = re.findall(r"^\d+\. `([^`]+)`", page, flags=re.MULTILINE)

@@ -26,7 +26,7 @@ def rows(*changed):
     return {"result.json": "\n".join(json.dumps(line) if isinstance(line, dict) else line for line in changed)}
 
 
-# Files that replace those of a good run, the expected state, and a part of the reason.
+# Files that replace those of an intact run, the expected state, and a part of the reason.
 ATTACKS = {
     "settings-list": ({"params.json": "[1, 2]"}, "unreadable", "params.json holds no settings"),
     "settings-deep-list": ({"params.json": "[" * DEEP + "]" * DEEP}, "unreadable", "recursion"),
@@ -37,7 +37,7 @@ ATTACKS = {
     "env-long": (params(env="x" * 3000), "finished", ""),
     "numbers-are-lists": (rows(ROWS[0], row(2000.0, [1], {"a": 2}), ROWS[2]), "finished", ""),
     "mappings-are-text": (rows(ROWS[0], ROWS[1] | {"env_runners": "x", "evaluation": [1]}, ROWS[2]), "finished", ""),
-    "rows-are-lists": (rows("[1, 2]"), "unreadable", "list where a result was expected"),
+    "rows-are-lists": (rows("[1, 2]"), "unreadable", "a list; expected results"),
     "rows-deep": (rows(ROWS[0], "[" * DEEP), "unreadable", "recursion"),
     "not-compressed": ({"result.json.gz": b"\x1f\x8bno", "result.json": ""}, "unreadable", ""),
     "numbers-beyond-floats": (rows(*ROWS, ROWS[2] | {"num_env_steps_sampled_lifetime": 10**400}), "finished", ""),
@@ -55,7 +55,7 @@ STUDIES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with everything above and two good runs."""
+    """Write a folder with all damaged runs above and two intact runs."""
     top = tmp_path_factory.mktemp("damaged")
     for seed in range(2):
         ours(top / "good", "Reacher-v5", "Uniform", seed, [0.0, 5.0, 9.0])

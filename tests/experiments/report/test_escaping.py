@@ -20,7 +20,7 @@ NAMES = {
 
 
 class Page(HTMLParser):
-    """The elements, attributes and text of a page, and what is in its scripts."""
+    """Collects the elements, attributes, text and scripts of a page."""
 
     def __init__(self, content: str):
         super().__init__()
@@ -40,7 +40,7 @@ class Page(HTMLParser):
 
 
 def called(top, name, seed, **params):
-    """A finished run with hostile names in params.json."""
+    """Write a finished run with hostile names in params.json."""
     folder = ours(top / "runs", "Hopper-v5", f"{name}{TAG.replace(' ', '_')}", seed, [1.0 + seed, 5.0, 9.0 + seed])
     path = folder / "params.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | params))

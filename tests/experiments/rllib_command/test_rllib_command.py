@@ -117,7 +117,7 @@ def trained(tmp_path_factory):
     return folder
 
 
-def test_other_algorithms_and_damaged_checkpoints_are_refused(trained, tmp_path):
+def test_other_algorithms_and_damaged_checkpoints_are_rejected(trained, tmp_path):
     with pytest.raises(UsageError, match="made by SAC, not PPO"):
         watch(trained, PlaybackOptions("PPO", episodes=1))
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
@@ -153,21 +153,21 @@ def test_signals_save_and_the_command_resumes_and_is_evaluated(tmp_path):
     done = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "3,000 steps, return" in done.stdout and "iteration    env steps     return" in done.stdout
-    assert env_steps(tmp_path) == list(range(100, 3001, 100))  # none was done twice
+    assert env_steps(tmp_path) == list(range(100, 3001, 100))  # no step was repeated
     for before, result in pairwise(results(tmp_path)):
         clock = before["time_total_s"] + result["time_this_iter_s"]
         assert result["time_total_s"] >= clock * (1 - 1e-9)
 
 
 def results(folder) -> list[dict]:
-    """The results of the one trial below a folder, [] before there are any."""
+    """Return the results of the only trial in a folder, [] if there are none."""
     tables = list(folder.glob("r/default/*/result.json"))
     lines = tables[0].read_text().splitlines(keepends=True) if tables else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def env_steps(folder) -> list[int]:
-    """The env steps in the results of the one trial below a folder."""
+    """Return the env steps in the results of the only trial in a folder."""
     return [result["num_env_steps_sampled_lifetime"] for result in results(folder)]
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "tuned"
 FILES = sorted(FOLDER.glob("*.yaml"))
-# What makes any of them small; an algorithm gets those that it has.
+# Settings that make every run small; each algorithm receives those that it has.
 SMALL = {"steps_per_iteration": 60, "num_steps_sampled_before_learning_starts": 40, "train_batch_size_per_learner": 32}
 SMALL |= {"hiddens": [8, 8], "num_env_runners": 0, "min_sample_timesteps_per_iteration": 60, "num_epochs": 1}
 SMALL |= {"minibatch_size": 32, "seed": 0}
@@ -54,7 +54,7 @@ def test_it_learns(path):
         config = config_for(experiment.run, experiment.env, str)
         refused = TABLE["refused"] if isinstance(config, OffPolicyConfig) else {}
         settings |= {name: value for name, value in SMALL.items() if name in vars(config) and name not in refused}
-        if (experiment.name, settings) in done:  # but for the seed
+        if (experiment.name, settings) in done:  # except the seed
             continue
         done.append((experiment.name, settings))
         algorithm = configured(config, settings).build_algo()

@@ -37,7 +37,7 @@ def suggested(search, number):
     return search.suggest(f"trial_{number}")["job"]["settings"]
 
 
-def test_draws_concentrate_where_earlier_runs_were_good():
+def test_draws_concentrate_near_good_earlier_runs():
     rng = np.random.default_rng(0)
     before = [({"x": x, "k": 2}, -((x - 0.3) ** 2)) for x in rng.random(40)]
     far = {}

@@ -62,7 +62,7 @@ def file(tmp_path):
         ({"bufers": "[NMER]"}, "unknown 'bufers'; did you mean buffers? accepted: buffers, envs"),
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
         ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 0, got 'many'"),
-        ({"settings": "{buffer: NMER}"}, "buffer does not belong into a study; use buffers"),
+        ({"settings": "{buffer: NMER}"}, "buffer does not belong in a study; use buffers"),
         ({"settings": "[1]"}, "settings [1]: expected a mapping"),
         ({"buffers": "['NMER{kk: 3}']"}, "NMER takes no argument 'kk'; did you mean k?"),
         ({"buffers": "['NMER{k=3}']"}, "expected something like 'NMER{k: 10}'"),
@@ -275,7 +275,7 @@ def test_a_study_keeps_the_names_of_its_runs(file, tmp_path):
     folder = StudyFolder(tmp_path / "results")
     folder.begin(study)
     text = (folder.path / "study.yaml").read_text()
-    (folder.path / "study.yaml").write_text(text.replace("NMER-k=3_s0", "NMER-k=3-_s0"))  # as it was called before
+    (folder.path / "study.yaml").write_text(text.replace("NMER-k=3_s0", "NMER-k=3-_s0"))  # its previous name
     assert [run.name for run in folder.read().runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]
     assert [run.name for run in folder.begin(study).runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]  # the same command again
 

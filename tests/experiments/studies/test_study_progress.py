@@ -12,7 +12,7 @@ from interreplay.experiments.studies.progress import StudyReporter
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Seconds, to be set."""
+    """Replace the clock by a settable one, in seconds."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now

@@ -10,19 +10,19 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 
 class Noted(tune.Callback):
-    """What each trial was configured with, and what it then worked with."""
+    """Records the configured and the used settings of each trial."""
 
     def __init__(self):
         self.seen = []
 
     def on_trial_result(self, iteration, trials, trial, result, **info):
-        # What the result was made with: the scheduler may have changed the trial's own by now.
+        # Settings of the result; the scheduler may have changed those of the trial since.
         config = result["config"]
         self.seen.append((trial.trial_id, config["lr"], dict(config["replay_buffer_config"]), result))
 
 
 def reporter():
-    """A callback that workers get by value: they cannot import this module."""
+    """Return a callback that is sent to workers by value, because they cannot import this module."""
 
     def report_used_settings(algorithm, result, **_):
         rates = {name: o.param_groups[0]["lr"] for name, o in algorithm.learner._update_rule.optimizers.items()}
@@ -41,7 +41,7 @@ def test_changed_settings_are_used(tmp_path):
             train_batch_size_per_learner=8,
             num_steps_sampled_before_learning_starts=20,
             steps_per_iteration=50,
-            lr=tune.choice([2e-3, 2e-4]),  # none of those that it is changed to
+            lr=tune.choice([2e-3, 2e-4]),  # not one of the values that it is changed to
         )
         .callbacks(on_train_result=reporter())
         .debugging(seed=0)

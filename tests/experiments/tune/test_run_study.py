@@ -38,7 +38,7 @@ def test_variables_of_tune_are_set_only_during_a_study(monkeypatch):
 
 
 def test_a_study_that_ends_because_memory_is_full_states_how_to_continue(cluster, tmp_path, monkeypatch):
-    """Tune cannot handle that Ray ends a run's process during an iteration."""
+    """Tune does not handle it if Ray ends a run's process during an iteration."""
 
     def fit(tuner: tune.Tuner) -> None:
         raise RuntimeError("Caught unexpected exception") from OutOfMemoryError("low on memory")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# Of actors without CPUs Ray puts about every second one on the other node.
+# Ray places about half of the actors without CPUs on the other node.
 SCRIPT = """
 import ray
 from ray.cluster_utils import Cluster
@@ -30,7 +30,7 @@ print("here" if nodes == {here} else nodes)
 @pytest.mark.slow
 def test_the_signal_actor_runs_on_the_driver_s_node():
     root = Path(__file__).resolve().parents[3]
-    with tempfile.TemporaryDirectory() as folder:  # where Ray notes the address that others would join
+    with tempfile.TemporaryDirectory() as folder:  # where Ray records the address for other processes
         own = os.environ | {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(root)}
         command = [sys.executable, "-c", SCRIPT]
         done = subprocess.run(command, cwd=root, env=own, capture_output=True, text=True, timeout=500)

@@ -51,7 +51,7 @@ def finish(folder: Path, **options) -> list[dict]:
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    """The rows of progress.csv without what measures time."""
+    """Return the rows of progress.csv without columns that measure time."""
     with (folder / "progress.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
     names = [n for n in found[0] if n.startswith(PARTS) and not any(t in n for t in TIMES)]
@@ -60,7 +60,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def weights_and_buffer(folder: Path) -> dict[str, bytes]:
-    """Arrays of networks, optimizers and the replay buffer in the newest checkpoint."""
+    """Return the arrays of networks, optimizers and the replay buffer in the newest checkpoint."""
     checkpoint = RunFolder(folder).checkpoints()[0]
     learner = state_files.load(checkpoint, "algorithm", "learner_group", "learner")
     arrays: dict[str, np.ndarray] = {}
@@ -71,7 +71,7 @@ def weights_and_buffer(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
-    """The folder of an undisturbed run of custom_training."""
+    """Return the folder of an uninterrupted run of custom_training."""
     parent = tmp_path_factory.mktemp("whole")
     assert custom_training.main([*LINE.split(), "--quiet", "--local_dir", str(parent)]) == 0
     return next(parent.iterdir())
@@ -137,7 +137,7 @@ def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
     with StudyRun(folder, settings(), 60) as run, pytest.raises(SystemExit):
         results = run.results()
         next(results), next(results)
-        results.throw(SystemExit(1))  # what SIGTERM raises in a process of Ray's: the study that it belongs to is gone
+        results.throw(SystemExit(1))  # SIGTERM raises it in a process of Ray after the end of its study
     left = TrialFolder(folder).status()
     assert left["failures"] == [] and not (folder / "error.txt").exists()
     finish(folder)
@@ -150,7 +150,7 @@ def test_a_process_that_ray_ends_has_not_failed(whole, tmp_path):
 
 
 class Fragile(PendulumEnv):
-    """Raises an error at step `at`, `times` times, or returns a reward of NaN there."""
+    """Raises an error at step `at`, or returns a reward of NaN there, `times` times."""
 
     times, nan, at = 0, False, 38
 
@@ -231,7 +231,7 @@ def test_a_lost_env_runner_is_a_failure(tmp_path):
 
 
 def test_a_folder_is_locked_by_one_process(tmp_path):
-    message = f"another process is in {tmp_path}: the run runs there already"
+    message = rf"another process is using {tmp_path} \(the run\)"
     with (
         held(tmp_path, "the run"),
         pytest.raises(UsageError, match=message),

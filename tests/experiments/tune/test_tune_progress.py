@@ -17,7 +17,7 @@ class Trial(SimpleNamespace):
 
 @pytest.fixture
 def reported(tmp_path):
-    """A trial of Tune, its folder, and the reported events."""
+    """Return a trial of Tune, its folder, and the reported events."""
     events = []
     error = tmp_path / "error.txt"
     error.write_text("traceback\nThe actor died: worker exit type SYSTEM_ERROR\nmore\n")
@@ -34,7 +34,7 @@ def test_each_loss_of_a_process_is_recorded(reported):
     reported.progress.on_trial_recover(0, [], reported.trial)
     assert not reported.progress.running
     reported.trial.error_file = None
-    reported.progress.on_trial_recover(0, [], reported.trial)  # lost again, before it had begun
+    reported.progress.on_trial_recover(0, [], reported.trial)  # lost again before its start
     reported.progress.on_trial_error(0, [], reported.trial)
     first = "its process ended: The actor died: worker exit type SYSTEM_ERROR"
     assert reported.events[1:] == [("retry", first), ("retry", "its process ended:"), ("fail", "its process ended:")]

@@ -1,4 +1,4 @@
-"""Compiled updates: equal to those that are not compiled, and clear errors where they are impossible."""
+"""Compiled updates equal updates that are not compiled; unsupported ones raise clear errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def batch(discrete, seed):
 
 
 def counted(update, program, calls):
-    """Note each call of a compiled program of the update in `calls`."""
+    """Record each call of a compiled program of the update in `calls`."""
     plain = getattr(update, program)
 
     def call(*given):

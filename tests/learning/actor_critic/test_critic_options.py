@@ -1,4 +1,4 @@
-"""Critics in any number, normalized, with dropout; waiting policies, AdamW, resets: each against its definition."""
+"""Options of critics and policies (number, normalization, dropout, delays, AdamW, resets) and their definitions."""
 
 import copy
 import math
@@ -31,7 +31,7 @@ def networks_for(kind, settings, seed=0):
     names = {"n_critics": "critics", "critic_layer_norm": "layer_norm", "critic_dropout": "dropout"}
     shape = {argument: settings[name] for name, argument in names.items() if name in settings}
     made = kind(OBS, ACTIONS, WIDTHS, **shape).double()
-    for parameter in made.targets.parameters():  # of their own, so that no test passes by taking one for another
+    for parameter in made.targets.parameters():  # different weights, so that no test passes by confusing networks
         parameter.data += 0.1 * torch.randn_like(parameter)
     return made
 
@@ -46,7 +46,7 @@ def keep_float64(monkeypatch):
 
 
 def dense(dropped, network, layer, p):
-    """The mask of one hidden layer, 1/(1 − p) where a unit is kept."""
+    """Return the mask of one hidden layer: 1/(1 − p) where a unit is kept."""
     mask = torch.full((N, WIDTHS[layer]), 1.0 / (1.0 - p), dtype=torch.float64)
     for flat in dropped[network][layer].tolist():
         mask[flat // WIDTHS[layer], flat % WIDTHS[layer]] = 0.0
@@ -100,7 +100,7 @@ def test_every_subset_is_drawn_about_as_often():
     assert chi_squared < 27.9  # exceeded in .1 % of cases with 9 degrees of freedom
 
 
-def test_droqs_passes_have_masks_of_their_own_in_targets_critics_and_the_actors_loss():
+def test_droqs_passes_have_different_masks_in_targets_critics_and_the_actors_loss():
     update, rows, p = sac(**DROQ), batch(), DROQ["critic_dropout"]
     before = copy.deepcopy(update.networks)
     errors, report = learn(update, rows, ONES, rng())
@@ -127,7 +127,7 @@ def test_droqs_passes_have_masks_of_their_own_in_targets_critics_and_the_actors_
 @pytest.mark.slow
 @pytest.mark.parametrize("masks", [False, True])
 @pytest.mark.parametrize("widths", [(3, 3), (2, 4)])
-def test_every_pattern_of_dropout_is_as_frequent_as_independent_draws_would_make_it(widths, masks):
+def test_dropout_patterns_are_as_frequent_as_independent_draws(widths, masks):
     units, p, draws, g = sum(widths), 0.3, 2_000, rng()
     counts, dropout = torch.zeros(2**units), Dropout(p, widths)
     for _ in range(draws):
@@ -154,7 +154,7 @@ def test_dropout_affects_all_units_equally(p, widths):
     assert abs(count - p * trials) < 4 * math.sqrt(p * (1 - p) * trials) + 1
     thirds = torch.histc(torch.cat(left_out[::2]).double(), 3, 0, 100 * widths[0])
     assert p < 0.01 or (thirds - thirds.mean()).abs().max() < 5 * math.sqrt(p * (1 - p) * 100 * widths[0]) + 1
-    # Networks leave out different units.
+    # Networks drop different units.
     assert p < 0.01 or not torch.equal(left_out[0], left_out[2])
 
 
@@ -199,13 +199,13 @@ def test_sacs_policy_and_temperature_wait_for_their_turn(delay):
         moved.append({name.partition(".")[0] for (name, mine), theirs in pairs if not torch.equal(mine, theirs)})
     always, late = {"critics", "targets"}, {"actor", "log_alpha"}
     assert moved == [always | (late if (i + 1) % delay == 0 else set()) for i in range(6)]
-    # Between its turns what is reported of the policy is that of the last one.
+    # Between its updates, the policy's metrics are those of its last update.
     for i in range(1, 6):
         assert torch.equal(reports[i][1:4], reports[i - 1][1:4]) == ((i + 1) % delay != 0)
 
 
 def test_all_options_off_are_sac_bit_for_bit():
-    """Two critics, the target over both of them, a policy that never waits, no dropout, no decay, no reset."""
+    """Two critics, the target over both of them, no policy delay, no dropout, no decay, no reset."""
     defaults = {
         "n_critics": 2,
         "target_subset": 2,
@@ -257,7 +257,7 @@ def test_a_reset_reinitializes_networks_and_optimizers_and_keeps_counts_and_rate
         assert all(map(torch.equal, made.target_actor.parameters(), made.actor.parameters()))
     old = before.encoder.state_dict()
     assert all((encoder[name] - old[name]).abs().max() < 0.01 for name in old), "the encoder learned one step more"
-    # What follows is what networks that begin so learn.
+    # Afterwards, they learn like networks with these initial weights.
     fresh, twin = copy.deepcopy(made), torch.Generator()
     twin.set_state(g.get_state())
     other = kind(fresh, **settings)

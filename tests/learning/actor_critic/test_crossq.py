@@ -11,7 +11,7 @@ from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
 
 def make(warm_up=0, passed=0, **settings):
-    """Networks that were trained for some passes already, so that running statistics are not those of the start."""
+    """Return networks after some training passes, so that running statistics differ from their initial values."""
     torch.manual_seed(0)
     networks = CrossQNetworks(OBS, ACTIONS, (16, 8), 0.3, critic_hiddens=(12, 10), renorm_warm_up=warm_up).double()
     for _ in range(passed):
@@ -21,7 +21,7 @@ def make(warm_up=0, passed=0, **settings):
 
 
 def passed(layers, j, x, training, warm):
-    """Outputs ``(n, out)`` of one network, by the formulas of the paper."""
+    """Return the outputs ``(n, out)`` of one network by the formulas of the paper."""
     for i, norm in enumerate(layers.norms):
         running = (norm.variance[j] + 1e-3).sqrt()
         if training:
@@ -38,7 +38,7 @@ def passed(layers, j, x, training, warm):
 
 
 def drawn(actor, obs, noise, training=False, warm=False):
-    """Actions and log π of the squashed Gaussian."""
+    """Return actions and log π of the squashed Gaussian."""
     mean, log_std = passed(actor.body, 0, obs, training, warm).chunk(2, dim=1)
     normal = torch.distributions.Normal(mean, log_std.clamp(-20, 2).exp())
     u = mean + normal.scale * noise
@@ -46,7 +46,7 @@ def drawn(actor, obs, noise, training=False, warm=False):
 
 
 def definition(nets, rows, weights, row_weights, noise, warm, cut=True, m=1, views=None):
-    """The critics' loss and TD errors ``(2, n)``; `cut` leaves the gradient through the next half out."""
+    """Return the critics' loss and TD errors ``(2, n)``; `cut` omits the gradient through the next half."""
     obs, next_obs = views or (rows.obs, rows.next_obs)
     repeated = rows.actions.repeat_interleave(m, 0)
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_losses_and_gradients_equal_the_definition(warm_up, done, m, monkeypatch
     uncut, _ = definition(before, rows, weights, row_weights, noise[0], warm, cut=False, **given)
     for p, gradient, other in zip(
         networks.critics.parameters(), gradients, torch.autograd.grad(uncut, parameters), strict=True
-    ):  # Adam's first moment is half of the gradient, β₁ being .5
+    ):  # with β₁ = .5, Adam's first moment is half of the gradient
         first = update.optimizers["critic"].state[p]["exp_avg"]
         torch.testing.assert_close(first, 0.5 * gradient, rtol=1e-7, atol=1e-13)
         assert not torch.allclose(first, 0.5 * other, rtol=1e-2), "the next half has no gradient"
@@ -128,8 +128,8 @@ def test_statistics_are_those_of_joint_batches_and_of_the_actors_turns():
     assert torch.equal(statistics(networks.critics), before[1])
 
 
-def test_acting_is_the_same_in_any_company():
-    """Whoever acts uses the running statistics: a row's action does not depend on the other rows."""
+def test_actions_do_not_depend_on_other_rows():
+    """Acting uses the running statistics, so that an action does not depend on the other rows."""
     networks, _ = make(warm_up=3, passed=30)
     rows = batch().obs
     together = networks.actor.act(rows)

@@ -33,7 +33,7 @@ def plain(layers, j, x):
 
 
 def plain_losses(networks, before, rows, weights, v):
-    """Losses of the critics, by the networks `before`, and of actor and temperature with the critics of `networks`."""
+    """Return the losses of the critics with networks `before`, and of actor and temperature with `networks`."""
     alpha = before.log_alpha.exp().detach()
     with torch.no_grad():
         p2 = plain(before.actor.body, 0, rows.next_obs).softmax(1)

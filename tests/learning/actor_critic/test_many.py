@@ -1,4 +1,4 @@
-"""Updates of several runs as one: each run learns what it learns alone."""
+"""Updates of several runs as one: each run learns as if it were alone."""
 
 import warnings
 
@@ -61,17 +61,17 @@ def generators():
 @pytest.mark.slow
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_each_run_learns_what_it_learns_alone(algorithm, option):
+def test_each_run_learns_as_if_alone(algorithm, option):
     settings, views, weighted = OPTIONS[option]
     alone, together = runs_of(algorithm, settings), runs_of(algorithm, settings)
-    for i in range(2):  # networks, moments and counts are taken over
+    for i in range(2):  # networks, moments and counts are copied
         for updates in (alone, together):
             for update, batch, rng in zip(
                 updates, batches_of(i, algorithm, views, weighted), generators(), strict=True
             ):
                 update.update(batch, rng)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # PyTorch warns of operations that it computes for one run after the other
+        warnings.simplefilter("error")  # PyTorch warns about operations that it computes run by run
         many = ManyUpdates(together)
         rngs, own_rngs = generators(), generators()
         for i in range(2, UPDATES):

@@ -24,7 +24,7 @@ UPDATES = 12
 
 
 def pairs():
-    """All algorithms with the defaults, and every other case with one of them by turns."""
+    """Return all algorithms with the defaults, and every other case with one algorithm in turn."""
     for i, (case, algorithm) in enumerate(itertools.product(CASES, ALGORITHMS)):
         if case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS):
             yield algorithm, case
@@ -32,7 +32,7 @@ def pairs():
 
 
 def learned(algorithm, settings, views, encoder, weighted):
-    """The results of some updates, and the update after them."""
+    """Return the results of some updates, and the update object."""
     settings = dict(settings)
     activation = settings.pop("activation", "relu")
     networks = make(algorithm, encoder, activation, settings)
@@ -45,7 +45,7 @@ def learned(algorithm, settings, views, encoder, weighted):
 
 
 def settings_of(algorithm, settings):
-    """The algorithm's own settings, and those of a case that it has."""
+    """Return the algorithm's settings, and the settings of a case that it supports."""
     accepted = {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
     return ALGORITHMS[algorithm][2] | accepted
 
@@ -70,7 +70,7 @@ def test_updates_equal_those_in_plain_pytorch(algorithm, case):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_checkpoint_with_adam_of_pytorch_can_be_resumed(algorithm):
-    """The states of PyTorch's optimizers and of ours serve either."""
+    """States of PyTorch's optimizers and of ours are interchangeable."""
     own = settings_of(algorithm, ALL)
     ends = []
     for plain_first in (True, False):

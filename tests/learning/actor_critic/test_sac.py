@@ -1,4 +1,4 @@
-"""The SAC update against the paper's formulas, written again in float64."""
+"""The SAC update compared with the paper's formulas in float64."""
 
 import copy
 import math
@@ -79,7 +79,7 @@ def test_losses_equal_the_plain_formulas():
 
 
 def plain_loss(errors, huber_delta):
-    """Huber's loss of errors, written out."""
+    """Return Huber's loss of errors."""
     if huber_delta is None:
         return 0.5 * errors**2
     return torch.where(errors.abs() <= huber_delta, 0.5 * errors**2, huber_delta * (errors.abs() - 0.5 * huber_delta))
@@ -189,7 +189,7 @@ def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
     alone = rows.map(lambda column: column[5:6].expand(N, *column.shape[1:]))
     noise = {}
 
-    def same_noise(like, rng):  # that of row 5 for all
+    def same_noise(like, rng):  # the noise of row 5 for all rows
         if like.shape not in noise:
             noise[like.shape] = torch.randn(like.shape[1:], generator=rng, dtype=like.dtype)
         return noise[like.shape].expand(like.shape)
@@ -269,8 +269,8 @@ def test_equal_views_change_nothing():
         networks, update = make()
         networks.float()
         with torch.no_grad():
-            networks.actor.body.biases[-1][..., ACTIONS:] = -20.0  # no noise, so that both draw the same actions
+            networks.actor.body.biases[-1][..., ACTIONS:] = -20.0  # without noise, both draw the same actions
             networks.actor.body.weights[-1][..., ACTIONS:] = 0.0
-            networks.log_alpha.fill_(-40.0)  # nor any entropy, which depends on the noise drawn
+            networks.log_alpha.fill_(-40.0)  # without entropy, which depends on the noise
         losses.append(learn(update, given, torch.ones(N), torch.Generator().manual_seed(0))[1])
     assert torch.allclose(losses[0][[0, 4]], losses[1][[0, 4]], atol=1e-5)

@@ -1,4 +1,4 @@
-"""The updates of TD3 and DDPG against the papers' formulas, written again."""
+"""The updates of TD3 and DDPG compared with the papers' formulas."""
 
 import copy
 import math
@@ -20,7 +20,7 @@ KINDS = {"TD3": TD3Settings(), "DDPG": DDPGSettings(critic_l2=0.0)}
 def make(kind="TD3", seed=0, **settings):
     torch.manual_seed(seed)
     networks = DeterministicNetworks(OBS, ACTIONS, (16, 8), critics=2 if kind == "TD3" else 1).double()
-    # Targets of their own, so that no test passes by taking one network for another.
+    # Targets with different weights, so that no test passes by confusing networks.
     for parameter in [*networks.targets.parameters(), *networks.target_actor.parameters()]:
         parameter.data += 0.1 * torch.randn_like(parameter)
     return networks, TD3Update(networks, settings=KINDS[kind], **{"tau": TAU} | settings)
@@ -183,7 +183,7 @@ def test_policy_and_targets_wait_for_their_turn(delay):
 
 
 def test_the_count_of_updates_is_state():
-    """After a resume the policy's turn comes when it would have come."""
+    """After a resume, the policy is updated at the same updates."""
     (_, update), (_, other) = make(), make()
     learn(update, batch(), ALL, rng())
     other.load_state_dict(update.state_dict())

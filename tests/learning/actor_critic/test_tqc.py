@@ -1,4 +1,4 @@
-"""The plain update of TQC against naive loops in float64, and its relation to SAC's."""
+"""The update of TQC compared with naive loops in float64 and with SAC's update."""
 
 import copy
 
@@ -23,7 +23,7 @@ def make(n_critics=3, n_quantiles=QUANTILES, **settings):
 
 
 def plain_atoms(critics, x):
-    """Atoms ``(C, n, q)`` of all critics, each by itself."""
+    """Return the atoms ``(C, n, q)`` of all critics, computed separately."""
     found = []
     for j in range(len(critics.weights[0])):
         rows = x
@@ -35,7 +35,7 @@ def plain_atoms(critics, x):
 
 
 def naive_loss(theta, z, kappa):
-    """The mean over critics and pairs for one row, pair by pair."""
+    """Return the mean over critics and pairs for one row, pair by pair."""
     total, count = 0.0, 0
     for critic in theta:
         for i, quantile in enumerate(critic):
@@ -65,7 +65,7 @@ def test_the_quantile_huber_loss_is_the_mean_over_all_pairs(kappa):
 
 @torch.no_grad()
 def naive_target(networks, rows, next_obs, noise, alpha, drop, r):
-    """The kept atoms of row r, from views ``(m, d)`` of its next observation: sorted, cut, averaged over the views."""
+    """Return the kept atoms of row r, sorted, cut and averaged over the views ``(m, d)`` of its next observation."""
     kept = []
     for view, epsilon in zip(next_obs, noise, strict=True):
         actions, log_prob = plain_policy(networks.actor, view[None], epsilon[None])
@@ -133,11 +133,11 @@ def test_one_quantile_of_one_critic_is_sac_with_half_the_critics_loss():
     for p, q in zip(one.critics.parameters(), other.critics.parameters(), strict=True):
         mine, theirs = tqc.optimizers["critic"].state[p]["exp_avg"], sac.optimizers["critic"].state[q]["exp_avg"]
         torch.testing.assert_close(2 * mine, theirs, rtol=1e-11, atol=1e-15)
-    # Adam steps by the sign of a first gradient, but for its ε.
+    # Adam's first step depends on the sign of the gradient only, except for ε.
     torch.testing.assert_close(report[1:], expected_report[1:], rtol=1e-5, atol=1e-5)
 
 
-def test_without_a_cut_the_target_is_the_mean_of_the_critics_where_sac_takes_the_least():
+def test_without_a_cut_the_target_is_the_mean_of_the_critics_and_not_the_minimum():
     """One quantile of each of three critics, errors within κ: SAC's gradient towards the targets' mean, over 2·3."""
     networks, update = make(n_quantiles=1, drop_per_critic=0, kappa=1e6)
     rows, noise = batch(), noises(7)[0]

@@ -1,4 +1,4 @@
-"""Networks of listed layers: equal to built-in ones bit for bit, to plain PyTorch otherwise, with clear errors."""
+"""Networks of listed layers: bit-equal to built-in ones, otherwise equal to plain PyTorch, with clear errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACTIONS = {"box": gym.spaces.Box(-1, 1, (2,), np.float32), "discrete": gym.space
 
 
 def linear(*widths, activation="ReLU", norm=False, kind="Linear"):
-    """Hidden layers of these widths, and a last one."""
+    """Return a list of hidden layers of these widths, and a last layer."""
     size = "outputs" if kind == "NoisyLinear" else "out_features"
     found = []
     for width in widths:
@@ -36,7 +36,7 @@ CONVOLUTIONS = [
 
 
 def made(trainer, space=BOX, actions="box", seed=0, **settings):
-    """The networks of an algorithm."""
+    """Return the networks of an algorithm."""
     architecture = ARCHITECTURES[architecture_of(trainer)]
     model = {"matrix_dtype": "float32", "normalize_observations": False} | ALGORITHMS[trainer].defaults | settings
     model = resolved(architecture, space, model)
@@ -127,6 +127,17 @@ def test_stacks_of_plain_layers_are_batched_layers():
     assert torch.allclose(stack.outputs(rows), built_in.outputs(rows), atol=1e-6)
 
 
+def test_last_layers_of_ddpg_start_within_its_bound_and_are_reset_to_it():
+    layers = linear(64, activation="ELU")
+    networks = made("DDPG", network={"actor": layers, "critic": layers})
+    for reset in (lambda: None, lambda: networks.reset(torch.Generator().manual_seed(0))):
+        reset()
+        for one, target in ((networks.actor.body, networks.target_actor.body), (networks.critics, networks.targets)):
+            assert 0.0 < max(float(parameter.detach().abs().max()) for parameter in one.last_parameters()) <= 3e-3
+            assert float(next(one.parameters()).abs().max()) > 3e-3
+            assert all(map(torch.equal, one.parameters(), target.parameters()))
+
+
 def test_resets_follow_the_generator():
     stack = LayerStack(2, linear(8), 4, 3, "x")
     before = [p.clone() for p in stack.parameters()]
@@ -214,8 +225,8 @@ def test_errors_name_the_layer_and_both_sizes(layers, message):
         ("DQN", {"actor": ["Linear"]}, "network has no stream 'actor' here; expected some of features, q"),
         ("DQN", {"q": ["Linear"], "value": ["Linear"]}, "expected q, or value and advantage"),
         ("IMPALA", {"actor": ["Linear"]}, "expected actor and critic"),
-        ("SAC", {"features": ["Linear"]}, "network.features are for images here"),
-        ("CrossQ", {"critic": [{"layer": "Linear", "out_features": 3}, "ELU", "Linear"]}, "CrossQ normalizes"),
+        ("SAC", {"features": ["Linear"]}, "network.features requires images here"),
+        ("CrossQ", {"critic": [{"layer": "Linear", "out_features": 3}, "ELU", "Linear"]}, "not supported by CrossQ"),
         ("SAC", {"actor": ["NoisyLinear"]}, "NoisyLinear is a layer of DQN"),
     ],
 )

@@ -13,7 +13,7 @@ WIDTH, ROWS = 3, 6
 
 
 def made(shift=0.0, spread=1.0):
-    """Two networks whose running statistics are those of a batch around `shift` with deviations of `spread`."""
+    """Return two networks with running statistics of a batch around `shift` with deviations of `spread`."""
     torch.manual_seed(0)
     norm = BatchRenorm(2, WIDTH).double()
     with torch.no_grad():
@@ -25,7 +25,7 @@ def made(shift=0.0, spread=1.0):
 
 
 def naive(norm, rows, j, warm):
-    """y, the running mean and the running variance after the pass, number by number; μ_B and σ_B have gradients."""
+    """Return y, running mean and running variance after a pass, number by number; μ_B and σ_B have gradients."""
     out, means, variances, clipped = [], [], [], []
     for f in range(WIDTH):
         column, old_mean, old_variance = rows[:, f], norm.mean[j, f].item(), norm.variance[j, f].item()

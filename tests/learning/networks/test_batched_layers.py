@@ -23,7 +23,7 @@ def float64(*shape, seed=0):
 
 
 def stacked(activation="relu", **options):
-    """Networks in float64, with random γ and β of normalized hidden layers."""
+    """Return networks in float64, with random γ and β of normalized hidden layers."""
     torch.manual_seed(0)
     layers = BatchedMLP(COUNT, SIZES, **options).double()
     layers.activation = activation
@@ -137,7 +137,7 @@ def test_views_follow_the_parameters(change, grouping):
 
 
 def test_gradients_that_are_kept_are_not_overwritten(grouping):
-    """Their memory is used again only when no tensor shares it: neither a gradient nor a view of one."""
+    """Their memory is reused only if no tensor shares it: neither a gradient nor a view of a gradient."""
     layers, x = stacked(), float64(ROWS, SIZES[0])
     required = list(layers.parameters())
 

@@ -1,4 +1,4 @@
-"""Convolutions by name: the layout of their memory and the type of their products change speed alone, or nearly so."""
+"""Convolutions by name: memory layout and product type change the speed, and results at most slightly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def made(name, n=SEVERAL):
 
 
 def plain(body, images):
-    """The definition, on memory in the usual order."""
+    """Return the outputs by definition, with PyTorch's default memory layout."""
     pixels = images.float() / 255 if images.shape[-1] > 4 else images.movedim(-1, 1).float() / 255
     for layer in body.layers:
         if isinstance(layer, nn.Conv2d):

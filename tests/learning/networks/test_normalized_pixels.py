@@ -1,4 +1,4 @@
-"""Images normalized by running statistics of their pixels: numbers, states, encoders, and checkpoints from before."""
+"""Images normalized by running statistics of their pixels: values, states, encoders, and older checkpoints."""
 
 import copy
 
@@ -38,7 +38,7 @@ def test_pixels_are_less_their_mean_over_their_deviation(kind, most):
     assert pixels.moments.count == 36
 
 
-def test_few_of_many_images_are_looked_at_evenly():
+def test_many_images_are_subsampled_evenly():
     pixels = NormalizedPixels((1,), 1.0)
     pixels.observe(torch.arange(161.0).unsqueeze(1))
     assert pixels.moments.count == NormalizedPixels.ROWS and pixels.moments.mean == pytest.approx(80.0, abs=0.6)
@@ -54,7 +54,7 @@ def test_an_encoder_sees_normalized_images(body, count):
     encoder, _ = make_encoder(space, True, body)
     rows = images("bytes", count)
     with torch.no_grad():
-        torch.testing.assert_close(encoder(rows), plain(rows))  # nothing was observed yet
+        torch.testing.assert_close(encoder(rows), plain(rows))  # no images were observed yet
         encoder.observe(images("bytes", 30, 1))
         (part,) = encoder.encoder.parts.values()
         layers = part.layers if body else lambda numbers: part.head(part.convolutions(numbers))

@@ -1,4 +1,4 @@
-"""Residual networks: values and gradients against plain PyTorch in float64, SimBa's sizes, and their start."""
+"""Residual networks: values and gradients against plain PyTorch in float64, SimBa's sizes, and initial weights."""
 
 import copy
 import math

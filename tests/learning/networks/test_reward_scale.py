@@ -22,7 +22,7 @@ def rows(rewards, episodes, ends=(), cuts=()):
 
 
 def naive(rewards, episodes, gamma):
-    """The divisor by its definition, from every return of every episode."""
+    """Return the divisor by its definition, from every return of every episode."""
     returns = [
         sum(gamma ** (now - then) * rewards[then] for then in range(now + 1) if episodes[then] == episodes[now])
         for now in range(len(rewards))

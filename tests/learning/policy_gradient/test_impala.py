@@ -1,4 +1,4 @@
-"""IMPALA's update: against its losses written out and differentiated by autograd, and at the limits of each part."""
+"""IMPALA's update compared with its losses differentiated by autograd, and at the limits of each part."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def networks(continuous=False, encoder=None, **options):
 
 
 def unrolls(continuous=False, seed=0, fresh=None, near=None):
-    """Random unrolls, half of them replayed; `near` makes µ the policy of these networks, plus a little noise."""
+    """Return random unrolls, half of them replayed; with `near`, µ is the policy of these networks plus small noise."""
     rng = np.random.default_rng(seed)
     numbers = 2 * ACTIONS if continuous else ACTIONS
     obs = torch.from_numpy(rng.normal(size=(T + 1, B, OBS)).astype(np.float32))
@@ -52,13 +52,13 @@ def unrolls(continuous=False, seed=0, fresh=None, near=None):
 
 
 def gradients(update, given):
-    """The gradients of all parameters that an update's step would take."""
+    """Return the gradients of all parameters in an update."""
     update.differentiate(given)
     return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in update.parameters]
 
 
 def differentiated(nets, given, s, gamma=0.9):
-    """The same of the losses as they are written down, by autograd through the whole networks."""
+    """Return the gradients of the losses by their definition, by autograd through the whole networks."""
     nets = copy.deepcopy(nets)
     rows = nets.encoder(given.obs.flatten(0, 1))
     outputs = nets.actor.output(rows).unflatten(0, (T + 1, B))
@@ -218,7 +218,7 @@ def test_on_policy_v_trace_is_a2c_is_generalized_advantages(lam):
         found[returns] += (gradients(update, given),)
     values = outputs[..., -1]
     running, expected = torch.zeros(B), torch.zeros(T, B)
-    for t in reversed(range(T)):  # GAE, arXiv:1506.02438, with what follows an end left out
+    for t in reversed(range(T)):  # GAE (arXiv:1506.02438) without the steps after an end
         future = 0.9 * (~given.terminated[t]).float()
         error = given.rewards[t] + future * values[t + 1] - values[t]
         following = future * (given.live[t + 1].float() if t + 1 < T else 1.0)
@@ -265,7 +265,7 @@ def test_rmsprop_is_tensorflows():
     np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-6)
 
 
-def test_losses_fall_where_the_same_unrolls_are_learned_from():
+def test_losses_decrease_on_repeated_unrolls():
     nets, given = networks(), unrolls(fresh=True)
     update = IMPALAUpdate(nets, IMPALASettings(optimizer="Adam", optimizer_eps=1e-8), 0.9, lr=3e-3)
     first = update.update(given).errors.mean()
@@ -274,7 +274,7 @@ def test_losses_fall_where_the_same_unrolls_are_learned_from():
     assert last < 0.7 * first
 
 
-def test_generalized_advantages_are_refused_with_what_needs_ratios():
+def test_generalized_advantages_are_rejected_with_settings_that_require_ratios():
     with pytest.raises(ValueError, match="policy_cloning is 0.01 and returns 'gae'; expected 'vtrace'"):
         IMPALASettings(returns="gae", policy_cloning=0.01)
     with pytest.raises(ValueError, match="relevance_of is 'implied' and actions are continuous; expected 'behavior'"):

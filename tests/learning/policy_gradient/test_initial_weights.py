@@ -1,4 +1,4 @@
-"""Orthogonal weights at the start: as matrices, their gains, and what they leave as it is."""
+"""Orthogonal initial weights: matrices, gains, and parameters that do not change."""
 
 import gymnasium as gym
 import numpy as np
@@ -51,7 +51,7 @@ def test_convolutions_and_layers_start_orthogonal(shared):
         assert not any(bias.any() for bias in body.biases)
 
 
-def test_the_last_layers_have_gains_of_their_own():
+def test_the_last_layers_have_different_gains():
     shared = networks(initial_weights="orthogonal").actor.layers.bodies[0].weights[-1][0]
     apart = [
         body.weights[-1][0] for body in networks(initial_weights="orthogonal", shared_layers=False).actor.layers.bodies

@@ -1,4 +1,4 @@
-"""IMPALA's update of small networks, which run in numpy, against networks that run in PyTorch."""
+"""IMPALA's update of small networks, which run in numpy, compared with networks that run in PyTorch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = {
 
 
 def learned(name, shared):
-    """The results of some updates, and the update after them."""
+    """Return the results of some updates, and the update object."""
     update, results = IMPALAUpdate(networks(shared=shared), CASES[name], 0.9), []
     for i in range(10):
         weights = torch.rand(B, generator=torch.Generator().manual_seed(i))

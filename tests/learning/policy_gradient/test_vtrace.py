@@ -1,4 +1,4 @@
-"""V-trace against its definition as a sum over products, against manual computations, and at its limits."""
+"""V-trace compared with its definition as a sum over products, with manual computations, and at its limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T, B = 7, 5
 
 
 def columns(seed=0, dtype=torch.float64, steps=T):
-    """Log ratios, values, rewards and discounts, a fifth of them 0."""
+    """Return log ratios, values, rewards and discounts, a fifth of which are 0."""
     g = torch.Generator().manual_seed(seed)
     draw = lambda *shape: torch.randn(*shape, generator=g, dtype=dtype)  # noqa: E731
     discounts = torch.where(torch.rand(steps, B, generator=g) < 0.2, 0.0, 0.9).to(dtype)
@@ -21,9 +21,9 @@ def columns(seed=0, dtype=torch.float64, steps=T):
 
 
 def naive(log_ratios, values, rewards, discounts, live=None, keep=None, rho=1.0, c=1.0, pg_rho=1.0, lam=1.0):
-    """The sum of equation (1) of arXiv:1802.01561, its products written out: O(T²).
+    """Return the sum of equation (1) of arXiv:1802.01561 with explicit products, in O(T²).
 
-    v_s = V_s + Σ_{t≥s} γ^{t−s} (Π_{s≤i<t} c_i) δ_t; a step that is not kept ends the sum and is no part of it.
+    v_s = V_s + Σ_{t≥s} γ^{t−s} (Π_{s≤i<t} c_i) δ_t; a step that is not kept ends the sum and is excluded.
     """
     steps, size = log_ratios.shape
     counts = torch.ones_like(log_ratios) if keep is None else keep.to(log_ratios)
@@ -92,9 +92,9 @@ def test_keep_may_be_shares():
 
 
 def generalized_advantages(values, rewards, terminated, ends, gamma, lam):
-    """GAE (arXiv:1506.02438) of one environment, step by step; `ends` mark both terminated and truncated steps.
+    """Return GAE (arXiv:1506.02438) of one environment, step by step; `ends` mark both terminated and truncated steps.
 
-    `values` are of each step's observation and of the one that it led to, ``(T, 2)``.
+    `values` ``(T, 2)`` are those of each step's observation and next observation.
     """
     found, running = [0.0] * len(rewards), 0.0
     for t in reversed(range(len(rewards))):
@@ -136,7 +136,7 @@ def test_far_off_policy_nothing_is_learned_and_ratios_without_end_are_bounded():
     assert torch.equal(targets, rest[0]) and not advantages.any()
 
 
-def test_no_gradient_goes_through_and_nothing_that_is_given_changes():
+def test_results_have_no_gradient_and_arguments_do_not_change():
     given = [column.requires_grad_() for column in columns(7)]
     before = [column.detach().clone() for column in given]
     targets, advantages = vtrace(*given)
@@ -145,7 +145,7 @@ def test_no_gradient_goes_through_and_nothing_that_is_given_changes():
     assert torch.equal(targets[-1], given[1][-1])
 
 
-def test_types_stay_what_they_are():
+def test_dtypes_are_kept():
     for dtype in (torch.float32, torch.float64):
         assert {x.dtype for x in vtrace(*columns(8, dtype))} == {dtype}
 

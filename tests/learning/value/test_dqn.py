@@ -1,4 +1,4 @@
-"""The update of DQN against one that autograd takes whole, what its switches change, its targets, and how it acts."""
+"""The update of DQN compared with autograd, its options, its targets, and how it acts."""
 
 import copy
 
@@ -49,7 +49,7 @@ def rows(i=1):
 
 
 def plainly(nets, rows, weights, generator, double):
-    """Errors and gradients of DQN written out row by row; autograd takes the whole loss."""
+    """Return the errors of DQN, computed row by row, and the gradients of the whole loss by autograd."""
     layers, head = nets.actor.layers, nets.actor.head
     encode = lambda which, obs: getattr(nets, which)(obs)
     target_encoder = "target_encoder" if hasattr(nets, "target_encoder") else "encoder"
@@ -85,7 +85,7 @@ def test_the_update_is_that_of_autograd(head, kind, double, encoder):
 
 
 def test_double_is_an_independent_switch():
-    """It changes which action the targets value, nothing else: with equal networks it changes nothing."""
+    """It only changes which action the targets evaluate; with equal networks, it has no effect."""
     nets = networks("quantiles")
     plain, double = (DQNUpdate(copy.deepcopy(nets), double=switch) for switch in (False, True))
     assert not torch.allclose(plain.target(rows(), rng()), double.target(rows(), rng()))
@@ -119,7 +119,7 @@ def test_row_weights_multiply_importance_weights():
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_equal_views_are_no_views(head):
+def test_equal_views_have_no_effect(head):
     plain, viewed = (DQNUpdate(networks(head), double=True) for _ in range(2))
     given = rows()
     extras = {f"views_{k}": getattr(given, k).unsqueeze(1).expand(-1, 3, -1) for k in ("obs", "next_obs")}
@@ -178,7 +178,7 @@ def test_each_network_and_update_has_independent_noise():
     assert len(numbers) == 6 and len(numbers.unique(dim=0)) == 6  # s and s' of the network, s' of the targets, twice
 
 
-def test_the_policy_is_noisy_for_each_act_and_quiet_where_it_does_not_explore():
+def test_the_policy_is_noisy_only_if_it_explores():
     policy, seen = networks(dueling=True, sigma0=2.0).actor, torch.randn(256, OBS, generator=rng(4))
     generator = rng()
     with torch.no_grad():
@@ -215,8 +215,8 @@ def test_rmsprop_is_centered_with_epsilon_under_the_root(steps):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSprop"])
-def test_it_learns_what_it_is_taught(optimizer):
-    """Rewards of one step, from a table: the loss falls to nothing."""
+def test_it_learns_a_table_of_rewards(optimizer):
+    """The loss of rewards of one step, from a table, falls to 0."""
     update = DQNUpdate(networks(), lr=3e-3, optimizer=optimizer, optimizer_eps=1e-5)
     given = rows().replace(discounts=torch.zeros(N))
     first = learn(update, given, torch.ones(N), rng())[1][0]

@@ -1,4 +1,4 @@
-"""Implicit quantile networks against loops, and their reduction to quantile regression."""
+"""Implicit quantile networks compared with loops, and their reduction to quantile regression."""
 
 import math
 

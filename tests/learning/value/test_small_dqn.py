@@ -1,4 +1,4 @@
-"""DQN's update of small networks, which run in numpy, against networks that run in PyTorch."""
+"""DQN's update of small networks, which run in numpy, compared with networks that run in PyTorch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def networks(huber_delta=1.0, hiddens=(16, 8), head=None, activation="relu", **k
 
 
 def made(**options):
-    """An update of networks that are equal for each call."""
+    """Return an update whose networks are equal for each call."""
     nets = networks(options.pop("huber_delta", 1.0), activation=options.pop("activation", "relu"))
     return DQNUpdate(nets, **{"lr": 0.05, "target_update_period": 7} | options)
 
@@ -54,7 +54,7 @@ def rng():
 
 
 def learned(options, updates=50, loss=None):
-    """The results of some updates, every third from rows with a loss, and the update after them."""
+    """Return the results of some updates, every third from rows with a loss, and the update object."""
     update, results = made(**options), []
     update.scores_wanted = update.offers & {"mean_error", "largest_error"}
     for i in range(updates):

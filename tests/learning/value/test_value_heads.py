@@ -1,4 +1,4 @@
-"""Heads of value networks in float64: projections and losses against loops, slopes by autograd."""
+"""Heads of value networks in float64: projections and losses compared with loops, gradients with autograd."""
 
 import pytest
 import torch
@@ -111,12 +111,12 @@ def test_quantiles_find_those_of_a_sample():
         found.requires_grad_()
         (gradient,) = torch.autograd.grad(head.compare(found, targets).losses.sum(), found)
         found = found.detach() - 0.4 / (1 + step / 50) * gradient
-    low, high = torch.tensor([1.0, 3.0, 5.0, 7.0]), torch.tensor([2.0, 4.0, 6.0, 8.0])  # any number between minimizes
+    low, high = torch.tensor([1.0, 3.0, 5.0, 7.0]), torch.tensor([2.0, 4.0, 6.0, 8.0])  # all between are minima
     assert (found[0] > low - 0.1).all() and (found[0] < high + 0.1).all()
 
 
 def defined_losses(head, chosen, target):
-    """The losses as they are defined, differentiated by autograd."""
+    """Return the losses by definition, differentiated by autograd."""
     if isinstance(head, Quantiles):
         pairs = target.unsqueeze(1) - chosen.unsqueeze(2)  # (n, predictions, targets)
         weights = (head.levels.unsqueeze(-1) - (pairs.detach() < 0).to(pairs.dtype)).abs()
@@ -198,6 +198,6 @@ def test_errors_are_one_per_row():
         (lambda: Quantiles(8, kappa=0.0), "kappa is 0.0"),
     ],
 )
-def test_heads_that_could_not_be_are_refused(make, message):
+def test_invalid_heads_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Layers of value networks: how streams duel, what noise is, and gradients against autograd, in float64."""
+"""Layers of value networks in float64: dueling streams, noise, and gradients compared with autograd."""
 
 import copy
 import math
@@ -37,13 +37,13 @@ def test_advantages_are_centered_over_actions_for_each_row_and_number():
             for action in range(ACTIONS):
                 expected = value[row, number] + a[action] - sum(a) / ACTIONS
                 torch.testing.assert_close(outputs[row, action, number], expected)
-    # So the mean over actions is the value, of each row by itself: other rows of the batch do not matter.
+    # The mean over actions is the value of each row, independent of other rows of the batch.
     torch.testing.assert_close(outputs.mean(dim=1), value)
     torch.testing.assert_close(layers.outputs(obs()[:1]), outputs[:1])
 
 
 def test_dueling_gradients_in_closed_form():
-    """∂V = Σ_a g_a, ∂A_a = g_a − mean g: what the last biases of the two streams get."""
+    """∂V = Σ_a g_a, ∂A_a = g_a − mean g: the gradients of the last biases of the two streams."""
     layers, slopes = Streams(INPUTS, ACTIONS, NUMBERS, (6,)), torch.randn(N, ACTIONS, NUMBERS)
     layers.outputs(obs()).backward(slopes)
     torch.testing.assert_close(layers.last[0].bias.grad, slopes.sum(dim=(0, 1)))
@@ -52,7 +52,7 @@ def test_dueling_gradients_in_closed_form():
 
 
 def naive_noisy(layer, rows, noise):
-    """The weights with all their noise written out."""
+    """Return the layer's outputs with explicit noise in all weights."""
     of_inputs, of_outputs = noise
     weights, biases = layer.weight.detach().clone(), layer.bias.detach().clone()
     for o in range(len(biases)):
@@ -79,7 +79,7 @@ def test_a_noisy_layer_has_factorized_noise_on_weights_and_biases():
 
 
 def test_noise_has_mean_0_and_its_size():
-    """f(ε) has variance E|ε| = √(2/π), products of two the square of it."""
+    """f(ε) has variance E|ε| = √(2/π); the product of two has its square."""
     layer = NoisyLinear(2, 3)
     draws = [layer.draw(rng(i)) for i in range(4_000)]
     products = torch.stack([torch.outer(o, i) for i, o in draws])

@@ -153,7 +153,7 @@ def _read(path: Path) -> Run:
 
 
 def _description(path: Path) -> Description:
-    """Return the settings of a run; a study gives its method another name."""
+    """Return the settings of a run; in a study, its label replaces the name of the method."""
     found = describe(path)
     try:
         plan = planned(path.parent).get(path.name)

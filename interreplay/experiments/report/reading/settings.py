@@ -36,7 +36,7 @@ class Description:
         algorithm: Name of the algorithm, such as ``"SAC"``.
         env: Id of the environment.
         buffer: Name of the replay method; ``"RLlib ..."`` for RLlib's own algorithms.
-        seed: None if unknown.
+        seed: Seed, None if unknown.
         total: Planned environment steps, None if unknown.
         settings: Other settings that distinguish methods; missing settings are unknown.
         arguments: Arguments of the replay method; missing arguments have their defaults.
@@ -160,7 +160,7 @@ def method_names(runs: Sequence[Description]) -> list[tuple[str, str]]:
 
 
 def _differences(runs: Sequence[Description]) -> set[str]:
-    """Return the settings in which runs differ: those known of all of them, and arguments of the replay method."""
+    """Return the names in which runs differ: settings known for all of them, and arguments of the replay method."""
     known = set(runs[0].settings)
     for run in runs:
         known &= run.settings.keys()
