@@ -166,7 +166,7 @@ def found_in(folder: Path) -> Found:
     parts = [
         areas_table(runs),
         explanation_table(runs),
-        "Of the largest capacity alone, looked at afterwards:",
+        "Largest capacity only (post hoc):",
         afterwards,
     ]
     return "\n\n".join([*parts, capacities_table(runs)]), lambda: draw(runs, evaluations)

@@ -26,12 +26,12 @@ PAIRS = {
 """Comparisons; the first is the primary one."""
 
 
-def reading(primary: Estimate) -> str:
+def conclusion(primary: Estimate) -> str:
     """Return the conclusion from the primary effect, in the words that were fixed in advance."""
     if primary.low > 1:
-        return "near partners add"
+        return "near partners help"
     if primary.high < 1:
-        return "near partners take"
+        return "near partners harm"
     claim = CLAIMS["SAC"]
     within = 1 / claim < primary.low and primary.high < claim
     return "less than is claimed for NMER either way" if within else "undecided"
@@ -46,7 +46,7 @@ def found_in(folder: Path) -> Found:
         random_returns(folder.parent / "sac_nmer_ratio"),
         PAIRS,
         COLORS,
-        lambda effect: missing or f"By the reading fixed before: {reading(effect)}.",
+        lambda effect: missing or f"By the decision rule fixed before the first run: {conclusion(effect)}.",
     )
 
 

@@ -18,9 +18,9 @@ from benchmarks.studies.ratio_statistics import (
     Task,
     areas_of,
     bootstrapped,
+    conclusion,
     effect,
     improvement,
-    reading,
 )
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, each_run, ended
 from interreplay.experiments.report.reading.runs import planned
@@ -64,14 +64,14 @@ def tasks_of(found: pd.DataFrame, random: Mapping[str, float]) -> dict[str, Task
 
 def reading_of(folder: Path, primary: Estimate, claims: Mapping[str, float]) -> str:
     """Return the conclusion by the rule fixed before the first run, or a note that runs are missing."""
-    return missing_runs(folder) or f"By the reading fixed before: {reading(primary, claims)}."
+    return missing_runs(folder) or f"By the decision rule fixed before the first run: {conclusion(primary, claims)}."
 
 
 def missing_runs(folder: Path) -> str:
     """Return a note that runs of a study are missing, "" if all are finished."""
     names = planned(folder)
     left = [name for name in names if not ((folder / name).is_dir() and ended(folder / name))]
-    return f"{len(left)} of {len(names)} runs have not ended: the reading waits for them." if left else ""
+    return f"{len(left)} of {len(names)} runs have not finished; the decision requires all of them." if left else ""
 
 
 def areas_table(found: pd.DataFrame, tasks: Mapping[str, Task]) -> str:
@@ -122,7 +122,7 @@ def by_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) 
     parts = {env: [task] for env, task in tasks.items()}
     parts |= {f"without {env}": [task for name, task in tasks.items() if name != env] for env in tasks}
     lines = [[name, *(_ratio(part, contrast) for contrast in contrasts.values())] for name, part in parts.items()]
-    title = "Task by task, looked at afterwards; (–): every draw of seeds is at the floor:"
+    title = "Each task (post hoc); (–): every draw of seeds is at the floor:"
     return title + "\n\n" + table(["tasks", *contrasts], lines)
 
 

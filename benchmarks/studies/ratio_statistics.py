@@ -151,7 +151,7 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def reading(primary: Estimate, claims: Mapping[str, float]) -> str:
+def conclusion(primary: Estimate, claims: Mapping[str, float]) -> str:
     """Return the conclusion from the primary effect, as worded in advance: supported, a size excluded, or undecided."""
     if primary.low > 1:
         return "supported in kind"

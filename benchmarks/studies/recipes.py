@@ -68,7 +68,7 @@ def describe(rows: pd.DataFrame) -> str:
         interval = f"{effect.low:.3g} to {effect.high:.3g}"
         effects.append([env, f"{effect.value:.3g}", interval, verdict(effect)])
     heads = ["task", "arm", "env steps", "final return, every seed", "required", "learns", "area, every seed"]
-    of_effects = ["task", " - ".join(COLORS), "95 % interval", "reading"]
+    of_effects = ["task", " - ".join(COLORS), "95 % interval", "conclusion"]
     return f"{table(heads, lines)}\n\n{table(of_effects, effects)}"
 
 

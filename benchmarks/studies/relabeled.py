@@ -51,7 +51,7 @@ def describe(rows: pd.DataFrame) -> str:
                 [task, f"{arm} - nothing", f"{effect.value:.3g}", interval, verdict(effect.low, effect.high)]
             )
     heads = ["task", "arm", "env steps", "area, every seed", "last evaluation, mean"]
-    of_effects = ["task", "arms", "difference of areas", "95 % interval", "reading"]
+    of_effects = ["task", "arms", "difference of areas", "95 % interval", "conclusion"]
     return f"{table(heads, lines)}\n\n{table(of_effects, effects)}"
 
 

@@ -78,6 +78,6 @@ class HangWatch:
     def _end(self, limit: float) -> None:
         try:
             faulthandler.dump_traceback(self._file, all_threads=True)
-            self._report(f"hung: no env step for {limit:g} s; the stacks are in {HUNG}")
+            self._report(f"hung: no progress for {limit:g} s; the stacks are in {HUNG}")
         finally:  # also if the disk is full
             os._exit(1)

@@ -53,7 +53,7 @@ def test_update_ratios(tmp_path):
         "| B: both at 20 | 1.50 |",
         "| both at 1 | 1.00 |",
         "| effect at 20 over effect at 1 | 1.50 |",
-        "By the reading fixed before: supported in kind.",
+        "By the decision rule fixed before the first run: supported in kind.",
     ):
         assert line in text
     for tasks in ("A-v0", "B-v0", "without A-v0", "without B-v0"):
@@ -75,7 +75,7 @@ def test_stable_critics(tmp_path):
         "| LayerNorm against none, both Uniform | 2.00 |",
         "| NMER against NaiveMixup | 3.00 |",
         "| NaiveMixup against Uniform | 0.50 |",
-        "By the reading fixed before: excluded in size: +29 % (SAC).",
+        "By the decision rule fixed before the first run: excluded in size: +29 % (SAC).",
     ):
         assert line in text
     assert "| without A-v0 | 1.00 (0.9" in text
@@ -96,7 +96,7 @@ def test_an_unfinished_study_has_no_conclusion(tmp_path):
     runs = [run | {"name": f"SAC_A-v0_NMER-20_s{seed}", "seed": seed} for seed in range(7)]
     (folder / "study.yaml").write_text(json.dumps({"runs": runs}))
     (folder / "SAC_A-v0_NMER-20_s4/status.json").write_text(json.dumps({"state": "running"}))
-    assert "2 of 7 runs have not ended: the reading waits for them." in ratio_study.found_in(folder)[0]
+    assert "2 of 7 runs have not finished; the decision requires all of them." in ratio_study.found_in(folder)[0]
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_near_partners(tmp_path):
         "| NMER against NaiveMixup, both with LayerNorm | 1.20 |",
         "| NaiveMixup against Uniform, both with LayerNorm | 1.25 |",
         "| LayerNorm against none, both NaiveMixup | 5.00 |",
-        "By the reading fixed before: near partners add.",
+        "By the decision rule fixed before the first run: near partners help.",
     ):
         assert line in text
     assert len(draw().axes) == 3
@@ -135,12 +135,12 @@ def test_near_partners(tmp_path):
 @pytest.mark.parametrize(
     ("low", "high", "conclusion"),
     [
-        (1.01, 2.0, "near partners add"),
-        (0.5, 0.99, "near partners take"),
+        (1.01, 2.0, "near partners help"),
+        (0.5, 0.99, "near partners harm"),
         (0.8, 1.2, "less than is claimed for NMER either way"),
         (0.7, 1.2, "undecided"),
         (0.9, 1.3, "undecided"),
     ],
 )
-def test_the_reading_of_near_partners(low, high, conclusion):
-    assert near_partners.reading(ratio_statistics.Estimate(1.0, low, high)) == conclusion
+def test_the_conclusion_of_near_partners(low, high, conclusion):
+    assert near_partners.conclusion(ratio_statistics.Estimate(1.0, low, high)) == conclusion

@@ -11,6 +11,7 @@ from benchmarks.studies.ratio_statistics import (
     Estimate,
     area,
     bootstrapped,
+    conclusion,
     effect,
     estimate,
     floor_of,
@@ -19,7 +20,6 @@ from benchmarks.studies.ratio_statistics import (
     log_ratio,
     permuted,
     preferred,
-    reading,
 )
 
 
@@ -87,7 +87,7 @@ def test_holm_and_conclusions():
     assert holm({"A": 0.04, "B": 0.01}) == {"B": 0.02, "A": 0.04}
     assert holm({"A": 0.03, "B": 0.02}) == {"B": 0.04, "A": 0.04}
     claims = {"TD3": 1.94, "SAC": 1.29}
-    assert reading(Estimate(1.5, 1.1, 2.0), claims) == "supported in kind"
-    assert reading(Estimate(1.0, 0.8, 1.2), claims) == "excluded in size: +94 % (TD3), +29 % (SAC)"
-    assert reading(Estimate(1.2, 0.8, 1.5), claims) == "excluded in size: +94 % (TD3)"
-    assert reading(Estimate(1.2, 0.5, 2.5), claims) == "undecided"
+    assert conclusion(Estimate(1.5, 1.1, 2.0), claims) == "supported in kind"
+    assert conclusion(Estimate(1.0, 0.8, 1.2), claims) == "excluded in size: +94 % (TD3), +29 % (SAC)"
+    assert conclusion(Estimate(1.2, 0.8, 1.5), claims) == "excluded in size: +94 % (TD3)"
+    assert conclusion(Estimate(1.2, 0.5, 2.5), claims) == "undecided"

@@ -1,4 +1,4 @@
-"""The report of the study of two recipes for IMPALA: finals, areas, Welch's interval and readings."""
+"""The report of the study of two recipes for IMPALA: finals, areas, Welch's interval and conclusions."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def test_the_tables(rows):
     ("low", "high", "expected"),
     [(1, 2, "the preset learns faster"), (-2, -1, "the platform's recipe learns faster"), (-1, 2, "undecided")],
 )
-def test_readings(low, high, expected):
+def test_conclusions(low, high, expected):
     assert recipes.verdict(Difference((low + high) / 2, low, high, 3)) == expected

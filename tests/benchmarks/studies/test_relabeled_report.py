@@ -1,4 +1,4 @@
-"""The report of the study of relabeled data: areas of every seed, Welch's intervals and readings."""
+"""The report of the study of relabeled data: areas of every seed, Welch's intervals and conclusions."""
 
 from __future__ import annotations
 

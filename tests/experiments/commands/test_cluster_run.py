@@ -112,7 +112,7 @@ def test_a_study_ends_with_tables_and_reports_what_failed(study, tmp_path):
     for failure in status(dead)["failures"]:
         assert failure.startswith("its process ended: The actor is dead because its worker process has died.")
         assert failure.endswith("End of file.") and failure in out
-    assert "hung: no env step for 15 s; the stacks are in hung.txt" in out
+    assert "hung: no progress for 15 s; the stacks are in hung.txt" in out
     assert "envs_for_studies.py" in (hung / "hung.txt").read_text()
     lines = out.splitlines()
     assert any(line.startswith("[1/4] ") and "finished at 300 steps" in line for line in lines)

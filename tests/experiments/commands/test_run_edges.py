@@ -343,7 +343,7 @@ def test_an_environment_that_hangs_ends_the_run_and_its_place_is_reported(envs, 
     _, err = process.communicate(timeout=PATIENCE)
     run = the_run(tmp_path / "results")
     assert process.returncode == 1
-    one_line(err, "custom_training.py: error: hung: no env step for 10 s", f"--resume {run}")
+    one_line(err, "custom_training.py: error: hung: no progress for 10 s", f"--resume {run}")
     assert "special_envs.py" in (run / "hung.txt").read_text()
     assert checkpoints(run) == ["checkpoint_00000100"] and steps(run) == [100]
 

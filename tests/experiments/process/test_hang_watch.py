@@ -44,7 +44,7 @@ def run(folder, timeout, hang):
 @pytest.mark.parametrize("hang", ["python", "native"])
 def test_a_process_without_progress_ends_and_records_its_stacks(tmp_path, hang):
     done = run(tmp_path, 2.0, hang)
-    line = "hung: no env step for 2 s; the stacks are in hung.txt\n"
+    line = "hung: no progress for 2 s; the stacks are in hung.txt\n"
     assert (done.returncode, done.stdout) == (1, line if hang == "python" else "")
     assert "hanging_function" in (tmp_path / "hung.txt").read_text()
 
