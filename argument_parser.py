@@ -11,7 +11,7 @@ from interreplay.experiments.flags.run_flags import CATALOGUE, CHANGEABLE, DEFAU
 from interreplay.experiments.flags.training_flags import (  # noqa: E402
     make_parser,
     preset_for,
-    preset_told,
+    preset_summary,
     replay_resumed,
     settings_for,
     settings_resumed,
@@ -30,7 +30,7 @@ __all__ = [
     "TRAINERS",
     "make_parser",
     "preset_for",
-    "preset_told",
+    "preset_summary",
     "replay_resumed",
     "settings_for",
     "settings_resumed",

@@ -1,7 +1,7 @@
-"""Environments of one's own: a point in a room that is pushed to a target, seen in three ways.
+"""Examples of your own environments: a point in a room is pushed to a target.
 
-``PointRoom-v0`` has named observations, one of them a choice; ``PointGoal-v0`` has goals, for hindsight;
-``PointCamera-v0`` gives images. docs/own-environment.md trains on all three from the command line.
+``PointRoom-v0`` has named observations, one of them discrete. ``PointGoal-v0`` has goals, for hindsight replay.
+``PointCamera-v0`` observes images. docs/own-environment.md trains on all three from the command line.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ REACHED = 0.15
 
 
 class Point(gym.Env):
-    """A point in the square [−1, 1]² that moves by up to .1 a step; it is over where the target is reached.
+    """A point in the square [−1, 1]² that moves up to .1 per step; an episode ends when it reaches the target.
 
     Args:
-        wind: By how much a step of the point is shifted, to the left or to the right, as an episode has it.
+        wind: Shift of the point in each step, to the left or to the right for a whole episode.
         render_mode: ``rgb_array`` or None.
     """
 
@@ -54,7 +54,7 @@ class Point(gym.Env):
         return {"position": self.position, "target": self.target, "wind": self.from_left}
 
     def render(self) -> np.ndarray:
-        """Return a picture of 48x48 pixels: the target green, the point red."""
+        """Return an image ``(48, 48, 3)`` with a green target and a red point."""
         rows, columns = np.mgrid[0:48, 0:48] / 23.5 - 1
         picture = np.zeros((48, 48, 3), np.uint8)
         for place, color in ((self.target, 1), (self.position, 0)):
@@ -63,9 +63,9 @@ class Point(gym.Env):
 
 
 class PointGoal(Point):
-    """With goals and a reward that only signals success, for hindsight replay.
+    """The point with goals and a sparse reward, for hindsight replay.
 
-    `compute_reward` and `compute_terminated` are asked for goals that a replayed step did not have.
+    Replay calls `compute_reward` and `compute_terminated` with goals that differ from the goal of the step.
     """
 
     observation_space = spaces.Dict(
@@ -83,7 +83,7 @@ class PointGoal(Point):
 
 
 class PointCamera(Point):
-    """The picture alone; two of them show where the point is going: ``--frame_stack 2``."""
+    """The point observed as an image; with ``--frame_stack 2``, two images show its direction."""
 
     observation_space = spaces.Box(0, 255, (48, 48, 3), np.uint8)
 
@@ -92,11 +92,11 @@ class PointCamera(Point):
 
 
 class ScaledReward(gym.RewardWrapper):
-    """A wrapper: rewards times a factor.
+    """Multiplies rewards by a factor.
 
     Args:
-        env: What it is put around.
-        factor: Of the rewards.
+        env: Environment to wrap.
+        factor: Factor of the rewards.
     """
 
     def __init__(self, env: gym.Env, factor: float = 0.1):

@@ -20,7 +20,7 @@ from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import shown
 from interreplay.experiments.flags.replay_flags import readable, short, source_of
-from interreplay.experiments.flags.training_flags import RunSettings, preset_told, settings_for, settings_resumed
+from interreplay.experiments.flags.training_flags import RunSettings, preset_summary, settings_for, settings_resumed
 from interreplay.experiments.process.machine import check_device, check_workers, chosen_device, free_memory, own_gpus
 from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of, check_actions
 from interreplay.learning.architectures import ARCHITECTURES
@@ -78,7 +78,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     if "config" in given:
         lines = [f"configuration {given['config']}", environment.note]
     if not checkpoints:
-        lines.append(preset_told(given, settings))
+        lines.append(preset_summary(given, settings))
     lines.append(describe(settings))
     if getattr(settings, "offline_data", None) is not None:
         spaces = (environment.observation_space, environment.action_space)

@@ -192,7 +192,7 @@ MACHINE = (
         "hang_timeout",
         number(0),
         1800.0,
-        "seconds without an env step or an update after which the process exits; 0 disables",
+        "seconds without an env step, an update or a checkpoint after which the process exits; 0 disables",
         scope="invocation",
         changeable=True,
         in_study="hang_timeout",

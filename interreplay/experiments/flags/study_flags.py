@@ -26,7 +26,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("gpus_per_trial", number(0), 0.0, "GPUs of a run; may be a fraction"),
         Flag("max_concurrent", whole(1), None, "parallel runs (default: as many as the CPUs allow)"),
         Flag("max_failures", whole(0), 2, "maximum number of retries of a failed run from its checkpoint"),
-        Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without an env step until a run counts as hung"),
+        Flag("hang_timeout", number(0, open_low=True), 900.0, "seconds without progress until a run counts as hung"),
         Flag(
             "together",
             whole(0),

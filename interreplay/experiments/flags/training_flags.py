@@ -165,7 +165,7 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
     return presets.converted(preset.name, found, accepted)
 
 
-def preset_told(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
+def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
     """Return a line about the defaults that a preset changed, "" if it changed none.
 
     Args:

@@ -66,7 +66,7 @@ class Execution:
         gpus_per_trial: GPUs of that process; may be a fraction.
         max_concurrent: Number of runs at a time; 0 for as many as the CPUs allow.
         max_failures: Maximum number of retries of a failed run from its last checkpoint.
-        hang_timeout: Seconds without an env step after which a run counts as hung.
+        hang_timeout: Seconds without an env step, an update or a checkpoint after which a run counts as hung.
         together: Number of processes that train all runs at once, each run as a thread, and make equal updates as one;
             0 for a process per run.
         scheduler: Stops runs early, see `interreplay.experiments.tune.hyperparameter_search.scheduler`.

@@ -307,7 +307,7 @@ def can_save(env: gym.Env) -> bool:
         known = kind.__name__ in WRAPPERS and kind.__module__.startswith("gymnasium.")
         if not known and not hasattr(kind, "save_state"):
             return False
-    return core.__module__.startswith(KNOWN)
+    return core.__module__.startswith(KNOWN) or hasattr(core, "save_state")
 
 
 def save_env(env: gym.Env) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 
 import gymnasium as gym
@@ -148,6 +149,45 @@ def test_a_stack_continues_from_a_checkpoint():
         env.reset(seed=seed)
     for _ in range(3):
         made[0].step(np.array([0.5]))
+    restore_env(made[1], save_env(made[0]))
+    one, other = (env.step(np.array([-0.3]))[0] for env in made)
+    assert np.array_equal(one, other)
+
+
+class Remembering(gym.Env):
+    """Observes the sum of its last three actions, in a deque that only its own methods can save."""
+
+    action_space = gym.spaces.Box(-1, 1, (1,))
+    observation_space = gym.spaces.Box(-3, 3, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.recent = deque([0.0], maxlen=3)
+        return self._seen(), {}
+
+    def _seen(self):
+        return np.array([sum(self.recent)], np.float32)
+
+    def step(self, action):
+        self.recent.append(float(action[0]) + self.np_random.normal())
+        return self._seen().clip(-3, 3), 0.0, False, False, {}
+
+
+class Saved(Remembering):
+    def save_state(self):
+        return {"recent": list(self.recent)}
+
+    def restore_state(self, state):
+        self.recent = deque(state["recent"], maxlen=3)
+
+
+def test_an_environment_with_methods_to_save_its_state_continues_within_an_episode():
+    made = [Saved(), Saved()]
+    for env, seed in zip(made, (1, 2), strict=True):
+        env.reset(seed=seed)
+    for _ in range(4):
+        made[0].step(np.array([0.5]))
+    assert can_save(made[0]) and not can_save(Remembering())
     restore_env(made[1], save_env(made[0]))
     one, other = (env.step(np.array([-0.3]))[0] for env in made)
     assert np.array_equal(one, other)

@@ -10,7 +10,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_told, settings_for, tuned_for
+from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_summary, settings_for, tuned_for
 from custom_training import main
 from interreplay.environments import registration
 from interreplay.errors import UsageError
@@ -146,16 +146,16 @@ def test_lcer_is_sacs_alone():
 
 
 def test_changed_defaults_are_printed():
-    assert preset_told(given("--env Hopper-v5")) == (
+    assert preset_summary(given("--env Hopper-v5")) == (
         "defaults for this environment: --total_env_steps 1000000 --learning_starts 10000"
     )
-    printed = preset_told(given("--preset nmer-paper --trainer TD3 --env Reacher-v5 --learning_starts 2"))
+    printed = preset_summary(given("--preset nmer-paper --trainer TD3 --env Reacher-v5 --learning_starts 2"))
     assert (
         printed.startswith("preset nmer-paper: ")
         and "--hiddens 400,300" in printed
         and "learning_starts" not in printed
     )
-    assert preset_told(given("--env Hopper-v5 --preset none")) == "" == preset_told(given("--env CartPole-v1"))
+    assert preset_summary(given("--env Hopper-v5 --preset none")) == "" == preset_summary(given("--env CartPole-v1"))
 
 
 def test_presets_are_listed(capsys):
