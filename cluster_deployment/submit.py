@@ -193,7 +193,10 @@ def environment(args: argparse.Namespace) -> dict[str, str]:
         "INTERREPLAY_SCRATCH": args.scratch,
         "INTERREPLAY_STOP_BEFORE": os.environ.get("INTERREPLAY_STOP_BEFORE", args.warning // 2),
     }
-    return {name: str(value) for name, value in settings.items() if value}
+    found = {name: str(value) for name, value in settings.items() if value}
+    if args.venv:
+        found["INTERREPLAY_CONDA"] = ""  # an exported one would take precedence
+    return found
 
 
 def outside(settings: dict[str, str]) -> dict[str, str]:
@@ -206,7 +209,7 @@ def outside(settings: dict[str, str]) -> dict[str, str]:
 
 
 def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
-    """Return the number of runs, after checking in their environment that each can start and fits the job.
+    """Return the number of runs, after checking in their environment that each can start.
 
     Raises:
         Refusal: A run cannot start, or the environment does not work on this machine.

@@ -74,6 +74,8 @@ class Context:
 
 GOALS = "hindsight_goals"
 """Name of the extra column ``(n, 1 + m, d)`` of goals: one for the anchor, then one for each of its m partners."""
+MISSING = "without_partner"
+"""Name of the extra column ``(n,)``: whether the anchor takes the place of a missing first partner."""
 
 
 class Part:

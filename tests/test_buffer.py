@@ -10,9 +10,10 @@ import torch
 from builders import Episodes, identical, make, stack
 
 from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transitions
+from interreplay.buffer.answers import has_own_code
 from interreplay.neighborhood import KNN, Neighborhood, Neighbors
 from interreplay.part import Context
-from interreplay.selection import Combined, Prioritized, Selector
+from interreplay.selection import Combined, MixedSelection, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import Mixup, Synthesized, Synthesizer
@@ -175,6 +176,12 @@ def test_user_defined_parts():
     sample = buffer.sample(3)
     assert sample.transitions.rewards.tolist() == pytest.approx([float(rows.rewards[:3].sum())] * 3)
     assert sample.neighbor_slots.tolist() == [1, 1, 1] and sample.mix is None
+
+
+def test_users_parts_are_found_inside_other_parts():
+    assert has_own_code(MixedSelection({"all": UniformSelector(), "first": First()}))
+    assert has_own_code(MixedSelection({"all": Combined(ContextLog())}))
+    assert not has_own_code(MixedSelection({"all": UniformSelector(), "hard": Combined(Prioritized())}))
 
 
 def test_credit_checks_the_selector():

@@ -64,7 +64,10 @@ def over_tasks(found: pd.DataFrame, improved: pd.DataFrame, baseline: str) -> st
     for _, row in found.iterrows():
         key = (row["algorithm"], row["method"], row["measure"])
         better = improved.loc[key] if key in improved.index else None
-        chance = "–" if better is None else f"{better['probability']:.2f} ({better['low']:.2f} to {better['high']:.2f})"
+        chance = "–"
+        if better is not None:
+            ends = f"{better['probability_low']:.2f} to {better['probability_high']:.2f}"
+            chance = f"{better['probability']:.2f} ({ends})"
         ratio = "1" if row["method"] == baseline else between(row, "ratio")
         rows.append([f"{key[0]} {key[1]}", row["measure"], str(row["runs"]), between(row, "iqm"), ratio, chance])
     names = [

@@ -100,6 +100,8 @@ class DeterministicPolicy(nn.Module):
         self._space = flat_actions(policy.action_space)
         kept = actions_of(self._space, policy.normalized)
         if isinstance(kept, BoxActions):
+            self.whole = kept.whole
+            self.dtype = torch.from_numpy(np.empty(0, kept.dtype)).dtype
             bounds = {"low": kept.low, "high": kept.high, "start": kept.start, "reach": kept.half}
             for name, values in bounds.items():
                 self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(values)))
@@ -113,7 +115,7 @@ class DeterministicPolicy(nn.Module):
             return chosen + int(self._space.start)
         scaled = self.start + (chosen.reshape(-1, *self._space.shape) + 1.0) * self.reach  # type: ignore[misc]
         bounded = torch.minimum(torch.maximum(scaled, self.low), self.high)
-        return bounded.to(self.low.dtype)
+        return bounded.round().to(self.dtype) if self.whole else bounded
 
 
 def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, seed: int = 0) -> Comparison:

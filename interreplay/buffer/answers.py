@@ -20,8 +20,11 @@ CHECKED_DRAWS = 100
 
 def has_own_code(part: Part) -> bool:
     """Return whether a part, or a part that it contains, is defined outside this package."""
-    contained = [value for value in vars(part).values() if isinstance(value, Part)]
-    packages = {type(each).__module__.partition(".")[0] for each in (part, *contained)}
+    found = [part]
+    for each in found:
+        contained = [*each.inner_parts().values(), *vars(each).values()]
+        found += [value for value in contained if isinstance(value, Part) and value not in found]
+    packages = {type(each).__module__.partition(".")[0] for each in found}
     return not packages <= {"interreplay", "replay_buffers"}
 
 

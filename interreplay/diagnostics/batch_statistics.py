@@ -106,7 +106,7 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
         "td_error_mean": float(size.mean()),
         "td_error_median": float(size.median()),
         "td_error_max": float(size.max()),
-        "td_error_std": float(size.std()),
+        "td_error_std": float(size.std(correction=0)),
         "weight_ess": _effective_share(sample.weights),
         "age_mean": float(age.float().mean() / len(buffer)),
     }

@@ -43,22 +43,29 @@ class BoxActions(Actions):
         high: Largest action of the environment.
         start: Action of the environment for a stored −1.
         half: Half of the difference between the actions for a stored 1 and −1.
+        whole: Whether actions of the environment are integers, to which stored actions are rounded.
     """
 
     def __init__(self, space: gym.spaces.Box, normalized: bool = True):
         self.shape = space.shape
+        self.dtype = space.dtype
+        self.whole = np.issubdtype(space.dtype, np.integer)
         self.low = space.low
         self.high = space.high
-        self.start = np.full_like(space.low, -1.0)
-        self.half = np.ones_like(space.low)
+        if self.whole:
+            self.low = self.low.astype(np.float64)  # differences of bounds can exceed the range of small integers
+            self.high = self.high.astype(np.float64)
+        self.start = np.full_like(self.low, -1.0)
+        self.half = np.ones_like(self.low)
         if normalized:
-            self.start = space.low
-            self.half = 0.5 * (space.high - space.low)
-        self.dtype = space.dtype
+            self.start = self.low
+            self.half = 0.5 * (self.high - self.low)
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Convert actions ``(n, *shape)`` in [−1, 1] to actions ``(n, *shape)`` of the environment."""
         scaled = self.start + (actions + 1.0) * self.half
+        if self.whole:
+            scaled = np.rint(scaled)
         return np.minimum(np.maximum(scaled, self.low), self.high).astype(self.dtype)  # np.clip takes twice as long
 
     def random(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -84,6 +91,8 @@ class NestedActions(BoxActions):
         columns = np.split(super().to_env(actions), self._ends, axis=1)
         parts = {}
         for (name, part), column in zip(self._parts.items(), columns, strict=True):
+            if np.issubdtype(part.dtype, np.integer):
+                column = np.rint(column)
             parts[name] = column.reshape(-1, *part.shape).astype(part.dtype)  # type: ignore[misc]
         return nested(self._space, parts)
 

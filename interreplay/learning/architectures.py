@@ -20,6 +20,7 @@ from interreplay.learning.listed.networks import (
     ListedEncoder,
     ListedPolicyValue,
     ListedValues,
+    check_ignored,
     list_actor_and_critics,
     with_built_in,
 )
@@ -92,8 +93,11 @@ class Soft(Architecture):
         made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], inference_only=inference_only, **options)
         if model.get("network") and isinstance(made, CrossQNetworks):
             raise ValueError(
-                "network is not supported by CrossQ; expected actor and critic of Linear and ReLU, or Linear and Tanh"
+                "network is not supported by CrossQ; expected both actor and critic, of Linear and ReLU, or of Linear "
+                "and Tanh"
             )
+        if not inference_only:
+            check_ignored(model, self.family)
         list_actor_and_critics(made, model.get("network") or {})
         return made
 
@@ -112,6 +116,8 @@ class Deterministic(Architecture):
         options = {name: model[name] for name in RESIDUAL if name in model} | critic_options(model)
         options |= {"critics": model["n_critics"], "last_bound": self.last_bound}
         shape = (inputs, gym.spaces.flatdim(space), model["hiddens"])
+        if not inference_only:
+            check_ignored(model, self.family)
         made = DeterministicNetworks(*shape, inference_only=inference_only, **options)
         list_actor_and_critics(made, model.get("network") or {})
         if model.get("network") and not inference_only:
@@ -126,6 +132,8 @@ class Values(Architecture):
     family = "values"
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        if not inference_only:
+            check_ignored(model, self.family)
         head = make_head(*(model[name] for name in _HEAD))
         actions = gym.spaces.flatdim(space)
         if isinstance(head, Implicit):
@@ -151,6 +159,8 @@ class PolicyAndValue(Architecture):
     family = "unrolls"
 
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        if not inference_only:
+            check_ignored(model, self.family)
         cells = model["lstm_cells"]
         widths = (cells or inputs, gym.spaces.flatdim(space), model["hiddens"], model["shared_layers"])
         if isinstance(space, DISCRETE):

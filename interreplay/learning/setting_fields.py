@@ -6,6 +6,7 @@ Command-line flags, ``Config.training`` and error messages are generated from da
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
@@ -298,7 +299,9 @@ class Network(Accepts):
 
 
 def _literal(text: str) -> Any:
-    """Return a value written in Python's syntax; unlike `ast.literal_eval`, raise ValueError for every other text."""
+    """Return a value in JSON or Python; unlike `ast.literal_eval`, raise ValueError for every other text."""
+    with contextlib.suppress(ValueError):
+        return json.loads(text)
     try:
         return ast.literal_eval(text)
     except SyntaxError as error:

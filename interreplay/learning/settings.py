@@ -101,7 +101,8 @@ class ActorCriticSettings:
         "auto",
         Named("auto", "nature", "shallow", "minatar", "flat"),
         "convolutions of image observations, or module:Class of your own for any observations; auto: minatar below 36 "
-        "pixels and nature above (SAC and TD3: with 50 features), flat without images",
+        "pixels and nature above, flat without images; for SAC, TQC, CrossQ, TD3 and DDPG, convolutions to 50 "
+        "features, flat below 16 pixels and for booleans",
     )
     actor_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the policy's weights")
     critic_l2: float = setting(0.0, Number(0), "coefficient c of the L2 penalty c/2 |w|^2 on the critics' weights")
@@ -197,6 +198,19 @@ class ActorCriticSettings:
             raise ValueError(
                 f"critic_blocks is {self.critic_blocks} and critic_dropout {self.critic_dropout}; expected one of "
                 "them 0"
+            )
+        network = self.network or {}
+        for stream in ("actor", "critic"):
+            blocks = getattr(self, f"{stream}_blocks")
+            if stream in network and blocks:
+                raise ValueError(
+                    f"{stream}_blocks is {blocks} and network lists {stream}; expected {stream}_blocks 0, or a network "
+                    f"without {stream}"
+                )
+        if self.critic_layer_norm and "critic" in network and "LayerNorm" not in str(network["critic"]):
+            raise ValueError(
+                "critic_layer_norm is True and network.critic has no LayerNorm; expected LayerNorm in network.critic, "
+                "or critic_layer_norm False"
             )
         drawn = [name for name in ("critic_dropout", "target_subset") if getattr(self, name)]
         if self.torch_compile and drawn:

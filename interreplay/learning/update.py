@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.losses import CriticLoss
+from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.normalization import Normalized
 from interreplay.transitions import Transitions
 
@@ -66,6 +67,9 @@ def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tens
     """
     if "views_obs" not in rows.extras:
         return encoder(getattr(rows, name)), 1
+    inner = encoder.encoder if isinstance(encoder, Normalized) else encoder
+    if not isinstance(inner, Flat):
+        raise ValueError(f"views are flat observations, and the encoder is {type(inner).__name__}; expected views=1")
     many = rows.extras[f"views_{name}"]
     wide = many.flatten(0, 1).flatten(1).float()
     if isinstance(encoder, Normalized):

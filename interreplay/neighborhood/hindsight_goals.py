@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.neighborhood.base import Neighborhood, Neighbors
+from interreplay.neighborhood.base import NO_NEIGHBOR, Neighborhood, Neighbors
 from interreplay.neighborhood.trajectories import Trajectories
-from interreplay.part import GOALS
+from interreplay.part import GOALS, MISSING
 from interreplay.storage.ring import Storage
 
 STRATEGIES = ("future", "final", "episode")
@@ -47,7 +47,10 @@ class HindsightGoals(Neighborhood):
         self.trajectories = Trajectories()
 
     def gather(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Neighbors:
-        """Return m partners per row, with ``extras[GOALS]`` ``(n, 1 + m, d)``; m is 0 without partners."""
+        """Return m partners per row, with ``extras[GOALS]`` ``(n, 1 + m, d)``; m is 0 without partners.
+
+        With partners, ``extras[MISSING]`` ``(n,)`` marks the rows without one.
+        """
         if self.partners is None:
             goals = self.goals(storage, slots, rng).unsqueeze(1)
             return Neighbors(slots.new_empty(len(slots), 0), extras={GOALS: goals})
@@ -56,7 +59,8 @@ class HindsightGoals(Neighborhood):
         goals = self.goals(storage, rows.flatten(), rng).unflatten(0, rows.shape)
         stored = (found.slots >= 0).view(found.slots.shape + (1,) * (goals.dim() - 2))
         goals = torch.cat([goals[:, :1], torch.where(stored, goals[:, 1:], goals[:, :1])], dim=1)
-        return replace(found, extras={**found.extras, GOALS: goals})
+        missing = (found.slots[:, :1] == NO_NEIGHBOR).any(dim=1)
+        return replace(found, extras={**found.extras, GOALS: goals, MISSING: missing})
 
     def goals(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Return goals ``(n, d)`` that the episodes of the rows in `slots` ``(n,)`` achieved."""

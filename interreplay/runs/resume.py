@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings
+from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings, steps_of
 
 UNWRITTEN = "unwritten_result"
 
@@ -124,20 +124,26 @@ def changed_rates(
 def reopen(home: Path, checkpoint: Path, steps: int, total: int, notify: Callable[[str], Any]) -> RunFolder:
     """Return the run's folder after dropping results beyond a checkpoint.
 
+    A complete run is accepted if a full disk prevented its last row of results from being written.
+
     Args:
         home: The run's folder.
         checkpoint: The restored checkpoint.
-        steps: Its environment steps.
+        steps: Environment steps at which the run continues, more than the checkpoint's after ``--recover``.
         total: Environment steps of the whole run.
         notify: Called with a line per newer checkpoint, which is renamed.
 
     Raises:
         UsageError: The run is complete. Nothing is changed.
     """
-    if steps >= total:
-        raise UsageError(f"the run is complete at {steps:,} steps; a larger --total_env_steps continues it")
     folder = RunFolder(home)
-    for path in folder.set_aside_after(checkpoint):
+    result = unwritten(checkpoint)
+    if steps >= total and (result is None or folder.has_result(result)):
+        raise UsageError(f"the run is complete at {steps:,} steps; a larger --total_env_steps continues it")
+    restored = steps_of(checkpoint)
+    if restored < 0:  # a checkpoint under another name, such as one that was set aside
+        restored = steps
+    for path in folder.set_aside_after(restored):
         notify(f"a checkpoint newer than {checkpoint.name} is kept as {path.name}")
     folder.rewind(steps)
     return folder

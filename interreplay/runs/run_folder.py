@@ -152,12 +152,12 @@ class RunFolder:
                 f"checkpoint {target} could not be written ({error}); the earlier ones are kept"
             ) from error
 
-    def set_aside_after(self, checkpoint: Path) -> list[Path]:
-        """Rename the checkpoints newer than the resumed one, and return their new paths."""
+    def set_aside_after(self, steps: int) -> list[Path]:
+        """Rename the checkpoints with more than ``steps`` environment steps, and return their new paths."""
         renamed = []
         kept = [path for path in self.path.glob("kept_checkpoint_*") if steps_of(path) >= 0]
         for path in [*self.checkpoints(), *best_checkpoint.inside(self.path), *kept]:
-            if steps_of(path) > steps_of(checkpoint):
+            if steps_of(path) > steps:
                 target = path.with_name(f"{path.name}.set_aside")
                 number = 1
                 while target.exists():
@@ -175,7 +175,8 @@ class RunFolder:
             with table.open(newline="") as file, work.open("w", newline="") as new:
                 reader = csv.DictReader(file)
                 writer = csv.DictWriter(new, reader.fieldnames or [])
-                writer.writeheader()
+                if reader.fieldnames:  # an empty table receives its header with its first row
+                    writer.writeheader()
                 for row in reader:
                     if None not in row.values() and None not in row and _steps_in(row) <= steps:
                         writer.writerow(row)
@@ -187,6 +188,18 @@ class RunFolder:
                         if _steps_in(json.loads(line)) <= steps:
                             new.write(line)
             work.replace(lines)
+
+    def has_result(self, result: dict[str, Any]) -> bool:
+        """Return whether ``result.json`` contains a row with the env steps of a result."""
+        lines = self.path / "result.json"
+        if not lines.exists():
+            return False
+        with lines.open() as file:
+            for line in file:
+                with contextlib.suppress(ValueError):
+                    if _steps_in(json.loads(line)) == _steps_in(result):
+                        return True
+        return False
 
     def returns(self, evaluations: bool) -> list[float]:
         """Return the mean returns so far, of evaluations or of training."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interreplay.errors import check_number
 from interreplay.selection.base import Selector, SlotStore, Uniform
-from interreplay.selection.composite import Composite
+from interreplay.selection.composite import Composite, reject_own_draw
 from interreplay.selection.recency import AgeSelector
 
 
@@ -163,9 +163,7 @@ class Faded(Composite):
 
     def __init__(self, selector: Selector | None = None, rate: float = 0.9999, floor: float = 0.1):
         inner = Uniform() if selector is None else selector
-        if type(inner).draw is not Selector.draw:
-            kind = type(inner).__name__
-            raise ValueError(f"selector is {kind}, which composes whole batches; expected one that draws single rows")
+        reject_own_draw("selector", inner)
         super().__init__({"inner": inner})
         self.inner = inner
         self.weight = ExponentialWeight(rate, floor)
@@ -189,8 +187,7 @@ class Faded(Composite):
         missing = size
         while missing > 0:
             slots, probabilities = self.inner.select(stored, math.ceil(missing / kept_share), rng)
-            ages = stored.written - 1 - stored.write_numbers(slots)
-            weights = self.weight.at(ages.numpy(force=True))
+            weights = self._weights_of(slots, stored)
             accepted = rng.permutation(np.flatnonzero(rng.random(len(weights)) < weights))[:missing]
             which = torch.from_numpy(accepted)
             chosen_weights = torch.from_numpy(weights[accepted]).to(probabilities)
@@ -200,9 +197,17 @@ class Faded(Composite):
         return torch.cat(all_slots), torch.cat(all_probabilities)
 
     def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:
-        if self.keeps_all or self._by_age is None:
+        if self.keeps_all:
             return self.inner.probabilities(slots, stored)
-        return self._by_age.probabilities(slots, stored)
+        if self._by_age is not None:
+            return self._by_age.probabilities(slots, stored)
+        probabilities = self.inner.probabilities(slots, stored)
+        return probabilities * torch.from_numpy(self._weights_of(slots, stored)).to(probabilities)
+
+    def _weights_of(self, slots: Tensor, stored: SlotStore) -> np.ndarray:
+        """Return max(w, ρ^age) ``(n,)`` of the rows in `slots` ``(n,)``."""
+        ages = stored.written - 1 - stored.write_numbers(slots)
+        return self.weight.at(ages.numpy(force=True))
 
     def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
         return self.inner.weights(stored, probabilities)

@@ -34,6 +34,17 @@ class Composite(Selector):
         return self.selectors
 
 
+def reject_own_draw(argument: str, inner: Selector) -> None:
+    """Reject a selector with its own `draw`, whose weights and losses a selector that calls `select` ignores.
+
+    Raises:
+        ValueError: With the name of the argument and the class of the selector.
+    """
+    if type(inner).draw is not Selector.draw:
+        kind = type(inner).__name__
+        raise ValueError(f"{argument} is {kind}, which composes whole batches; expected one that draws single rows")
+
+
 class Combined(Composite):
     """Draws n − 1 rows by another selector and adds the newest row last (Zhang & Sutton 2017, arXiv:1712.01275).
 
@@ -44,7 +55,7 @@ class Combined(Composite):
         inner: `Uniform()` by default, or another selector that `knows_probabilities`, such as `Prioritized`.
 
     Raises:
-        ValueError: If the other selector does not compute probabilities.
+        ValueError: If the other selector does not compute probabilities, or composes batches as a whole.
     """
 
     def __init__(self, inner: Selector | None = None):
@@ -55,6 +66,7 @@ class Combined(Composite):
         if not self.inner.knows_probabilities:
             kind = type(self.inner).__name__
             raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
+        reject_own_draw("the inner selector", self.inner)
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         newest = torch.full((1,), (stored.written - 1) % stored.capacity)
@@ -89,12 +101,15 @@ class MixedSelection(Composite):
         shares: Shares of each batch by name, see `Shares`; equal by default.
 
     Raises:
-        ValueError: If there is no selector or the shares are invalid.
+        ValueError: If there is no selector, a selector is a mixture itself, or the shares are invalid.
     """
 
     def __init__(self, selectors: Mapping[str, Selector], shares: Mapping[str, Share] | None = None):
         if not selectors:
             raise ValueError("selectors are {}; expected at least one")
+        for name, part in selectors.items():
+            if isinstance(part, MixedSelection):
+                raise ValueError(f"selector {name!r} is a MixedSelection; expected its selectors themselves")
         super().__init__(selectors)
         self.shares = Shares(list(selectors), shares)
         self.knows_probabilities = all(part.knows_probabilities for part in self.selectors.values())

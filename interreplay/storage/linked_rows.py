@@ -91,6 +91,7 @@ class EpisodeLinks:
             "writes": np.array(writes, dtype=np.int64),
             "next_obs": joined.reshape(len(ends), len(joined) // max(len(ends), 1)),
             "stream": self.stream,
+            "broken": self.broken,
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -99,6 +100,7 @@ class EpisodeLinks:
         ends = [np.asarray(row).tobytes() for row in state["next_obs"]]
         self.open = dict(zip(episodes, zip(writes, ends, strict=True), strict=True))
         self.stream = int(state["stream"])
+        self.broken = int(state.get("broken", 0))
 
 
 class FinalObservations:

@@ -161,6 +161,8 @@ class NearestOutcome(Blend):
         mix = self.revert_where_needed(torch.zeros_like(anchors.rewards), anchors, partners, rng)
 
         def move(state: Tensor, start: Tensor, end: Tensor) -> Tensor:
+            if not end.is_floating_point():
+                return end  # the anchor's discrete values equal the neighbor's, or the row reverts
             return end + (state - start)  # exact for the neighbor's own state
 
         moved = anchors.replace(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interreplay.environments.goal_functions import ACHIEVED, DESIRED, GoalFn, each
 from interreplay.errors import check_number
-from interreplay.part import GOALS, Context
+from interreplay.part import GOALS, MISSING, Context
 from interreplay.storage.columns import Columns, is_observation, reject_integers
 from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesized, Synthesizer
@@ -25,7 +25,8 @@ class Relabel(Synthesizer):
 
     With a `blend`, the anchor and the partners of a row are relabeled together or not at all, each with a step of its
     own episode. Then they are blended, and the rewards and terminations of blended rows are computed from the blended
-    goals. Rewards are never blended.
+    goals. Rewards are never blended. Rows without a neighbor are not blended. The row weights of the blend are
+    kept; its predictive variances are dropped, because rewards are recomputed.
 
     Args:
         k: Relabeled rows per row that keeps its goal; 0 relabels none.
@@ -56,6 +57,7 @@ class Relabel(Synthesizer):
         self.blend = blend
         self._inner = {} if blend is None else {"blend": blend}
         self.uses_neighbors = k > 0 or blend is not None
+        self.independent_rows = blend is None or blend.independent_rows
 
     @property
     def wants_goal_functions(self) -> bool:  # type: ignore[override]
@@ -89,7 +91,11 @@ class Relabel(Synthesizer):
         made = self.blend(rows, partners, rng)
         if made.mix is None:
             return made
-        return Synthesized(self.with_recomputed_rewards(made.rows, made.mix < 1), made.mix)
+        mix = made.mix
+        if MISSING in neighbors.extras:
+            mix = mix.masked_fill(neighbors.extras[MISSING], 1.0)
+        rows = self.with_recomputed_rewards(made.rows, mix < 1)
+        return Synthesized(rows, mix, row_weights=made.row_weights)
 
     def with_recomputed_rewards(self, rows: Transitions, changed: Tensor) -> Transitions:
         """Return `rows` ``(n, ...)`` or ``(n, m, ...)`` with new rewards and terminations where `changed`."""

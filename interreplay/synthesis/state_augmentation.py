@@ -67,6 +67,7 @@ KINDS = {
     "dropout": Kind(dropout, 0.0),
     "switch": Kind(switch, 0.0),
 }
+WITHOUT_STRENGTH = frozenset({"dropout", "switch"})
 
 
 class StateAugmentation(Synthesizer):
@@ -87,10 +88,10 @@ class StateAugmentation(Synthesizer):
         augmentation: One of the six names.
         views: m ≥ 1.
         strength: α of the Beta distribution, the standard deviation, or the half-width of the uniform distribution;
-            the values above by default.
+            the values above by default. ``"dropout"`` and ``"switch"`` have none.
 
     Raises:
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range, or a strength is given for an augmentation that has none.
     """
 
     uses_neighbors = False
@@ -99,6 +100,8 @@ class StateAugmentation(Synthesizer):
         if augmentation not in KINDS:
             raise ValueError(f"augmentation is {augmentation!r}; expected one of {', '.join(KINDS)}")
         check_number("views", views, 1, whole=True)
+        if strength is not None and augmentation in WITHOUT_STRENGTH:
+            raise ValueError(f"strength is {strength}; expected None, because {augmentation} has no strength")
         if strength is not None:
             check_number("strength", strength, 0, above_low=augmentation == "mixup")
         self.augmentation = augmentation

@@ -88,6 +88,15 @@ def test_an_array(site):
     assert env["INTERREPLAY_CONDA"] == "base" and "INTERREPLAY_VENV" not in env
 
 
+def test_a_virtual_environment_replaces_an_exported_conda_environment(site, monkeypatch):
+    monkeypatch.setenv("INTERREPLAY_CONDA", "base")
+    (site / "env/bin").mkdir(parents=True)
+    (site / "env/bin/activate").touch()
+    assert submit.main("single study.yaml --venv env".split()) == 0
+    ((_, env),) = handed_in(site)
+    assert (env["INTERREPLAY_VENV"], env["INTERREPLAY_CONDA"]) == (str(site / "env"), "")
+
+
 def test_some_runs_of_an_array(site, capsys):
     assert submit.main("single study.yaml --runs 0-2,11".split()) == 0
     assert "--array=0-2,11" in handed_in(site)[0][0]

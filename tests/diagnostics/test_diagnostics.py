@@ -40,6 +40,12 @@ def test_td_errors_weights_and_ages():
     assert found["age_mean"] == pytest.approx(np.mean(399 - sample.slots.numpy()) / 400, rel=1e-5)
 
 
+def test_statistics_of_a_single_row_are_finite():
+    _, found = numbers(filled(NMER), errors=torch.tensor([2.0]), size=1)
+    assert found["td_error_std"] == 0.0
+    assert not [name for name, value in found.items() if not np.isfinite(value)]
+
+
 def test_uniform_weights_are_all_effective_and_there_are_no_statistics_of_blends():
     _, found = numbers(filled(Uniform))
     assert found["weight_ess"] == pytest.approx(1.0)

@@ -80,6 +80,15 @@ def test_no_bound_changes_nothing():
     assert all(torch.equal(p.grad, q.grad) for p, q in zip(parameters, with_gradients(), strict=True))
 
 
+def test_views_require_flat_observations():
+    """Views are stored as flat observations, which an encoder of a user would not encode."""
+    ones = torch.ones(6)
+    rows = Transitions(torch.ones(6, 3), ones.view(6, 1), ones, torch.ones(6, 3), ones.bool(), ones.bool())
+    wide = rows.replace(extras={"views_obs": torch.ones(6, 1, 3), "views_next_obs": torch.ones(6, 1, 3)})
+    with pytest.raises(ValueError, match="the encoder is Linear; expected views=1"):
+        views(wide, torch.nn.Linear(3, 3))
+
+
 def test_views_of_augmented_states_are_normalized_as_plain_ones_are():
     rng = torch.Generator().manual_seed(0)
     encoder = Normalized(Flat(), torch.ones(3, dtype=torch.bool))

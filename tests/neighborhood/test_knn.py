@@ -286,6 +286,17 @@ def test_rows_are_pending_until_one_is_requested():
     assert world.recall() >= 0.99
 
 
+def test_an_overwritten_pending_row_is_inserted_once():
+    world = World(1000)
+    world.add(normal(999), 999)
+    world.add(normal(1, seed=1))
+    graph = world.knn.graph
+    assert graph.pending == [999]
+    world.add(normal(1000, seed=2), 1000)
+    assert len(graph.cells.stored) == int(graph.scale.moments.counts[0]) == 1000
+    assert world.recall() >= 0.99
+
+
 def test_rows_that_move_the_scale_are_not_pending():
     world = World(8000)
     world.add(normal(4000), 4000)

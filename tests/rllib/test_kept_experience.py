@@ -348,6 +348,19 @@ def test_another_method_is_rebuilt_from_the_parent_s_rows(tmp_path, method):
 
 
 @pytest.mark.slow
+def test_arms_may_scale_rewards_and_networks_of_other_shapes_are_rejected(tmp_path):
+    _, settings = parent(tmp_path)
+    settings |= {"buffer": "Uniform", "buffer_args": {}, "seed": 1}
+    arm = config().training(scale_rewards=True).build_algo()
+    fork(arm, SimpleNamespace(**settings), str)
+    arm.train()
+    assert arm.env_steps == 225
+    other = config().training(n_critics=3).build_algo()
+    with pytest.raises(CheckpointError, match="the networks of .* differ from this run's"):
+        fork(other, SimpleNamespace(**settings), str)
+
+
+@pytest.mark.slow
 def test_arms_of_one_seed_are_identical_and_others_differ(tmp_path):
     _, settings = parent(tmp_path)
     first, second, other = forked(settings, seed=1), forked(settings, seed=1), forked(settings, seed=2)

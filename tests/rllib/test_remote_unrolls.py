@@ -110,6 +110,7 @@ def test_async_unrolls_are_used_once_over_a_resume(build, tmp_path):
     result = resumed.train()
     check_once(learned)
     assert sum(int(unrolls.live.sum()) for unrolls in learned) == resumed.env_steps == result["env_steps"]
+    assert result["env_runners"]["num_env_steps_sampled_lifetime"] >= resumed.env_steps
     seams = [tuple(seam) for unrolls in learned for seam in unrolls.obs[-1].tolist()]
     firsts = {tuple(first) for unrolls in learned for first in unrolls.obs[0].tolist()}
     # All unrolls but the newest of each environment are continued by another; a resume resets environments that draw.

@@ -46,6 +46,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
         ),
         (SACConfig, {"training_intensity": None, "target_network_update_freq": 1}, {"updates_per_step": 1.0}),
         (SACConfig, {"training_intensity": 512.0}, {"updates_per_step": 2.0}),
+        (SACConfig, {"training_intensity": 64, "train_batch_size_per_learner": 64}, {"updates_per_step": 1.0}),
         (SACConfig, {"twin_q": False}, {"n_critics": 1}),
         (SACConfig, {"store_buffer_in_checkpoints": True, "_deterministic_loss": False}, {}),
         (TQCConfig, {"top_quantiles_to_drop_per_net": 3}, {"drop_per_critic": 3}),

@@ -42,6 +42,19 @@ def test_replay_and_replay_buffer_config_are_equivalent(config, kind):
         made.validate()
 
 
+@pytest.mark.parametrize("config", CONTINUOUS)
+def test_the_buffer_is_not_saved_on_request(config):
+    left_out = {"store_buffer_in_checkpoints": False}
+    for made in (
+        config().training(replay_buffer_config={"type": "NMER", "capacity": 500}, **left_out),
+        config().update_from_dict({"replay_buffer_config": {"type": "NMER", "capacity": 500}, **left_out}),
+        config().replay("NMER").training(**left_out),
+        config().training(**left_out).replay("NMER"),
+    ):
+        made.environment("Pendulum-v1").validate()
+        assert made.replay_buffer_config["buffer"] == "NMER" and made.store_buffer_in_checkpoints is False
+
+
 def test_a_second_replay_replaces_the_first():
     config = StockSACConfig().replay("PER", capacity=9, alpha=0.1).replay("NMER", k=2)
     assert config.replay_buffer_config == {"type": DOTTED, "buffer": "NMER", "k": 2}

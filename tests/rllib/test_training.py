@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 import replay_buffers
 from interreplay.errors import NonFiniteError
@@ -208,6 +209,13 @@ def test_the_simulator_checks_blends_on_request():
     assert 0 < results[-1]["replay_buffer"]["on_manifold_state_error"] < 10
     plain, _ = run(config("HalfCheetah-v5", "NMER"))
     assert same(weights(algorithm), weights(plain)), "looking changes nothing"
+
+
+def test_the_simulator_is_created_from_a_class():
+    made = config(InvertedPendulumEnv).training(on_manifold_rows=8)
+    algorithm = made.build_algo()
+    assert isinstance(algorithm.diagnostics.on_manifold.env, InvertedPendulumEnv)
+    algorithm.stop()
 
 
 class Poisoned(Counting):

@@ -67,6 +67,21 @@ def test_learners_that_differ_are_rejected():
         UpdateGroup([one.learner, other.learner])
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("network", ({"actor": ["ReLU", "Linear"]}, {"actor": ["Tanh", "Linear"]})),
+        ("actor_lr", ([[0, 3e-4], [100, 1e-5]], [[0, 3e-4], [900, 1e-5]])),
+        ("matrix_dtype", ("float32", "bfloat16")),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:matrices are multiplied in bfloat16")
+def test_settings_that_do_not_change_shapes_must_be_equal(name, values):
+    one, other = (config().training(**{name: value}).build_algo() for value in values)
+    with pytest.raises(ValueError, match=f"{name} of the runs is"):
+        UpdateGroup([one.learner, other.learner])
+
+
 def test_learners_of_values_are_rejected():
     learner = DQNConfig().environment("CartPole-v1").training(steps_per_iteration=50).build_algo().learner
     with pytest.raises(ValueError, match="learns by DQNUpdate"):

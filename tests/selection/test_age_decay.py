@@ -112,6 +112,16 @@ def test_fading_multiplies_the_probabilities_of_the_inner_selector(kind, rows, c
     assert chisquare(counts, expected).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("limits", [{"rate": 0.9}, {"rate": 0.9, "floor": 1.0}])
+def test_the_probabilities_of_rows_are_those_of_their_draws(limits):
+    storage = stored(130, 50)
+    selector = Faded(Prioritized(), **limits)
+    selector.observe(storage, torch.arange(50))
+    selector.update(torch.arange(50), torch.linspace(0.1, 3.0, 50))
+    slots, probabilities = selector.select(storage, 64, np.random.default_rng(0))
+    assert torch.equal(selector.probabilities(slots, storage), probabilities)
+
+
 def test_normalized_importance_weights_do_not_depend_on_the_constant():
     storage = stored(40, 40)
     selector = Faded(Prioritized(beta=0.5), rate=0.9)

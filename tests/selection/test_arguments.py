@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interreplay.selection import (
+    ActorPrioritized,
     Attentive,
     Combined,
     Elite,
@@ -54,6 +55,13 @@ INVALID = [
     (EventTables, {"shares": [-0.1, 0.4]}, "shares: a share is -0.1; expected a number from 0 to 1"),
     (EventTables, {"default_share": 1.2}, "default_share is 1.2; expected a number from 0 to 1"),
     (Combined, {"inner": Elite()}, "the inner selector is Elite; expected one that knows_probabilities"),
+    (Combined, {"inner": ActorPrioritized()}, "the inner selector is ActorPrioritized; expected one that knows"),
+    (Combined, {"inner": MixedSelection({"a": Uniform()})}, "the inner selector is MixedSelection, which composes"),
+    (
+        MixedSelection,
+        {"selectors": {"a": Uniform(), "b": MixedSelection({"c": Uniform()})}},
+        "selector 'b' is a MixedSelection; expected its selectors themselves",
+    ),
     (MixedSelection, {"selectors": {}}, "selectors are {}; expected at least one"),
     (MixedSelection, {"selectors": {"a": Uniform()}, "shares": {"b": 0.5}}, "there is no source 'b'"),
 ]

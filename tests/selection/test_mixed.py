@@ -8,7 +8,7 @@ import torch
 from builders import identical, make, same_sample
 from scipy.stats import chisquare
 
-from interreplay.selection import Combined, LossAdjusted, MixedSelection, Online, Prioritized, Uniform
+from interreplay.selection import ActorPrioritized, Combined, LossAdjusted, MixedSelection, Online, Prioritized, Uniform
 from interreplay.storage.ring import Storage
 from replay_buffers import NMER
 from replay_buffers import Uniform as UniformBuffer
@@ -62,6 +62,18 @@ def test_probabilities_are_those_of_the_mixture():
         counts += np.bincount(draw.slots, minlength=40)
         assert torch.equal(draw.probabilities, selector.probabilities(draw.slots, storage))
     assert chisquare(counts, 10_000 * expected).pvalue > 1e-3
+
+
+def test_probabilities_of_a_selector_that_composes_batches_are_those_of_its_draw():
+    selector = MixedSelection({"all": Uniform(), "both": ActorPrioritized()}, {"both": 0.5})
+    storage = stored(selector=selector)
+    rng = np.random.default_rng(0)
+    draw = selector.draw(storage, 60, rng)
+    alone = selector.selectors["both"].draw(storage, 30, rng)
+    own = dict(zip(alone.slots.tolist(), alone.probabilities.tolist(), strict=True))
+    both = dict(zip(draw.slots[30:].tolist(), draw.probabilities[30:].tolist(), strict=True))
+    shared = own.keys() & both.keys()
+    assert shared and all(both[slot] == pytest.approx(own[slot] / 2) for slot in shared)
 
 
 def test_weights_are_those_of_the_selector_that_drew_the_row():

@@ -103,6 +103,18 @@ def test_rows_without_ids_get_those_of_their_episodes():
         assert (found[i] == found[j]) == (given[i] == given[j])
 
 
+def test_the_number_of_broken_links_is_restored():
+    storage = Storage(30)
+    storage.add(make(30, ids=False, envs=3, ends=0.0))
+    other = Storage(30)
+    other.load_state_dict(storage.state_dict())
+    assert other.broken_links == storage.broken_links > 10
+    state = storage.state_dict()
+    del state["links"]["broken"]  # a state without the number
+    other.load_state_dict(state)
+    assert other.broken_links == 0
+
+
 def test_slots_are_those_of_a_ring_and_write_numbers_identify_rows():
     storage = Storage(10)
     for start in range(0, 27, 3):

@@ -11,9 +11,10 @@ from scipy.stats import kstest
 from interreplay import ReplayBuffer, Transitions
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.selection import Prioritized
-from interreplay.synthesis import Mixup
+from interreplay.synthesis import Mixup, NearestOutcome
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.coefficient import Uniform as UniformCoefficient
+from interreplay.transitions import unchecked
 from replay_buffers import NMER, ContinuousTransition, KNNOutcome, NaiveMixup, Uniform
 
 DICT = {"obs_shape": {"observation": (3,), "goal": (2,)}}
@@ -219,3 +220,26 @@ def test_an_n_step_outcome_includes_its_discount():
     other = buffer.read(sample.neighbor_slots[taken])
     assert torch.equal(sample.transitions.discounts[taken], other.discounts)
     assert torch.equal(sample.transitions.rewards[taken], other.rewards)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_discrete_parts_of_an_outcome_are_those_of_the_neighbor(dtype):
+    def rows(shape):
+        numbers = torch.arange(2.0 * np.prod(shape)).view(*shape, 2)
+        obs = {"position": numbers, "door": torch.ones(*shape, 1).to(dtype)}
+        next_obs = {"position": numbers + 1.0, "door": torch.zeros(*shape, 1).to(dtype)}
+        no = torch.zeros(shape, dtype=torch.bool)
+        return unchecked(
+            obs=obs,
+            actions=torch.zeros(*shape, 1),
+            rewards=torch.zeros(shape),
+            next_obs=next_obs,
+            terminated=no,
+            truncated=no,
+            episode=None,
+            discounts=None,
+        )
+
+    made = NearestOutcome()(rows((4,)), rows((4, 1)), np.random.default_rng(0))
+    assert made.rows.next_obs["door"].dtype == dtype
+    assert not made.rows.next_obs["door"].any() and (made.mix == 0).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN, RandomNeighbor, Successor
 from interreplay.part import Context
 from interreplay.selection import Prioritized
-from interreplay.synthesis import Mixup, NearestOutcome, Relabel
+from interreplay.synthesis import AdaptiveMixup, Mixup, NearestOutcome, Relabel
+from interreplay.synthesis.gaussian_process import GaussianProcess
 from replay_buffers import HER, Uniform
 
 GOAL = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}
@@ -119,6 +121,46 @@ def test_a_blend_has_blended_goals_and_their_reward(neighborhood):
     mine, desired_goals = rows.next_obs["achieved_goal"].numpy(), rows.next_obs["desired_goal"].numpy()
     assert np.array_equal(rows.rewards, reward(mine, desired_goals, {}))  # 0 or −1, never between
     assert rows.terminated.tolist() == [terminated(a, d, {}) for a, d in zip(mine, desired_goals, strict=True)]
+
+
+class SomePartners(RandomNeighbor):
+    """Random partners of the even slots only."""
+
+    def neighbor_slots(self, storage, slots, rng):
+        found = super().neighbor_slots(storage, slots, rng)
+        return found.masked_fill((slots % 2 == 1).unsqueeze(1), -1)
+
+
+def test_rows_without_a_partner_keep_their_rewards_and_terminations():
+    buffer = filled(k=0, neighborhood=SomePartners(), blend=Mixup())
+    sample = buffer.sample(256)
+    odd = sample.slots % 2 == 1
+    own = buffer.storage[sample.slots[odd]]
+    torch.testing.assert_close(sample.transitions.rewards[odd], own.rewards)
+    assert torch.equal(sample.transitions.terminated[odd], own.terminated)
+    assert torch.isin(sample.transitions.rewards[sample.mix < 1], torch.tensor([0.0, -1.0])).all()
+
+
+@pytest.mark.parametrize("blend", [AdaptiveMixup, GaussianProcess])
+def test_batches_are_drawn_one_by_one_if_the_blend_learns_from_each(blend):
+    assert Relabel(blend=Mixup()).independent_rows
+    assert Relabel().independent_rows
+    assert not Relabel(blend=blend()).independent_rows
+
+
+class Weighted(Mixup):
+    """Mixup with variances and row weights."""
+
+    def __call__(self, anchors, neighbors, rng):
+        made = super().__call__(anchors, neighbors, rng)
+        weights = torch.linspace(0.5, 1.5, len(anchors))
+        return replace(made, variances=torch.ones(len(anchors), 8), row_weights=weights)
+
+
+def test_row_weights_of_a_blend_are_kept():
+    sample = filled(neighborhood=RandomNeighbor(), blend=Weighted()).sample(32)
+    assert torch.equal(sample.row_weights, torch.linspace(0.5, 1.5, 32))
+    assert sample.variances is None
 
 
 def test_ends_terminated_for_their_new_goal_are_not_blended():

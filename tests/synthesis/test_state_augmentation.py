@@ -117,6 +117,8 @@ def test_a_single_dimension_cannot_be_switched():
         ({"augmentation": "blur"}, "augmentation is 'blur'; expected one of mixup, gaussian"),
         ({"views": 0}, "views is 0; expected an integer of 1 or more"),
         ({"strength": 0.0}, "strength is 0.0; expected a number above 0"),
+        ({"augmentation": "dropout", "strength": 0.7}, "strength is 0.7; expected None, because dropout has no"),
+        ({"augmentation": "switch", "strength": 0.7}, "strength is 0.7; expected None, because switch has no"),
     ],
 )
 def test_bad_arguments(arguments, message):

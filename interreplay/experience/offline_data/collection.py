@@ -244,21 +244,46 @@ def name_of(data: str | Sequence[str]) -> str:
 
 
 def _unique(data: str | Sequence[str]) -> list[Dataset]:
-    """Return the datasets without duplicates; of copies of a store, the one with the most rows."""
+    """Return the datasets without duplicates; of copies of a store, the one with the most rows.
+
+    Without an id, a dataset is identified by its files. Of a folder and files in it, only the folder is returned.
+
+    Raises:
+        UsageError: The list is empty, or two datasets share only some of their files.
+    """
     names = [data]
     if not isinstance(data, str):
         names = list(data)
     if not names:
         raise UsageError("offline data: the list is empty; expected at least one path or id")
-    found: dict[str, Dataset] = {}
+    found: dict[str | frozenset[Path], Dataset] = {}
     for name in names:
         for path in expanded(str(name)):
             dataset = find_dataset(path)
-            key = dataset.id or str(Path(dataset.files[0]).resolve())
-            before = found.get(key)
+            if not dataset.id:
+                _insert_files(found, dataset)
+                continue
+            before = found.get(dataset.id)
             if before is None or (dataset.rows or 0) > (before.rows or 0):
-                found[key] = dataset
+                found[dataset.id] = dataset
     return list(found.values())
+
+
+def _insert_files(found: dict[str | frozenset[Path], Dataset], dataset: Dataset) -> None:
+    """Insert a dataset without an id, unless another one contains its files; it replaces those that it contains."""
+    files = frozenset(Path(file).resolve() for file in dataset.files)
+    for other in list(found):
+        if isinstance(other, str) or not other & files:
+            continue
+        if other >= files:
+            return
+        if not other < files:
+            raise UsageError(
+                f"offline data {dataset.name} and {found[other].name} share {len(other & files)} files, but each has "
+                "others; expected datasets without common files"
+            )
+        del found[other]
+    found[files] = dataset
 
 
 def _extras(dataset: Dataset) -> set[str]:

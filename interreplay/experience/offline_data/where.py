@@ -62,7 +62,7 @@ class Where:
         if self.env:
             parts.append(f"env={self.env}")
         if self.min_return is not None:
-            parts.append(f"return>={self.min_return:g}")
+            parts.append(f"return>={float(self.min_return)}")  # all digits
         if self.success:
             parts.append("success")
         if self.min_version is not None:

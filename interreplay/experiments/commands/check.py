@@ -15,7 +15,7 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import OF_PARTS, make_buffer
 from interreplay.diagnostics.contract import CHECKS, ContractError, Subject, title
 from interreplay.environments.own_modules import described, own_class
-from interreplay.errors import InterreplayError, exits_as_errors
+from interreplay.errors import InterreplayError, UsageError, exits_as_errors
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import assignment
 from interreplay.experiments.process import outcome
@@ -104,6 +104,10 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
         if issubclass(found, base):
             kind = part
 
+    for argument in ("capacity", "seed"):
+        if argument in arguments and not kind:
+            raise UsageError(f"{argument}={arguments[argument]}: the checks set {argument}; leave it out")
+
     def make(capacity: int, seed: int | None) -> ReplayBuffer:
         if kind:
             parts = {kind: {"type": name, **arguments}} | COMPLETED[kind]()
@@ -115,7 +119,13 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
         made.connect(Context(compute_reward=_negative_distance, score=_sizes_of_rewards))
         return made
 
-    if make(capacity=10, seed=0).wants_goal_functions:  # checked before `connect`, which supplies them
+    try:
+        first = make(capacity=10, seed=0)
+    except UsageError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name}: {error}") from error
+    if first.wants_goal_functions:  # checked before `connect`, which supplies them
         return Subject(create, rows={"obs_shape": GOALS})
     return Subject(create)
 

@@ -20,7 +20,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.flags.reading import OneLineParser, underscored
 from interreplay.experiments.process import outcome
 
 CLUSTERS = 1_000
@@ -123,9 +123,8 @@ def translated(words: Sequence[str]) -> list[str]:
     Raises:
         UsageError: Flags contradict each other.
     """
-    dashed = [word.replace("-", "_").replace("__", "--", 1) if word.startswith("--") else word for word in words]
-    given, others = make_parser().parse_known_args(dashed)
-    if "--resume" in others:
+    given, others = make_parser().parse_known_args(list(map(underscored, words)))
+    if any(word.partition("=")[0] == "--resume" for word in others):
         return list(words)
     if bool(given.updates_per_step) == bool(given.n_update_batches):
         raise UsageError("expected one of --updates-per-step and --n-update-batches to be 0, and the other above 0")

@@ -98,7 +98,7 @@ def read_experiment(name: str, words: Sequence[str] = ()) -> Experiment | None:
             continue
         if last == "noise":
             value = NOISES.get(value, value)
-        if last == "per_beta_max" or (last.startswith("per_") and not hyper.get("use_per")):
+        if last.startswith("per_") and not hyper.get("use_per"):
             continue
         if last == "num_workers" and trainer != "A3C":
             continue

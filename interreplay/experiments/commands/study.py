@@ -23,7 +23,7 @@ from interreplay.experiments.flags.replay_flags import methods_with
 from interreplay.experiments.flags.run_flags import CATALOGUE, COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import plain, settings_for
-from interreplay.experiments.flags.values import only
+from interreplay.experiments.flags.values import only, written
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
 from interreplay.experiments.studies import inputs_file, results_table
@@ -32,7 +32,7 @@ from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER
+from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER, shortened
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import check_name, steps_of
 
@@ -142,8 +142,21 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     contents |= only(given, GRID)
     if "seeds" in given:
         contents["seeds"] = as_seeds(given["seeds"])
-    contents["settings"] = typed(contents.get("settings"), FLAGS) | plain(settings)
-    return planned(expand(contents, LANGUAGE), contents, given, Path("results", home))
+    flags = typed(plain(settings), FLAGS)
+    contents["settings"] = typed(contents.get("settings"), FLAGS) | flags
+    runs = expand(contents, LANGUAGE)
+    for grid in contents.get("grids", []):
+        for name in GRID:
+            if name in given and name in grid:
+                raise UsageError(f"--{name}: a grid of {given['study']} also sets {name}; remove one of them")
+    for run in runs:
+        for name, value in flags.items():
+            if run.flags[name] != value:
+                raise UsageError(
+                    f"--{name} {written(value)}: a grid or an entry sets {name} {written(run.flags[name])} for "
+                    f"{run.name}; remove one of them"
+                )
+    return planned(runs, contents, given, Path("results", home))
 
 
 def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
@@ -239,7 +252,12 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         reporter.close()
     for run in todo:
         if run.name in reporter.failed:
-            folder.trial(run).note(state=FAILED)
+            trial = folder.trial(run)
+            reason = reporter.failed[run.name]
+            if trial.status()["failures"][-1:] == [shortened(reason)]:
+                trial.note(state=FAILED)
+            else:  # the process ended before it could record the failure
+                trial.note_failure(reason, FAILED)
     return summary(study, folder, code)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from interreplay.experiments.flags.original_flags import (
     gaussian_process_arguments,
 )
 from interreplay.experiments.flags.reading import PART, Flag
-from interreplay.experiments.flags.values import assignment, only, split, without
+from interreplay.experiments.flags.values import assignment, json_or_python, only, split, without
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
 from interreplay.selection import Prioritized
 from interreplay.selection.credit import InterpolatedPriority
@@ -63,7 +62,7 @@ def named_part(text: str) -> dict[str, Any]:
     """Read ``module:Class name=value ...``, or an equivalent mapping, into ``{"type": "module:Class", ...}``."""
     if text.lstrip().startswith("{"):
         try:
-            value = ast.literal_eval(text)
+            value = json_or_python(text)
             if "type" not in value:  # a study file's {name: {arguments}}
                 ((name, arguments),) = value.items()
                 value = {"type": name, **(arguments or {})}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.environments.lookup import find_environment
-from interreplay.environments.relabeled import wrapper_of
+from interreplay.environments.relabeled import WRAPPER, wrapper_of
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
@@ -204,10 +204,13 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
     algorithm_settings(only(asked, RATES), trainer)
     if asked.get("device") == "auto":  # keep the checkpoint's
         del asked["device"]
+    before = dict(saved)
+    if saved["relabel"]:  # adds a wrapper
+        before["wrapper"] = [wrapper for wrapper in saved["wrapper"] if wrapper["type"] != WRAPPER]
     for name in sorted(asked.keys() - CHANGEABLE - INVOCATION - RATES):
-        if asked[name] != saved.get(name):
+        if asked[name] != before.get(name):
             raise UsageError(
-                f"the checkpoint was made with {name} {saved.get(name)}, not {asked[name]}; leave the flag out"
+                f"the checkpoint was made with {name} {before.get(name)}, not {asked[name]}; leave the flag out"
                 " (a resumed run may change no learning settings except learning rates)"
             )
     return RunSettings(**saved | only(asked, (CHANGEABLE | RATES) - {"output_dir"}))

@@ -120,14 +120,27 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def assignments(text: str) -> dict[str, Any]:
-    """Read words ``name=value``, or a Python mapping, into a mapping."""
+    """Read words ``name=value``, or a mapping in JSON or Python, into a mapping."""
     try:
-        mapping = ast.literal_eval(text)
+        mapping = json_or_python(text)
     except (ValueError, SyntaxError):
         return dict(map(assignment, split(text)))
     if isinstance(mapping, dict):
         return mapping
     return dict([assignment(text)])
+
+
+def json_or_python(text: str) -> Any:
+    """Read a value in JSON or Python.
+
+    Raises:
+        ValueError: The text is something else.
+        SyntaxError: The text is something else.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ast.literal_eval(text)
 
 
 def literal(text: str) -> Any:

@@ -6,6 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from ray import tune
@@ -65,8 +66,8 @@ class SaveOnSignal(tune.Callback):
         self.save()
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        if self._end is None:  # Tune has just replaced the handler that saves
-            self._end = signal.signal(signal.SIGUSR1, lambda number, frame: self.save())
+        if signal.getsignal(signal.SIGUSR1) != self._handle:  # each experiment of Tune replaces the handler
+            self._end = signal.signal(signal.SIGUSR1, self._handle)
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any) -> None:
         if self._asked is not None and trial.trial_id not in self._asked:
@@ -81,3 +82,6 @@ class SaveOnSignal(tune.Callback):
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         if self.stopping and all(trial.trial_id in self._saved for trial in trials if trial.status == "RUNNING"):
             self._end(signal.SIGUSR1, None)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.save()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +88,7 @@ def read_settings(text: str) -> dict[str, Any]:
     """Return a mapping from JSON or YAML, or from a file of either."""
     try:
         source = text
-        if not text.lstrip().startswith("{") and Path(text).is_file():
+        if not text.lstrip().startswith("{") and os.path.isfile(text):  # also for texts too long for a path
             source = Path(text).read_text()
         try:
             value = json.loads(source)

@@ -14,6 +14,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.values import read_list, written
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder
@@ -121,12 +123,10 @@ def as_command(run: PlannedRun) -> str:
     for name, value in run.flags.items():
         if isinstance(value, Mapping) and name == "buffer_args":
             words += [f"--buffer_arg={key}={item}" for key, item in value.items()]
-        elif isinstance(value, list) and isinstance(value[0], Mapping):
-            words += [f"--{name}={item}" for item in value]
-        elif isinstance(value, list):
-            words.append(f"--{name}={','.join(map(str, value))}")
+        elif name in FLAGS and FLAGS[name].repeat:
+            words += [f"--{name}={item}" for item in read_list(value)]
         else:
-            words.append(f"--{name}={value}")
+            words.append(f"--{name}={written(value)}")
     return shlex.join(words)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.errors import CheckpointError, UsageError
+from interreplay.errors import CheckpointError, UsageError, in_words
 from interreplay.experience import Mix, Offline
 from interreplay.experience.offline_data.saved_rows import open_saved
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -55,7 +55,10 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
     parent = read_settings(folder)
     same = all(parent.get(name) == getattr(settings, name, None) for name in OF_METHOD)
     diagnostics = algo.diagnostics.state_dict()
-    algo.set_state(state_files.load(folder, ALGORITHM))
+    try:
+        algo.set_state(state_files.load(folder, ALGORITHM))
+    except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
+        raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
     if same:
         algo.replay_buffer.load_state_dict(state_files.load(folder, BUFFER))
         state = "with the parent's state"

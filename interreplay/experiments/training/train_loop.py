@@ -140,7 +140,7 @@ class Training:
         try:
             log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._notify)
             self._episodes = EpisodeFile(self.folder.path, self.algo)
-            if self._unwritten:
+            if self._unwritten and not self.folder.has_result(self._unwritten):
                 log.write(self._unwritten, self.algo.env_steps)
         except OSError as error:
             raise UsageError(f"results in {self.folder.path} cannot be written ({error.strerror})") from error
@@ -153,8 +153,10 @@ class Training:
         Raises:
             UsageError: The result could not be written, for example because of a full disk.
         """
+        self._unwritten = {name: value for name, value in result.items() if name != "config"}
         try:
             log.write(result, self.algo.env_steps)
+            self._unwritten = None
             if self._episodes is not None:
                 self._episodes.write()
             if self.algo.evaluation_video is not None:
@@ -162,7 +164,6 @@ class Training:
                 if frames:
                     log.video("evaluation", frames, self.algo.env_steps)
         except OSError as error:
-            self._unwritten = {name: value for name, value in result.items() if name != "config"}
             problem = f"results in {self.folder.path} cannot be written ({error.strerror})"
             raise UsageError(f"{problem}; {self.rescue()}") from error
 

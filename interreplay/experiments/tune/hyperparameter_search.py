@@ -162,8 +162,9 @@ class SequentialSearch(OptunaSearch):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        # Each start has its own seed: the same random numbers would repeat the draws of the previous start.
-        super().__init__(distributions(space), metric="score", mode="max", seed=len(before))
+        # Each start has its own seed, the number of draws so far: the same random numbers would repeat earlier draws.
+        drawn = len(before) + sum(slot.values is not None for slot in slots)
+        super().__init__(distributions(space), metric="score", mode="max", seed=drawn)
         self._slots = list(slots)
         self.configured: dict[str, Any] = {}
         for values, value in before:

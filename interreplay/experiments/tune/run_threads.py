@@ -103,10 +103,14 @@ class RunInThread(StudyRun):
         folder: Folder of the run.
         settings: Result of ``argument_parser.settings_for``.
         meeting: Barrier that it shares with the other runs.
+
+    Attributes:
+        failed: Whether the run failed and another attempt may succeed.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], meeting: Meeting):
         super().__init__(folder, settings, hang_timeout=0.0)  # a timer of the process cannot watch each thread
+        self.failed = False
         self._meeting = meeting
         self._learner: Any = None
 
@@ -140,8 +144,8 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 
     with Interrupts(lambda: request("stop"), lambda: request("save"), silent=True) as interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the parent process
+        left = [job for job in jobs if TrialFolder(job[0]).status()["state"] not in OVER]
         for attempt in range(execution.max_failures + 1):
-            left = [job for job in jobs if TrialFolder(job[0]).status()["state"] not in OVER]
             if not left or interrupts.received:
                 break
             received: queue.SimpleQueue[Event | str] = queue.SimpleQueue()
@@ -158,6 +162,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
                     continue
                 except OSError:  # the parent process was killed
                     request("stop")
+            left = [job for job, run in zip(left, runs, strict=True) if run.failed]
     sys.exit(interrupts.exit_code if interrupts.received else 0)
 
 
@@ -185,4 +190,5 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
     except PermanentFailure as error:
         events.put(("end", name, figures | {"done": True, "state": FAILED, "reason": str(error)}))
     except BaseException as error:
+        run.failed = True
         events.put(("fail" if last else "retry", name, {"reason": described(error)}))

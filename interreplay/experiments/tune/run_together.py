@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any
 
 from interreplay.experiments.process.signals import HANDLED, Interrupts
@@ -59,8 +59,12 @@ class Worker:
             return ""
         return f"its process ended with {signal.Signals(-code).name if code < 0 else code}"
 
+    def remove(self, name: str) -> None:
+        """Exclude a run that has ended from further starts of the process."""
+        self._jobs = [job for job in self._jobs if job[0].name != name]
+
     def unfinished(self) -> list[str]:
-        """Return the names of the runs that are not over."""
+        """Return the names of the runs that have not ended."""
         return [folder.name for folder, _ in self._jobs if TrialFolder(folder).status()["state"] not in OVER]
 
 
@@ -102,7 +106,7 @@ def run_together(
                     if worker.events not in ready:
                         continue
                     try:
-                        receive(worker.events, on_event, note)
+                        receive(worker, on_event, note)
                     except EOFError:
                         reason = worker.join()
                         if reason and not interrupts.received:
@@ -137,22 +141,23 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     return [ordered[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True) if end > start]
 
 
-def receive(
-    events: Connection, on_event: Callable[[str, str, dict[str, Any]], Any], note: Callable[[str], object]
-) -> None:
+def receive(worker: Worker, on_event: Callable[[str, str, dict[str, Any]], Any], note: Callable[[str], object]) -> None:
     """Report the next event or note of a process.
 
     Raises:
         EOFError: The process has ended.
     """
     try:
-        received = events.recv()
+        received = worker.events.recv()
     except ConnectionResetError as error:
         raise EOFError from error
     if isinstance(received, str):
         note(received)
-    else:
-        on_event(*received)
+        return
+    event, name, figures = received
+    if event in ("end", "fail"):
+        worker.remove(name)
+    on_event(event, name, figures)
 
 
 def repair(worker: Worker, reason: str, max_failures: int, on_event: Callable[[str, str, dict[str, Any]], Any]) -> None:

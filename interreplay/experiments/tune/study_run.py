@@ -115,14 +115,17 @@ class StudyRun:
         notes: list[str] = []
         checkpoint = None
         if checkpoints:
-            with contextlib.suppress(CheckpointError):
+            try:
                 checkpoint = restore(algo, checkpoints, notes.append)
+            except CheckpointError as error:
+                notes.append(f"{error}; the run starts from scratch")
+                self.folder.set_aside_after(-1)  # otherwise they would count as newer than those of the new attempt
         if checkpoint is None:
             self.folder.clear()
             if self.settings.fork_from:
                 fork(algo, self.settings, notes.append)
         else:
-            self.folder.set_aside_after(checkpoint)
+            self.folder.set_aside_after(algo.env_steps)
             self.folder.rewind(algo.env_steps)
         self.folder.note(begun_at=algo.env_steps, notes=notes, ready=time.time())
         self.training = Training(

@@ -24,8 +24,8 @@ NOT_TOGETHER = (
     *("target_subset", "reset_interval", "reset_at"),
 )
 """Settings that do not support a joint update of several runs."""
-UNREAD = ("exploration", "network", "encoder", "initial_alpha")
-"""Settings that updates do not read."""
+UNREAD = ("exploration", "initial_alpha")
+"""Settings that joint updates do not read."""
 
 
 class ManyUpdates(Update):

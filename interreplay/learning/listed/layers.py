@@ -87,7 +87,9 @@ def layer_class(name: str) -> type[nn.Module]:
             f"unknown layer {name!r}; {accepted_names(name, EXAMPLES)}, a class of torch.nn or module:Class"
         )
     if issubclass(found, RANDOM):
-        raise UsageError(f"layer {name} is not supported; expected LayerNorm, or critic_dropout for dropout")
+        raise UsageError(
+            f"layer {name} is not supported; expected LayerNorm, or critics of hiddens with critic_dropout"
+        )
     return found
 
 
@@ -195,13 +197,6 @@ class LayerList(nn.Module):
         """Draw the noise of each noisy layer for one pass."""
         return [layer.draw(rng) for layer in self.layers if isinstance(layer, NoisyLinear)]
 
-    def reset(self) -> None:
-        """Draw all parameters again, by PyTorch's global generator."""
-        for layer in self.modules():
-            draw_again = getattr(layer, "reset_parameters", None)
-            if draw_again is not None:
-                draw_again()
-
     @property
     def last_linear(self) -> nn.Linear | None:
         """The last linear layer."""
@@ -230,9 +225,15 @@ class LayerStack(nn.Module):
     def __init__(self, count: int, layers: Layers, inputs: int, outputs: int, place: str):
         super().__init__()
         self.count = count
-        self.networks = nn.ModuleList(LayerList(layers, torch.zeros(2, inputs), outputs, place) for _ in range(count))
+        self._described = (layers, inputs, outputs, place)
+        self.networks = nn.ModuleList(self._network() for _ in range(count))
         if any(network.noisy for network in self.networks):
             raise ValueError(f"{place}: NoisyLinear is a layer of DQN and its variants; expected Linear")
+
+    def _network(self) -> LayerList:
+        """Return a network with parameters drawn by PyTorch's global generator."""
+        layers, inputs, outputs, place = self._described
+        return LayerList(layers, torch.zeros(2, inputs), outputs, place)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the outputs ``(n, outputs)`` of the first network."""
@@ -260,13 +261,12 @@ class LayerStack(nn.Module):
         return torch.stack(found)
 
     def reset(self, rng: torch.Generator) -> None:
-        """Draw all parameters again, seeded by `rng`."""
+        """Draw all parameters again, seeded by `rng`: the networks take the parameters of new ones."""
         seed = int(torch.randint(2**62, (), generator=rng, device=rng.device))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             for network in self.networks:
-                assert isinstance(network, LayerList)
-                network.reset()
+                network.load_state_dict(self._network().state_dict())
 
     def last_parameters(self) -> list[nn.Parameter]:
         """Return weights and biases of the last linear layer of each network."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.listed.layers import Layer, LayerList, Layers, LayerStack, as_list, named_layers
-from interreplay.learning.networks.convolutions import BODIES, channels_first
+from interreplay.learning.networks.convolutions import BODIES, channels_first, has_pixels
 from interreplay.learning.networks.encoders import is_image
 from interreplay.learning.policy_gradient.policy_value import PolicyValueLayers
 from interreplay.learning.value.streams import Factors, Noise, ValueLayers
@@ -41,20 +41,35 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
         space: Space of observations.
 
     Raises:
-        ValueError: A stream is unknown or missing.
+        ValueError: A stream is unknown or missing, or an LSTM has layers before it that would follow it, or arguments
+            that it ignores.
     """
     found = dict(model)
     network = dict(model.get("network") or {})
     if not network:
         return found
-    check_streams(network, family, is_image(space))
-    features = named_layers(network.pop("features", []))
-    if family == "unrolls" and features and features[-1].kind == "LSTM":
+    features = named_layers(network.get("features", []))
+    images = is_image(space) or (has_pixels(space) and any(layer.kind.startswith("Conv") for layer in features))
+    check_streams(network, family, images)
+    network.pop("features", None)
+    recurrent = family == "unrolls" and bool(features) and features[-1].kind == "LSTM"
+    if recurrent:
         memory = features.pop()
+        for name in memory.arguments:
+            if name != "hidden_size":
+                raise ValueError(
+                    f"network.features.{memory.name}: LSTM takes no argument {name!r} here; expected only hidden_size"
+                )
         found["lstm_cells"] = int(memory.arguments.get("hidden_size", 256))
-    if features and is_image(space):
+        if features and not images:
+            raise ValueError(
+                f"network.features lists {features[-1].kind} before the LSTM; without images, expected only the LSTM, "
+                "and the other layers in actor and critic"
+            )
+    if features and images:
         body, rest = split_body(features)
-        if body is None:
+        # The layers in `rest` would follow the LSTM; networks of an actor and critics have no shared layers.
+        if body is None or (rest and (recurrent or family == "actor and critics")):
             found["image_features"] = as_list(features)
             features = []
         else:
@@ -97,6 +112,31 @@ def check_streams(network: Collection[str], family: str, images: bool) -> None:
         raise ValueError(f"network has the streams {given}; expected actor and critic")
     if family == "actor and critics" and "features" in network and not images:
         raise ValueError("network.features requires images here; expected actor and critic with all of their layers")
+
+
+def check_ignored(model: Mapping[str, Any], family: str) -> None:
+    """Reject settings that listed layers ignore.
+
+    Args:
+        model: Settings of the networks by name, as `with_built_in` returns them.
+        family: One of `STREAMS`.
+
+    Raises:
+        ValueError: All networks that a setting refers to are listed.
+    """
+    network = model.get("network") or {}
+    dropout = model.get("critic_dropout")
+    if "critic" in network and dropout:
+        raise ValueError(
+            f"critic_dropout is {dropout} and network.critic lists layers without dropout; expected 0, or actor and "
+            "critic of a built-in network"
+        )
+    all_listed = family != "actor and critics" or {"actor", "critic"} <= network.keys()
+    if network and all_listed and model["matrix_dtype"] != "float32":
+        raise ValueError(
+            f"matrix_dtype is {model['matrix_dtype']!r} and network lists layers of float32; expected 'float32', or "
+            "the layers of a built-in network"
+        )
 
 
 def split_body(features: Sequence[Layer]) -> tuple[str | None, list[Layer]]:
@@ -301,7 +341,7 @@ class ListedEncoder(nn.Module):
     """Listed layers from images to flat features.
 
     Args:
-        space: Space of images.
+        space: Space of images, bytes or booleans.
         layers: The layers, which receive pixels ``(n, channels, height, width)`` in [0, 1].
 
     Attributes:
@@ -311,6 +351,7 @@ class ListedEncoder(nn.Module):
     def __init__(self, space: gym.Space, layers: Layers):
         super().__init__()
         self.shape = tuple(space.shape or ())
+        self.most = 1.0 if space.dtype == bool else 255.0
         self.layers = LayerList(
             layers, channels_first(torch.zeros(2, *self.shape), self.shape), None, "network.features"
         )
@@ -321,7 +362,7 @@ class ListedEncoder(nn.Module):
     def forward(self, obs: Observation) -> Tensor:
         """Return features ``(n, width)``."""
         assert isinstance(obs, Tensor), "one image per observation"
-        return self.layers(channels_first(obs.float() / 255.0, self.shape))
+        return self.layers(channels_first(obs.float() / self.most, self.shape))
 
 
 class ListedValues(ValueLayers):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import gymnasium as gym
 import numpy as np
@@ -107,24 +107,27 @@ def channels_first(images: Tensor, shape: tuple[int, ...]) -> Tensor:
     return images.flatten(1, -3)
 
 
+def has_pixels(space: gym.Space) -> TypeGuard[gym.spaces.Box]:
+    """Return whether a space contains images for `body_of`: bytes or booleans with two sides of at least 5."""
+    if not isinstance(space, gym.spaces.Box) or space.dtype not in (np.uint8, bool):
+        return False
+    return 2 <= len(space.shape) <= 4 and sorted(space.shape)[-2] >= 5
+
+
 def body_of(space: gym.Space, name: str) -> ConvolutionBody | None:
     """Return the convolutions for a space of images by name; None for other spaces.
 
     Args:
-        space: Space of observations; images are bytes or booleans with two sides of at least 5.
+        space: Space of observations; `has_pixels` defines images.
         name: One of `BODIES`, "flat" for no convolutions, or "auto": minatar below 36 pixels, else nature.
 
     Raises:
         ValueError: The images are too small for these convolutions.
     """
-    if name == "flat" or not isinstance(space, gym.spaces.Box) or space.dtype not in (np.uint8, bool):
+    if name == "flat" or not has_pixels(space):
         return None
-    sides = sorted(space.shape)
-    if not 2 <= len(sides) <= 4 or sides[-2] < 5:
-        return None
-    smallest = sides[-2]
     if name == "auto":
-        name = "nature" if smallest >= 36 else "minatar"
+        name = "nature" if sorted(space.shape)[-2] >= 36 else "minatar"
     try:
         return ConvolutionBody(space.shape, BODIES[name], 255.0 if space.dtype == np.uint8 else 1.0)
     except RuntimeError:

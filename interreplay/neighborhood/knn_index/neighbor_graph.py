@@ -87,6 +87,9 @@ class NeighborGraph:
         self.scale.remove(storage.features(torch.from_numpy(slots)).numpy())
         for slot in slots.tolist():
             self.cells.remove(slot)
+        if len(self.pending) + len(slots) > self.table.count:  # pending rows are the newest, removed ones the oldest
+            removed = set(slots.tolist())
+            self.pending = [slot for slot in self.pending if slot not in removed]
 
     def add(self, storage: Storage, slots: np.ndarray) -> None:
         """Add the newest rows of `storage`, in `slots` ``(n,)``.

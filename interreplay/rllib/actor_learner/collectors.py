@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import RayError
 from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.errors import InterreplayError
 from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners, lost
@@ -154,6 +155,7 @@ class AsyncCollector(RemoteCollector):
         )
         self._arrived: list[Packed] = []
         self._metrics: list[Any] = []
+        self._failure: InterreplayError | None = None  # received while saving
         self._sent: tuple[int, list[ray.ObjectRef]] | None = None
         self._since = time.monotonic()
         self._waited = 0.0
@@ -162,7 +164,8 @@ class AsyncCollector(RemoteCollector):
     @override(Collector)
     def collect(self, make: Callable[[Any, int], Any]) -> Collected:
         if not self._arrived:
-            failure: InterreplayError | None = self._runners.missing()
+            failure = self._failure or self._runners.missing()
+            self._failure = None
             if failure is None:
                 self._send(make)
                 failure = self._receive()
@@ -211,10 +214,15 @@ class AsyncCollector(RemoteCollector):
 
     @override(Collector)
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the runners, and unused answers; waits for requests in flight."""
+        """Return the states of the runners, and unused answers and metrics; waits for requests in flight.
+
+        The next `collect` without unused answers returns the first error of these requests.
+        """
         while len(self._requests):
-            self._receive()
-        return super().state_dict() | {"arrived": list(self._arrived)}
+            failure = self._receive()
+            self._failure = self._failure or failure
+        metrics = [self._logger(each).get_state() for each in self._metrics]
+        return super().state_dict() | {"arrived": list(self._arrived), "metrics": metrics}
 
     @override(Collector)
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -223,3 +231,13 @@ class AsyncCollector(RemoteCollector):
         self._begin()
         super().load_state_dict(state)
         self._arrived = list(state.get("arrived", []))
+        for saved in state.get("metrics", []):  # checkpoints of older versions lack them
+            logger = self._logger({})
+            logger.set_state(saved)
+            self._metrics.append(logger.stats)
+
+    def _logger(self, metrics: dict[str, Any]) -> MetricsLogger:
+        """Return a logger with the metrics of an answer, for its conversion from and to plain values."""
+        logger = MetricsLogger(stats_cls_lookup=self._config.stats_cls_lookup)
+        logger.stats = metrics
+        return logger

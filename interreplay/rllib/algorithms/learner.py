@@ -245,8 +245,9 @@ class OffPolicyLearner(BatchLearner):
     @override(BatchLearner)
     def set_state(self, state: dict[str, Any]) -> None:
         super().set_state(state)
-        if UPDATE_STATE in state and self.reward_scale is not None:
-            self.reward_scale.load_state_dict(state[UPDATE_STATE]["rewards"])
+        own = state.get(UPDATE_STATE, {})
+        if self.reward_scale is not None and "rewards" in own:  # the parent of a fork may not have scaled rewards
+            self.reward_scale.load_state_dict(own["rewards"])
 
     def after_updates(self, env_steps: int) -> None:
         """Make changes that are due at a number of env steps, such as resets of networks, after all of its updates."""

@@ -351,14 +351,15 @@ class LoopConfig(AlgorithmConfig):
 
     def rates(self, env_steps: int) -> dict[str, float]:
         """Return each optimizer's learning rate after a number of env steps."""
-        return {name.removesuffix("_lr"): rate_at(self.rate(name), env_steps) for name in self._rate_names()}
+        return {name.removesuffix("_lr"): rate_at(self.rate(name), env_steps) for name in self.rate_names()}
 
     @property
     def has_schedules(self) -> bool:
         """Whether a learning rate changes during training."""
-        return any(isinstance(self.rate(name), list | tuple) for name in self._rate_names())
+        return any(isinstance(self.rate(name), list | tuple) for name in self.rate_names())
 
-    def _rate_names(self) -> list[str]:
+    def rate_names(self) -> list[str]:
+        """Return the names of the settings of learning rates."""
         return [name for name in self.own_settings() if name.endswith("_lr")]
 
     def make_update(self, module: Any) -> Any:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium as gym
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
@@ -31,7 +30,7 @@ from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import replay_method
-from interreplay.rllib.env_runner.env_creation import goal_functions
+from interreplay.rllib.env_runner.env_creation import goal_functions, make_one
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
 from interreplay.rllib.env_runner.wire_format import unpack_rows
 from interreplay.rllib.stock.buffer import DOTTED
@@ -129,8 +128,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.experience = self._make_experience()
         simulator = None
         if self.config.on_manifold_rows:
-            env = gym.make(self.config.env, **self.config.env_config)
-            simulator = OnManifold(env, self.config.on_manifold_rows)
+            simulator = OnManifold(make_one(self.config), self.config.on_manifold_rows)
         self.diagnostics = Diagnostics(on_manifold=simulator)
         self._wanted = self.replay_buffer.columns_wanted
         self._recorded = self._wanted

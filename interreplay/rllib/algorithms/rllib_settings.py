@@ -36,8 +36,8 @@ MODEL_KEYS = ("hiddens", "activation", "matrix_dtype", "initial_alpha", "normali
 """Keys that networks read from ``rl_module(model_config=)``, in addition to RLlib's names for layers and activation."""
 BUFFERS = {"EpisodeReplayBuffer": "Uniform", "PrioritizedEpisodeReplayBuffer": "PER"}
 """RLlib's replay buffers, and the replay methods with the same arguments."""
-Lookup = Callable[[str], Any]
-"""Returns the current or new value of one of our settings, None if the setting does not exist."""
+Lookup = Callable[..., Any]
+"""Returns the new value of a setting, else its current value, else None; given several names, the first new value."""
 
 # -- RLlib's names ----------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ def _updates_per_step(value: Any, get: Lookup) -> dict[str, Any]:
     if value is None:
         return {}
     check_number("training_intensity", value, 0)
-    batch = get("_train_batch_size_per_learner") or get("train_batch_size")
+    batch = get("train_batch_size_per_learner", "train_batch_size")
     return {"updates_per_step": value / batch}
 
 
@@ -134,13 +134,20 @@ def understood(
     own: dict[str, Any] = config.own_settings()
     given = {name: value for name, value in given.items() if value is not NotProvided}
     settings = {name: value for name, value in given.items() if name in own or name not in NAMES}
+
+    def get(*names: str) -> Any:
+        for name in names:
+            if name in settings:
+                return settings[name]
+        return getattr(config, names[0], None)
+
     rejected = []
     for name, text in NAMES.items():
         if name not in given or name in own:
             continue
         plain = text.replace("`", "")
         try:
-            made = _translated(name, given[name], lambda other: settings.get(other, getattr(config, other, None)))
+            made = _translated(name, given[name], get)
             lacking = made.keys() - set(known)
             if lacking:
                 raise ValueError(f"{plain}; {type(config).__name__.removesuffix('Config')} has no {min(lacking)}")

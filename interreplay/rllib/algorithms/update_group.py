@@ -51,7 +51,7 @@ class UpdateGroup:
             sample: Batch of the learner.
 
         Raises:
-            UsageError: The batch brings its own loss or targets.
+            UsageError: The batch has its own loss or targets.
         """
         batch = shared_batch(sample)
         with self._arrived:
@@ -108,16 +108,25 @@ def check_group(learners: Sequence[Any]) -> None:
         ValueError: The updates cannot be combined.
     """
     check_alike([learner.update_rule for learner in learners])
+    first = settings_outside_updates(learners[0].config)
     for learner in learners:
+        for name, value in settings_outside_updates(learner.config).items():
+            if value != first[name]:
+                raise ValueError(f"{name} of the runs is {first[name]} and {value}; expected equal settings of updates")
         if learner.update_rule.scores_wanted:
             raise ValueError("a replay method needs scores of each update; expected methods that do not")
+
+
+def settings_outside_updates(config: Any) -> dict[str, Any]:
+    """Return settings of learning that the settings of an update lack: schedules of rates, and the type of products."""
+    return {name: config.rate(name) for name in config.rate_names()} | {"matrix_dtype": config.matrix_dtype}
 
 
 def shared_batch(sample: Sample) -> Batch:
     """Return the parts of one run's batch that the combined update reads.
 
     Raises:
-        UsageError: The batch brings its own loss or targets.
+        UsageError: The batch has its own loss or targets.
     """
     if sample.critic_loss is not None or sample.targets is not None:
         raise UsageError("batches of this replay method have their own loss or targets; use --together 0")

@@ -32,8 +32,14 @@ class ReplayMixin(AlgorithmConfig):
     ``debugging(seed=...)`` also seeds the buffer, unless the buffer has a separate seed.
     """
 
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class)
+        self.store_buffer_in_checkpoints: bool | None = None  # not chosen, unlike False
+
     def replay(self, kind: Kind, **arguments: Any) -> Self:
         """Learn from this replay buffer, and save its contents in checkpoints if the algorithm supports it.
+
+        ``training(store_buffer_in_checkpoints=False)`` excludes the contents from checkpoints.
 
         Args:
             kind: A name of the catalogue, a class or a factory, or a search space of Tune over these.
@@ -46,7 +52,8 @@ class ReplayMixin(AlgorithmConfig):
         if not is_search_space(kind):
             check_arguments(resolve(kind), arguments)
         self.replay_buffer_config = {"type": DOTTED, "buffer": kind, **arguments}
-        self.store_buffer_in_checkpoints = True
+        if self.store_buffer_in_checkpoints is None:
+            self.store_buffer_in_checkpoints = True
         return self
 
     def validate(self) -> None:

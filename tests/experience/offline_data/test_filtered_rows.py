@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -15,8 +16,9 @@ from offline_data import HIGH, episodes, minari_dataset, transitions
 from interreplay import Mix, Offline, Transitions
 from interreplay.environments.relabeled import Relabel, Relabeled, module_name
 from interreplay.errors import UsageError
-from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data import collection, open_rows
 from interreplay.experience.offline_data.collection import numbered_episodes
+from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.experience.store import ExperienceStore
 from interreplay.rllib.env_runner.runner_state import restore_env, save_env
@@ -66,6 +68,34 @@ def test_a_run_that_is_named_twice_or_copied_is_read_once(tmp_path):
     all_names = [*names, names[0], str(tmp_path / "copy"), str(tmp_path / "run"), str(tmp_path / "[ab]")]
     assert len(open_rows(all_names, SPACES)) == 35 + 22
     assert len(open_rows(str(tmp_path / "*"), SPACES)) == 35 + 22  # the cache has no known format
+
+
+@pytest.fixture
+def _named_files(monkeypatch):
+    """Datasets without an id whose files are the characters of their names."""
+    monkeypatch.setattr(collection, "expanded", lambda name: [name])
+    monkeypatch.setattr(collection, "find_dataset", lambda name: Dataset(name, [Path(file) for file in name], list))
+
+
+@pytest.mark.usefixtures("_named_files")
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a", "ab"], ["ab"]),
+        (["b", "ab"], ["ab"]),
+        (["ab", "b", "a"], ["ab"]),
+        (["a", "c", "b", "abd", "abd"], ["c", "abd"]),
+        (["a", "b"], ["a", "b"]),
+    ],
+)
+def test_each_file_of_a_folder_is_read_once(names, expected):
+    assert [dataset.name for dataset in collection._unique(names)] == expected
+
+
+@pytest.mark.usefixtures("_named_files")
+def test_datasets_that_share_some_of_their_files_are_rejected():
+    with pytest.raises(UsageError, match="offline data bcd and abc share 2 files, but each has others; expected"):
+        collection._unique(["abc", "bcd"])
 
 
 def returns_of(rows):
@@ -148,6 +178,8 @@ def test_sources_of_other_spaces_are_rejected_with_the_condition_that_leaves_the
         ("return>=1.5, success, version>=3, newest=1e3, env=A/B-v1", Where("A/B-v1", 1.5, True, 3, 1000)),
         ("", Where()),
         ("return>=-200", Where(min_return=-200.0)),
+        ("return>=5432.126", Where(min_return=5432.126)),
+        ("return>=1e-7", Where(min_return=np.float64(1e-7))),
     ],
 )
 def test_conditions_are_read_from_text(text, expected):
@@ -164,7 +196,7 @@ def test_malformed_conditions_are_rejected(text):
 
 def test_no_row_fulfills_the_conditions(tmp_path):
     *_, names = two_stores(tmp_path)
-    with pytest.raises(UsageError, match=r"and 1 more has no rows with return>=1e\+06"):
+    with pytest.raises(UsageError, match=r"and 1 more has no rows with return>=1000000\.0"):
         open_rows(names, SPACES, where="return>=1e6")
     with pytest.raises(UsageError, match="0 paths match it"):
         open_rows(str(tmp_path / "nothing*"), SPACES)

@@ -271,6 +271,11 @@ def test_a_wrong_name_is_one_line(capsys):
         "Recent": ["is not the name of a module"],
         "my_parts:Recent shar=1": ["'shar'", "did you mean share?"],
         "my_parts:Recent share=7": ["share is 7"],
+        "replay_buffers:NMER kk=5": ["'kk'", "did you mean k?"],
+        "replay_buffers:NMER k=0": ["replay_buffers:NMER: k is 0"],
+        "replay_buffers:NMER k=[1]": ["replay_buffers:NMER: k is [1]"],
+        "replay_buffers:NMER capacity=5": ["capacity=5: the checks set capacity; leave it out"],
+        "my_parts:Timely seed=5": ["seed=5: the checks set seed; leave it out"],
         "my_parts:Recent share": ["must look like k=10, got 'share'"],
     }.items():
         try:

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of
+from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of, with_unwritten
 from interreplay.runs.run_folder import (
     STEPS,
     RunFolder,
@@ -94,6 +94,14 @@ def test_rewinding_drops_rows_beyond_the_checkpoint_and_half_written_ones(with_r
     assert names(with_results) == ["progress.csv", "result.json"]
 
 
+def test_rewinding_leaves_an_empty_table_empty(folder):
+    """The first row of such a table adds the header."""
+    for text in ("", "\n1000,5.5\n"):  # a full disk leaves an empty table; earlier versions began it with an empty line
+        (folder.path / "progress.csv").write_text(text)
+        folder.rewind(1000)
+        assert (folder.path / "progress.csv").read_text() == ""
+
+
 def test_a_run_without_results_has_nothing_to_rewind(folder):
     folder.rewind(0)
     assert list(folder.returns(evaluations=True)) == []
@@ -156,6 +164,27 @@ def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
     assert len(output) == 1
     with pytest.raises(UsageError, match="complete at 2,000 steps"):
         reopen(with_results.path, older, 2000, 2000, output.append)
+
+
+def test_a_complete_run_is_reopened_only_for_a_row_that_a_full_disk_prevented(with_results):
+    settings = with_unwritten({}, {STEPS: 5000})
+    last = with_results.save(5000, write, settings, keep=2)
+    with_results.rewind(4000)
+    assert rows(reopen(with_results.path, last, 5000, 5000, str)) == [1000, 2000, 3000, 4000]
+    with (with_results.path / "result.json").open("a") as file:
+        file.write(json.dumps({STEPS: 5000}) + "\n")
+    with pytest.raises(UsageError, match="complete at 5,000 steps"):
+        reopen(with_results.path, last, 5000, 5000, str)
+
+
+def test_resuming_from_a_checkpoint_that_was_set_aside_keeps_the_older_ones(with_results):
+    older, newer = (with_results.save(steps, write, {}, keep=2) for steps in (2000, 4000))
+    aside = newer.rename(newer.with_name(f"{newer.name}.set_aside"))
+    later = with_results.save(5000, write, {}, keep=2)
+    output = []
+    reopened = reopen(with_results.path, aside, 4000, 9000, output.append)
+    assert reopened.checkpoints() == [older]
+    assert output == [f"a checkpoint newer than {newer.name}.set_aside is kept as {later.name}.set_aside"]
 
 
 def test_the_step_at_which_a_run_resumes(with_results, tmp_path):

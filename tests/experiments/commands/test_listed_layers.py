@@ -93,6 +93,7 @@ def experiment(tmp_path):
         "batch_size": 16,
         "use_per": True,
         "per_alpha": 0.5,
+        "per_beta_max": 0.9,
         "per_beta_total_steps": 9,
         "weight_decay": 0.0,
         "tau": 0.01,
@@ -118,6 +119,7 @@ def experiment(tmp_path):
 def test_an_experiment_of_rlcycle_is_read(experiment):
     made = settings(*translated([f"configs={experiment}", "configs.hyper_params.batch_size=32"]))
     assert (made.trainer, made.env, made.buffer, made.horizon) == ("C51", "CartPole-v1", "PER", 300)
+    assert made.buffer_args == {"alpha": 0.5, "final_beta": 0.9}
     assert (made.train_batch_size, made.tau, made.atoms, made.value_range) == (32, 0.01, 11, [-5, 5])
     assert list(made.network) == ["features", "value", "advantage"]
     assert made.network["features"] == {"linear": {"layer": "Linear", "out_features": 16}, "linear_activation": "ReLU"}

@@ -19,13 +19,14 @@ from gymnasium.utils.env_checker import check_env
 
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
+from interreplay.environments.relabeled import WRAPPER
 from interreplay.environments.wrapped import NAME, make, named
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.study_checks import check
 from interreplay.experiments.flags.run_flags import FLAGS, environment_config
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
+from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.experiments.studies.grid import typed
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
@@ -119,6 +120,20 @@ def test_a_study_makes_environments_with_their_arguments(folder):
     (folder / "mine.yaml").write_text("envs: [my_strict_envs:PointWindy-v0]\n")
     with pytest.raises(UsageError, match="cannot be created: TypeError.*gusts"):
         read_new({"study": "mine.yaml"})
+
+
+def test_a_run_with_wrappers_and_relabeled_rewards_resumes_by_its_command(folder):
+    (folder / "my_rewards.py").write_text(
+        "def reward(obs, action, next_obs, **columns):\n    return columns['reward']\n"
+    )
+    words = "--env my_envs:PointRoom-v0 --wrapper my_envs:ScaledReward factor=.5 --relabel my_rewards:reward".split()
+    saved = vars(settings(*words))
+    assert [wrapper["type"] for wrapper in saved["wrapper"]] == ["my_envs:ScaledReward", WRAPPER]
+    assert vars(settings_resumed(saved, make_parser().given(words))) == saved
+    words[words.index("factor=.5")] = "factor=.6"
+    with pytest.raises(UsageError, match="made with wrapper .*0.5.*, not .*0.6"):
+        settings_resumed(saved, make_parser().given(words))
+    sys.modules.pop("my_rewards", None)
 
 
 def test_wrappers_go_around_in_order_and_stacks_around_them(folder):

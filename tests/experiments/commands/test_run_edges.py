@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,10 +19,12 @@ import torch
 
 import custom_training
 from interreplay.acting.stored_policy import POLICY
+from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
 from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
-from interreplay.runs.run_folder import STEPS
+from interreplay.runs.resume import unwritten
+from interreplay.runs.run_folder import STEPS, RunFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
@@ -246,6 +249,51 @@ def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, cap
         if column.startswith("learners/") or column.endswith(("return_mean", "return_max")):
             values = [[float(row[column] or "nan") for row in rows(folder)] for folder in (whole, run)]
             assert values[0] == pytest.approx(values[1], rel=1e-6, nan_ok=True), column
+
+
+@pytest.mark.slow
+def test_the_last_row_of_a_run_is_written_when_it_is_resumed(tmp_path, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        fill(patch, 100, checkpoints_too=False)
+        assert custom_training.main(new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 100, "--quiet")) == 2
+    run = the_run(tmp_path)
+    assert checkpoints(run) == ["checkpoint_00000100"] and (run / "progress.csv").read_text() == ""
+    assert custom_training.main(["--resume", str(run), "--quiet"]) == 0
+    assert steps(run) == [100]
+    assert custom_training.main(["--resume", str(run), "--quiet"]) == 2
+    one_line(capsys.readouterr().err.splitlines(keepends=True)[-1], "the run is complete at 100 steps")
+    assert steps(run) == [100]
+
+
+ROW = {STEPS: 1000, "training_iteration": 1}
+
+
+def training(folder, **more):
+    """Return a run at its 1000th step."""
+    from interreplay.experiments.training.train_loop import Training
+
+    algo = SimpleNamespace(env_steps=1000, evaluation_video=None, save_to_path=lambda path: path.mkdir())
+    settings = SimpleNamespace(max_time=None, total_env_steps=5000, steps_per_iteration=1000, keep_checkpoints=2)
+    return Training(algo, settings, RunFolder(folder), **more)
+
+
+def test_resuming_twice_writes_a_row_once(tmp_path):
+    for _ in range(2):
+        training(tmp_path, unwritten=ROW)._begin_log().close()
+        assert steps(tmp_path) == [1000]
+
+
+def test_a_row_is_unwritten_only_if_its_own_files_cannot_be_written(tmp_path, monkeypatch):
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    made = training(tmp_path)
+    log = made._begin_log()
+    monkeypatch.setattr(made._episodes, "write", full)
+    with pytest.raises(UsageError, match="No space left.*what was learned so far is kept in"):
+        made._write(log, ROW)
+    log.close()
+    assert steps(tmp_path) == [1000] and unwritten(tmp_path / "checkpoint_00001000") is None
 
 
 # -- environments that break or hang ----------------------------------------------------------------

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from interreplay.experiments.commands.study import main
-from interreplay.experiments.tune.run_together import shares
+from interreplay.experiments.studies.study import Execution
+from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, TrialFolder
+from interreplay.experiments.tune import run_threads
+from interreplay.experiments.tune.run_together import Worker, receive, shares
+from interreplay.experiments.tune.study_run import PermanentFailure
 from tests.experiments.commands.test_cluster_run import run, start, status, steps, study, table, wait_for  # noqa: F401
 
 EVALUATION = "evaluation/env_runners/episode_return_mean"
@@ -69,6 +75,67 @@ def test_a_killed_process_is_started_again_and_one_that_starts_is_not_killed_by_
     assert "its process ended with SIGKILL" in out and "SIGUSR1" not in out
     for folder in folders:
         assert steps(folder) == [100, 200, 300, 400] and status(folder)["state"] == "finished"
+
+
+class StubRun:
+    """Run that ends as its settings demand, without an algorithm."""
+
+    starts: list[str] = []
+
+    def __init__(self, folder, settings, meeting):
+        self.folder = TrialFolder(folder)
+        self.end = settings["end"]
+        self.failed = False
+        self.over = ""
+
+    def __enter__(self):
+        self.starts.append(self.end)
+        return self
+
+    def __exit__(self, *exc):
+        pass
+
+    def leave(self):
+        pass
+
+    def results(self):
+        if self.end == "crash":
+            raise RuntimeError("the simulator broke")
+        if self.end == "permanent":
+            self.folder.note(state=FAILED)
+            raise PermanentFailure("an invalid setting")
+        self.over = INTERRUPTED
+        self.folder.note(state=INTERRUPTED)
+        yield {"env_steps": 1}
+
+
+def test_only_runs_that_crashed_are_retried(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_threads, "RunInThread", StubRun)
+    monkeypatch.setattr(run_threads.os, "setpgid", lambda *numbers: None)
+    monkeypatch.setattr(run_threads.ray_session, "prepare_host", lambda *numbers: None)
+    monkeypatch.setattr(StubRun, "starts", [])
+    jobs = [(tmp_path / end, {"end": end, "device": "cpu"}) for end in ("max_time", "permanent", "crash")]
+    events = []
+    with pytest.raises(SystemExit) as exit:
+        run_threads.work(jobs, Execution(max_failures=2), SimpleNamespace(send=events.append))
+    assert exit.value.code == 0
+    assert sorted(StubRun.starts) == ["crash", "crash", "crash", "max_time", "permanent"]
+    ends = [(event, name) for event, name, _ in events if event not in ("start", "result")]
+    expected = [("end", "max_time"), ("end", "permanent"), ("fail", "crash"), ("retry", "crash"), ("retry", "crash")]
+    assert sorted(ends) == expected
+
+
+def test_a_process_that_is_started_again_leaves_out_runs_that_have_ended(tmp_path):
+    jobs = [(tmp_path / name, {}) for name in ("timed", "broken", "running")]
+    worker = Worker(jobs, Execution(together=1))
+    worker.events, sender = Pipe(duplex=False)
+    sent = [("start", "timed", {}), ("end", "timed", {"state": INTERRUPTED}), ("fail", "broken", {"reason": "bug"})]
+    sent += [("retry", "running", {"reason": "bug"}), "2 runs learn as one"]
+    received = []
+    for each in sent:
+        sender.send(each)
+        receive(worker, lambda *event: received.append(event), received.append)
+    assert received == sent and worker.unfinished() == ["running"]
 
 
 @pytest.mark.parametrize(

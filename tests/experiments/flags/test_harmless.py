@@ -165,6 +165,17 @@ def test_lcers_entropy_flag_enables_tuning_and_updates_follow_rollouts():
     assert made.updates_per_step == 0.04, "Hopper has 1,000 steps per episode"
 
 
+def test_values_after_an_equals_sign_keep_their_dashes():
+    made = lcer("--env-name=InvertedPendulum-v5 --target-entropy=-2 --lr=1e-3 --output-dir=my-runs")
+    assert (made.env, made.target_entropy, made.actor_lr) == ("InvertedPendulum-v5", -2, 1e-3)
+    assert made.output_dir == "my-runs"
+
+
+@pytest.mark.parametrize("line", ["--resume my-runs/a-b --seed 3", "--resume=my-runs/a-b --seed 3"])
+def test_a_run_is_resumed_without_lcers_defaults(line):
+    assert translated(line.split()) == line.split()
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

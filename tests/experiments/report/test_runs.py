@@ -90,6 +90,7 @@ def test_status_files_determine_the_state(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0], total=5000)
     for status, state, note in [
         ({"state": "failed", "failures": ["it: ValueError: NaN", "again: OSError"]}, "crashed", "again: OSError"),
+        ({"state": "failed", "failures": []}, "crashed", "unknown error"),
         ({"state": "stopped early"}, "unfinished", "by the study's scheduler"),
         ({"state": "running"}, "unfinished", "running or stopped"),
     ]:

@@ -18,7 +18,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.experiments.rllib_command import main
 from interreplay.experiments.rllib_command.algorithm_names import config_for, names
-from interreplay.experiments.rllib_command.callbacks import ProgressTable
+from interreplay.experiments.rllib_command.callbacks import ProgressTable, SaveOnSignal
 from interreplay.experiments.rllib_command.experiment_files import read_file, read_settings
 from interreplay.experiments.rllib_command.experiments import Experiment, configured
 from tests.rllib.small_runs import config
@@ -81,6 +81,8 @@ def test_settings_from_text_and_files(tmp_path):
     assert read_settings(str(tmp_path / "a.yaml")) == expected
     assert read_settings('{"tau": 0.1, "hiddens": [8, 8]}') == expected
     assert read_settings("{tau: 0.1, hiddens: [8, 8]}") == expected
+    lines = [f"setting_{number}: {number}" for number in range(40)]
+    assert len(read_settings("\n".join(lines))) == 40  # longer than the name of a file can be
     for wrong in ("{tau: ", "tau", str(tmp_path / "none.json")):
         with pytest.raises(UsageError, match="JSON"):
             read_settings(wrong)
@@ -157,6 +159,29 @@ def test_signals_save_and_the_command_resumes_and_is_evaluated(tmp_path):
     for before, result in pairwise(results(tmp_path)):
         clock = before["time_total_s"] + result["time_this_iter_s"]
         assert result["time_total_s"] >= clock * (1 - 1e-9)
+
+
+def test_signals_reach_every_experiment_of_a_file():
+    saver = SaveOnSignal()
+    trial = SimpleNamespace(trial_id="a", status="RUNNING")
+    ended: list[str] = []
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        for name in ("first", "second"):
+            signal.signal(signal.SIGUSR1, lambda number, frame, name=name: ended.append(name))  # as Tune does
+            saver.on_step_begin(0, [trial])
+            saver.on_step_begin(1, [trial])
+        signal.raise_signal(signal.SIGUSR1)
+        result: dict = {}
+        saver.on_trial_result(1, [trial], trial, result)
+        saver.on_step_end(1, [trial])
+        assert result == {"should_checkpoint": True} and ended == []
+        saver.stop()
+        saver.on_checkpoint(2, [trial], trial, None)
+        saver.on_step_end(2, [trial])
+        assert ended == ["second"]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def results(folder) -> list[dict]:

@@ -64,6 +64,15 @@ def test_interrupted_runs_keep_their_values_and_invalid_draws_are_repeated():
         hopeless.suggest("trial_0")
 
 
+def test_a_resumed_search_does_not_repeat_draws_of_interrupted_runs():
+    first = SequentialSearch(SPACE, [slot() for _ in range(4)], [])
+    drawn = [suggested(first, number) for number in range(2)]
+    resumed = SequentialSearch(SPACE, [*map(slot, drawn), slot(), slot()], [])
+    found = [suggested(resumed, number) for number in range(4)]
+    assert found[:2] == drawn
+    assert len({values["x"] for values in found}) == 4
+
+
 def test_the_median_scheduler_stops_runs_that_fall_behind():
     jobs = [{"total_env_steps": 900, "steps_per_iteration": 100, "evaluation_interval": 1}]
     median = scheduler("median", jobs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -10,10 +12,13 @@ import pytest
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as cluster_run
+from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
-from interreplay.experiments.studies.grid import entry, seeds_from
+from interreplay.experiments.studies.grid import entry, seeds_from, typed
 from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.trial_folder import TrialFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = {"buffers": "[Uniform]", "envs": "[Pendulum-v1]", "trainers": "[SAC]", "seeds": "2"}
@@ -106,6 +111,30 @@ def test_misspelt_flags_and_contradictions(file, capsys, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "words", "line"),
+    [
+        (
+            {"envs": "[{Pendulum-v1: {gamma: 0.9}}]"},
+            "--gamma .8",
+            "--gamma 0.8: a grid or an entry sets gamma 0.9 for ",
+        ),
+        ({"grids": "[{settings: {gamma: 0.9}}]"}, "--gamma .8", "SAC_Pendulum-v1_Uniform_s0; remove one of them"),
+        ({"grids": "[{trainers: [SAC]}]"}, "--trainers TD3", "study.yaml also sets trainers; remove one of them"),
+    ],
+)
+def test_flags_that_a_grid_or_an_entry_overrides_are_rejected(changes, words, line, file, capsys, tmp_path):
+    assert line in refused(capsys, file(**changes), *words.split(), "--results_dir", tmp_path / "runs")
+
+
+def test_flags_override_the_settings_of_the_file(file):
+    path = file(envs="[{Pendulum-v1: {tau: 0.1, gamma: 0.8}}]", settings="{gamma: 0.9, updates_per_step: 2}")
+    words = ["--gamma", ".8", "--updates_per_step", "1,20", "--hiddens", "8", "8", "--seeds", "1"]
+    (run,) = cluster_run.read_new(cluster_run.make_parser().given([str(path), *words]))[0].runs
+    expected = {"gamma": 0.8, "updates_per_step": 20.0, "hiddens": [8, 8], "tau": 0.1}
+    assert {name: run.flags[name] for name in expected} == expected
+
+
 def test_unusable_folders(file, capsys, tmp_path):
     (tmp_path / "taken").write_text("")
     assert "cannot be written to (" in refused(capsys, file(), "--results_dir", tmp_path / "taken" / "x")
@@ -144,8 +173,6 @@ def test_the_grid_is_all_combinations_ordered_by_seed(file):
 
 
 def test_settings_equal_those_of_custom_training(file, tmp_path):
-    from argument_parser import make_parser, settings_for
-
     path = file(buffers='["NMER{k: 3}"]', settings="{gamma: 0.9, hiddens: [8], buffer_size: 1e4, env_args: {g: 5}}")
     study, folder = cluster_run.read_new({"study": path})
     line = "--buffer NMER --kneighbors 3 --gamma .9 --hiddens 8 --buffer_size 10000 --env Pendulum-v1 --seed 1"
@@ -155,6 +182,24 @@ def test_settings_equal_those_of_custom_training(file, tmp_path):
     for name in ("output_dir", "keep_experience"):  # a study has other defaults
         del mine[name], expected[name]
     assert mine == expected
+
+
+def test_truth_values_in_mappings_equal_those_of_custom_training(file):
+    path = file(
+        buffers="[ReplayBuffer]",
+        envs="[CartPole-v1]",
+        trainers="[DQN]",
+        settings="{env_args: {sutton_barto_reward: true}, selector: {type: Prioritized, alpha: 0.5, beta: null}}",
+    )
+    words = "--buffers ReplayBuffer --envs CartPole-v1 --trainers DQN --seeds 2 --env_args sutton_barto_reward=true"
+    words += " --selector Prioritized alpha=.5 beta=none"
+    given = cluster_run.make_parser().given(words.split())
+    runs = cluster_run.read_new({"study": path})[0].runs
+    assert runs == cluster_run.read_new(given)[0].runs
+    assert runs[0].flags["env_args"] == {"sutton_barto_reward": True}
+    assert runs[0].flags["selector"] == {"type": "Prioritized", "alpha": 0.5, "beta": None}
+    noise = {"exploration": {"type": "my_noise:Sticky", "decays": True, "end": None}}
+    assert typed(noise, FLAGS) == noise
 
 
 def test_flags_make_the_same_study_as_a_file(file):
@@ -310,6 +355,39 @@ def test_the_number_of_runs_of_each_study_in_this_repository(capsys):
         assert cluster_run.main(["--count", str(path)]) == 0
         counts[name] = int(capsys.readouterr().out.split()[-1])
     assert counts == STUDIES
+
+
+def test_the_printed_command_has_the_settings_of_the_run(file):
+    network = {"q": {"fc1": {"layer": "Linear", "out_features": 16, "bias": False}, "out": "Linear"}}
+    path = file(
+        envs="[CartPole-v1]",
+        trainers="[DQN]",
+        settings=f"{{lr: [[0, 0.001], [1000, 0.0001]], network: {json.dumps(network)}, wrapper: [], hiddens: [8, 8], "
+        "grad_clip: null, env_args: {sutton_barto_reward: true}}",
+    )
+    run = cluster_run.read_new({"study": path})[0].runs[1]
+    words = shlex.split(results_table.as_command(run))[2:]
+    expected = settings_for(run.given())
+    assert expected.lr == [[0, 0.001], [1000, 0.0001]] and expected.network == network
+    assert settings_for(make_parser().given(words)) == expected
+
+
+def test_the_reason_of_a_lost_process_is_recorded_once(file, tmp_path, monkeypatch, capsys):
+    lost = "its process ended with SIGKILL"
+
+    def run_together(jobs, execution, on_event, beat, note):
+        TrialFolder(jobs[1][0]).note_failure("RuntimeError: the simulator broke")
+        on_event("fail", jobs[0][0].name, {"reason": lost})
+        on_event("fail", jobs[1][0].name, {"reason": "RuntimeError: the simulator broke"})
+        return 1
+
+    monkeypatch.setattr("interreplay.experiments.tune.run_together.run_together", run_together)
+    study, folder = cluster_run.read_new({"study": file(together="1"), "output_dir": str(tmp_path / "runs")})
+    assert cluster_run.run_all(study, folder, "local") == 1
+    for run, reason in zip(study.runs, (lost, "RuntimeError: the simulator broke"), strict=True):
+        status = folder.trial(run).status()
+        assert (status["state"], status["failures"]) == ("failed", [reason])
+    assert lost in capsys.readouterr().out.partition("reason")[2]
 
 
 def test_the_closing_table_fits_100_columns():

@@ -8,6 +8,7 @@ import os
 import signal
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -19,7 +20,7 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
-from interreplay.experiments.tune import trainable
+from interreplay.experiments.tune import study_run, trainable
 from interreplay.experiments.tune.single_run import run_single
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.runs import state_files
@@ -255,6 +256,33 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
     finish(folder)
     assert TrialFolder(folder).status()["begun_at"] == int(before.name[-8:])
     assert rows(folder) == rows(whole)
+
+
+def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_path, monkeypatch):
+    def write(path):
+        state_files.write_atomically(path, lambda work: (work / "weights").write_text("new"))
+
+    algo = SimpleNamespace(env_steps=0, stop=lambda: None, save_to_path=write)
+    algo.restore_from_path = lambda path: state_files.resolve(Path(path))
+    algo.learner = SimpleNamespace(updates=0)
+    monkeypatch.setattr(study_run, "build", lambda *arguments: algo)
+    how = {"trainer": "SAC", "fork_from": None, "max_time": None, "keep_checkpoints": 2}
+    how |= {"total_env_steps": 100, "steps_per_iteration": 25}
+    with StudyRun(tmp_path / "run", how, 60) as run:
+        for steps in (50, 75):
+            run.folder.save(steps, write, {}, keep=2)
+        run.folder.save_kept(25, write, {})
+        for weights in run.folder.path.glob("*/weights"):
+            weights.write_text("damaged")
+        training = run._prepare()
+        for algo.env_steps in (25, 50, 75):
+            assert (training.save() / "weights").read_text() == "new"
+        (note,) = run.folder.status()["notes"]
+        assert "checkpoint_00000075 is unusable" in note and note.endswith("the run starts from scratch")
+    aside = sorted(path.name for path in run.folder.path.glob("*.set_aside"))
+    assert aside == [f"{name}.set_aside" for name in (
+        "checkpoint_00000050", "checkpoint_00000075", "kept_checkpoint_00000025"
+    )]  # fmt: skip
 
 
 def test_invalid_settings_are_a_permanent_failure(tmp_path):

@@ -13,6 +13,7 @@ from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder
 from interreplay.learning.listed.layers import LayerList, LayerStack
 from interreplay.learning.listed.networks import ListedPolicyValue, ListedValues, plain_layers
 from interreplay.learning.networks.layers import BatchedMLP
+from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings, TQCSettings
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
 PIXELS = gym.spaces.Box(0, 255, (4, 84, 84), np.uint8)
@@ -149,6 +150,30 @@ def test_resets_follow_the_generator():
     assert not any(torch.equal(a, b) for a, b in zip(found[0], before, strict=True))
 
 
+class OwnWeights(nn.Module):
+    """A layer without `reset_parameters`, after another one whose `reset_parameters` is incomplete."""
+
+    def __init__(self, in_features):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(in_features, 1)
+        self.scale = nn.Parameter(torch.randn(in_features))
+
+    def forward(self, rows):
+        return self.attention(rows, rows, rows)[0] * self.scale
+
+
+@pytest.mark.parametrize("trainer", ["SAC", "TD3"])
+def test_resets_draw_parameters_of_own_layers_again(trainer):
+    layers = [{"layer": f"{__name__}:OwnWeights"}, *linear(4, activation="ELU")]
+    networks = made(trainer, network={"actor": layers, "critic": layers})
+    before = {name: parameter.clone() for name, parameter in networks.named_parameters()}
+    networks.reset(torch.Generator().manual_seed(3))
+    for name, parameter in networks.named_parameters():
+        if name.endswith(("scale", "in_proj_weight", "layers.1.weight")):
+            assert not torch.equal(parameter, before[name]), name
+    assert all(map(torch.equal, networks.critics.parameters(), networks.targets.parameters()))
+
+
 def test_dueling_streams_are_their_formula_with_and_without_noise():
     network = {
         "features": [{"layer": "Linear", "out_features": 6}, "ELU"],
@@ -189,6 +214,45 @@ def test_listed_images_are_encoded(tmp_path):
     assert networks.actor.output(networks.encoder(images)).shape == (2, 3)
 
 
+@pytest.mark.parametrize("trainer", ["SAC", "TD3", "IMPALA"])
+def test_layers_after_built_in_convolutions_are_in_the_encoder(trainer):
+    features = [*CONVOLUTIONS, {"layer": "Linear", "out_features": 7}, "LayerNorm", "Tanh"]
+    network = {"features": features}
+    if trainer == "IMPALA":
+        network["features"] = [*features, {"layer": "LSTM", "hidden_size": 5}]
+        network |= {"actor": linear(6), "critic": linear(6)}
+    networks = made(trainer, PIXELS, network=network)
+    found = networks.encoder(torch.zeros(2, 4, 84, 84, dtype=torch.uint8))
+    assert found.shape == (2, 7) and found.abs().max() < 1.0
+    if trainer == "IMPALA":
+        assert networks.actor.memory.cell.input_size == 7
+    else:
+        assert networks.actor.output(found).shape[0] == 2
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8])
+@pytest.mark.parametrize("trainer", ["DQN", "SAC", "IMPALA"])
+def test_small_images_reach_listed_convolutions(trainer, dtype):
+    space = gym.spaces.Box(0, 1 if dtype is bool else 255, (4, 10, 10), dtype)
+    streams = {"DQN": {"q": ["Linear"]}, "IMPALA": {"actor": ["Linear"], "critic": ["Linear"]}, "SAC": {}}[trainer]
+    minatar = [{"layer": "Conv2d", "out_channels": 16, "kernel_size": 3}, "ReLU", "Flatten"]
+    built_in = made(trainer, space, "discrete", network={"features": minatar} | streams).encoder
+    other = [{"layer": "Conv2d", "out_channels": 16, "kernel_size": 3, "padding": 0}, *minatar[1:]]
+    listed = made(trainer, space, "discrete", network={"features": other} | streams).encoder
+    images = torch.randint(0, 2 if dtype is bool else 256, (20, 4, 10, 10)).to(
+        torch.from_numpy(np.zeros(1, dtype)).dtype
+    )
+    assert [type(built_in).__name__, type(listed).__name__] == ["Encoder", "ListedEncoder"]
+    assert torch.allclose(built_in(images), listed(images), atol=1e-6)
+
+
+def test_features_without_convolutions_follow_the_encoder_of_small_images():
+    space = gym.spaces.Box(0, 1, (4, 10, 10), bool)
+    networks = made("DQN", space, "discrete", network={"features": linear(8)[:-1], "q": linear(6)})
+    built_in = made("DQN", space, "discrete", hiddens=(8, 6))
+    assert all(map(torch.equal, networks.parameters(), built_in.parameters()))
+
+
 def test_layers_have_names_or_places():
     named = {"fc1": {"layer": "Linear", "out_features": 8}, "act": "ReLU", "out": "Linear"}
     assert plain_layers(named) == plain_layers(linear(8)) and plain_layers(linear(8)).widths == (8,)
@@ -199,7 +263,7 @@ def test_layers_have_names_or_places():
     ("layers", "message"),
     [
         (["Linea"], "unknown layer 'Linea'; did you mean Linear"),
-        (["Dropout"], "layer Dropout is not supported"),
+        (["Dropout"], "layer Dropout is not supported; expected LayerNorm, or critics of hiddens with critic_dropout"),
         ([{"out_features": 3}], "layer 1 is .*expected a name such as ReLU"),
         (
             {"fc": {"layer": "Linear", "out_features": 3, "in_features": 9}, "out": "Linear"},
@@ -227,10 +291,58 @@ def test_errors_name_the_layer_and_both_sizes(layers, message):
         ("IMPALA", {"actor": ["Linear"]}, "expected actor and critic"),
         ("SAC", {"features": ["Linear"]}, "network.features requires images here"),
         ("CrossQ", {"critic": [{"layer": "Linear", "out_features": 3}, "ELU", "Linear"]}, "not supported by CrossQ"),
+        ("CrossQ", {"critic": linear(8)}, "expected both actor and critic"),
         ("SAC", {"actor": ["NoisyLinear"]}, "NoisyLinear is a layer of DQN"),
+        (
+            "IMPALA",
+            {"features": [*linear(8)[:-1], "LSTM"], "actor": ["Linear"], "critic": ["Linear"]},
+            "network.features lists ReLU before the LSTM; without images, expected only the LSTM",
+        ),
+        (
+            "IMPALA",
+            {"features": [{"layer": "LSTM", "hiden_size": 5}], "actor": ["Linear"], "critic": ["Linear"]},
+            r"network.features.1: LSTM takes no argument 'hiden_size' here; expected only hidden_size",
+        ),
     ],
 )
 def test_wrong_streams_are_named(trainer, network, message):
     actions = "box" if ALGORITHMS[trainer].actions[0] is gym.spaces.Box else "discrete"
     with pytest.raises(ValueError, match=message):
         made(trainer, BOX, actions, network=network)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "settings", "message"),
+    [
+        ("SAC", {"critic_dropout": 0.1}, "critic_dropout is 0.1 and network.critic lists layers without dropout"),
+        ("TD3", {"critic_dropout": 0.1}, "critic_dropout is 0.1 and network.critic lists layers without dropout"),
+        ("SAC", {"matrix_dtype": "bfloat16"}, "matrix_dtype is 'bfloat16' and network lists layers of float32"),
+        ("DQN", {"matrix_dtype": "bfloat16"}, "matrix_dtype is 'bfloat16' and network lists layers of float32"),
+        ("IMPALA", {"matrix_dtype": "bfloat16"}, "matrix_dtype is 'bfloat16' and network lists layers of float32"),
+    ],
+)
+def test_settings_that_listed_layers_ignore_are_rejected(trainer, settings, message):
+    layers = linear(8, activation="ELU")
+    network = {"q": layers} if trainer == "DQN" else {"actor": layers, "critic": layers}
+    with pytest.raises(ValueError, match=message):
+        made(trainer, actions="discrete" if trainer == "DQN" else "box", network=network, **settings)
+
+
+@pytest.mark.filterwarnings("ignore:matrices are multiplied")
+def test_settings_of_built_in_networks_apply_where_they_are_used():
+    assert made("SAC", network={"actor": linear(8), "critic": linear(8)}, critic_dropout=0.1).critics.dropout == 0.1
+    listed = made("SAC", network={"actor": linear(8, activation="ELU")}, critic_dropout=0.1, matrix_dtype="bfloat16")
+    assert listed.critics.dropout == 0.1 and listed.critics.matrix_dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("activation", ["ReLU", "ELU"])
+def test_settings_that_contradict_listed_streams_are_rejected(activation):
+    layers = linear(8, activation=activation)
+    for kind in (SACSettings, TQCSettings, TD3Settings, DDPGSettings):
+        for stream in ("actor", "critic"):
+            blocks = f"{stream}_blocks"
+            with pytest.raises(ValueError, match=f"{blocks} is 2 and network lists {stream}; expected {blocks} 0"):
+                kind(network={stream: layers}, **{blocks: 2})
+        with pytest.raises(ValueError, match=r"critic_layer_norm is True and network\.critic has no LayerNorm"):
+            kind(network={"critic": layers}, critic_layer_norm=True)
+        kind(network={"critic": linear(8, activation=activation, norm=True)}, critic_layer_norm=True, actor_blocks=1)

@@ -179,7 +179,8 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
         return FINISHED, "resumed after an error" if error.is_file() else ""
     status = TrialFolder(path).status()
     if status["state"] == FAILED:
-        return CRASHED, f"after {progress}: {status['failures'][-1][:LONGEST_NOTE]}"
+        reason = (status["failures"] or ["unknown error"])[-1]
+        return CRASHED, f"after {progress}: {reason[:LONGEST_NOTE]}"
     if status["state"] == STOPPED:
         return UNFINISHED, f"{progress}, stopped early by the study's scheduler"
     if error.is_file() and not results.table["timestamp"].iloc[-1] > error.stat().st_mtime:

@@ -1,0 +1,27 @@
+"""Conversion of stored actions to actions of environments with integers."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from interreplay.environments.actions import actions_of
+
+
+@pytest.mark.parametrize(("low", "high", "dtype"), [(-3, 3, np.int32), (0, 10, np.int64), (-128, 127, np.int8)])
+def test_integer_actions_are_rounded_and_reach_all_values(low, high, dtype):
+    actions = actions_of(gym.spaces.Box(low, high, (1,), dtype))
+    stored = np.linspace(-1, 1, 100_001, dtype=np.float32)[:, None]
+    made = actions.to_env(stored)
+    assert made.dtype == dtype
+    assert np.array_equal(np.unique(made), np.arange(low, high + 1))
+    exact = low + (stored.astype(np.float64) + 1) * (high - low) / 2
+    assert np.abs(made - exact).max() <= 0.5 + 1e-4
+
+
+def test_integer_parts_of_nested_actions_are_rounded():
+    space = gym.spaces.Dict({"a": gym.spaces.Box(-3, 3, (1,), np.int32), "b": gym.spaces.Box(-1, 1, (1,))})
+    made = actions_of(space).to_env(np.float32([[0.9, 0.25]]))
+    assert made["a"].dtype == np.int32 and made["a"].item() == 3
+    assert made["b"].item() == 0.25

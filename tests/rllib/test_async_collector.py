@@ -1,0 +1,81 @@
+"""The asynchronous collector in a checkpoint: unused answers, their metrics, and errors of requests in flight."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+
+from interreplay.errors import EnvironmentFailure
+from interreplay.rllib.actor_learner.collectors import Answer, AsyncCollector
+from interreplay.rllib.env_runner import remote
+from interreplay.runs import state_files
+
+CONFIG = SimpleNamespace(
+    max_requests_in_flight_per_env_runner=2,
+    sample_timeout_s=None,
+    max_lag=5,
+    stats_cls_lookup=MetricsLogger().stats_cls_lookup,
+)
+RUNNERS = SimpleNamespace(missing=lambda: None, of_each=lambda work: [])
+
+
+class Requests(list):
+    """The answers that arrive for requests in flight."""
+
+    def send(self, ask, version):
+        """Send no further request."""
+
+    def receive(self, oldest):
+        return self.pop(0)
+
+
+@pytest.fixture
+def collector(monkeypatch):
+    """Create a collector, given the answers to its requests in flight."""
+    monkeypatch.setattr(remote.ray, "put", lambda value: value)
+    monkeypatch.setattr(AsyncCollector, "_send", lambda self, make: None)
+
+    def make(*answers):
+        made = AsyncCollector(RUNNERS, SimpleNamespace(updates=0), lambda packed: packed, CONFIG)
+        made._requests = Requests(answers)
+        return made
+
+    return make
+
+
+def measured(steps, value):
+    """Return the metrics of a runner."""
+    logger = MetricsLogger()
+    logger.log_value("steps", steps, reduce="lifetime_sum")
+    logger.log_value(("agent", "return"), value, window=10)
+    return logger.reduce()
+
+
+def total(metrics):
+    """Return metrics as an algorithm reports them."""
+    logger = MetricsLogger(root=True)
+    logger.aggregate(metrics, key="env_runners")
+    return logger.peek()["env_runners"]
+
+
+def test_metrics_of_unused_answers_are_saved(collector, tmp_path):
+    straight = collector(*(Answer(f"rows {i}", 0.0, measured(40 * i, float(i))) for i in (1, 2)))
+    state_files.save(tmp_path, straight.state_dict() | {"env_steps": 0})
+    resumed = collector()
+    resumed.load_state_dict(state_files.load(tmp_path))
+    for made in (straight, resumed):
+        assert total(made.metrics()) == {"steps": 120, "agent": {"return": 1.5}} and not made.metrics()
+        assert [made.collect(None).rows for _ in range(2)] == [["rows 1"], ["rows 2"]]
+
+
+def test_an_error_that_arrives_while_saving_ends_the_run(collector):
+    failure, second = (EnvironmentFailure("Env-v0", f"raised ValueError: {text}") for text in "ab")
+    made = collector(Answer("rows", 0.0, measured(40, 1.0)), failure, second)
+    made.state_dict()
+    found = made.collect(None)
+    assert found.rows == ["rows"] and found.failure is None
+    assert made.collect(None).failure is failure
+    made._requests.append(Answer("later rows", 0.0, measured(40, 1.0)))
+    assert made.collect(None).rows == ["later rows"]
