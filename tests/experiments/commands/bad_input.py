@@ -259,7 +259,7 @@ RLLIB = [
     ("train -f outside.yaml", "the experiment '../../evil': expected the name of a folder"),
     ("train -f stop.yaml", "one: stop is 5; expected a mapping"),
     ("train -f unknown.yaml", "everywhere: unknown 'lerning_starts'"),
-    ("train -f experiments.yaml --experiment_name x", "the file holds 2 experiments"),
+    ("train -f experiments.yaml --experiment_name x", "the file names its 2 experiments"),
     ("train -f experiments.yaml --stop '{env_step: 1}'", "no result 'env_step'; did you mean env_steps?"),
     ("train --run SACK --env Pendulum-v1", "unknown algorithm 'SACK'; did you mean SAC?"),
     ("train --run SAC --env Pendulumm-v1", "unknown environment 'Pendulumm-v1'"),
