@@ -148,7 +148,7 @@ def _is_ours(kind: type) -> bool:
 
 
 def is_algorithm(name: str) -> bool:
-    """Return whether a name is that of a built-in algorithm or has the form ``module:Class``."""
+    """Return whether a built-in algorithm has this name, or the name has the form ``module:Class``."""
     return name in ALGORITHMS or ":" in name
 
 

@@ -64,7 +64,6 @@ class Architecture(ABC):
     acts_in: tuple[type[gym.Space], ...]
     family: ClassVar[str] = "actor and critics"
 
-    @abstractmethod
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         """Return networks with a policy ``actor``.
 
@@ -73,7 +72,17 @@ class Architecture(ABC):
             space: Action space.
             model: Settings in `COMMON` and `settings` by name.
             inference_only: Build the policy alone.
+
+        Raises:
+            ValueError: A setting has no effect on the listed layers, or a layer is not supported.
         """
+        if not inference_only:
+            check_ignored(model, self.family)
+        return self._make(inputs, space, model, inference_only)
+
+    @abstractmethod
+    def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+        """Return the networks; arguments as in `make`."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ class Soft(Architecture):
 
     networks: type[SACNetworks]
 
-    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+    def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         kind = DiscreteSACNetworks if isinstance(space, DISCRETE) else self.networks
         own = {name: model[name] for name in self.settings if name in model and name not in CRITICS}
         options = critic_options(model) | {"critics": int(model.get("n_critics", SACSettings.n_critics))} | own
@@ -96,8 +105,6 @@ class Soft(Architecture):
                 "network is not supported by CrossQ; expected both actor and critic, of Linear and ReLU, or of Linear "
                 "and Tanh"
             )
-        if not inference_only:
-            check_ignored(model, self.family)
         list_actor_and_critics(made, model.get("network") or {})
         return made
 
@@ -112,12 +119,10 @@ class Deterministic(Architecture):
 
     last_bound: float | None = None
 
-    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
+    def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         options = {name: model[name] for name in RESIDUAL if name in model} | critic_options(model)
         options |= {"critics": model["n_critics"], "last_bound": self.last_bound}
         shape = (inputs, gym.spaces.flatdim(space), model["hiddens"])
-        if not inference_only:
-            check_ignored(model, self.family)
         made = DeterministicNetworks(*shape, inference_only=inference_only, **options)
         list_actor_and_critics(made, model.get("network") or {})
         if model.get("network") and not inference_only:
@@ -131,9 +136,7 @@ class Values(Architecture):
 
     family = "values"
 
-    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        if not inference_only:
-            check_ignored(model, self.family)
+    def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         head = make_head(*(model[name] for name in _HEAD))
         actions = gym.spaces.flatdim(space)
         if isinstance(head, Implicit):
@@ -158,9 +161,7 @@ class PolicyAndValue(Architecture):
 
     family = "unrolls"
 
-    def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        if not inference_only:
-            check_ignored(model, self.family)
+    def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         cells = model["lstm_cells"]
         widths = (cells or inputs, gym.spaces.flatdim(space), model["hiddens"], model["shared_layers"])
         if isinstance(space, DISCRETE):

@@ -298,7 +298,7 @@ class Network(Accepts):
         return json.loads(text)
 
 
-def _literal(text: str) -> Any:
+def json_or_python(text: str) -> Any:
     """Return a value in JSON or Python; unlike `ast.literal_eval`, raise ValueError for every other text."""
     with contextlib.suppress(ValueError):
         return json.loads(text)
@@ -330,14 +330,14 @@ class Named(Accepts):
 
     def parse(self, text: str) -> Any:
         if text.lstrip().startswith("{"):
-            return _literal(text)
+            return json_or_python(text)
         name, *words = text.split()
         if not words:
             return name
         arguments: dict[str, Any] = {"type": name}
         for word in words:
             argument, value = word.split("=")
-            arguments[argument] = _literal(value)
+            arguments[argument] = json_or_python(value)
         return arguments
 
 

@@ -67,7 +67,7 @@ class ActorPrioritized(LossAdjusted):
     """
 
     critic_loss = None
-    knows_probabilities = False  # `probabilities` are those of the critics' rows
+    knows_probabilities = False  # `probabilities` holds for the critics' rows only
     needs = frozenset({ACTOR_WEIGHTS, CRITIC_LOSS})
 
     def __init__(self, uniform_share: float = 0.5, alpha: float = 0.4):

@@ -21,8 +21,9 @@ from interreplay.experiments.flags.original_flags import (
     gaussian_process_arguments,
 )
 from interreplay.experiments.flags.reading import PART, Flag
-from interreplay.experiments.flags.values import assignment, json_or_python, only, split, without
+from interreplay.experiments.flags.values import assignment, only, split, without
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
+from interreplay.learning.setting_fields import json_or_python
 from interreplay.selection import Prioritized
 from interreplay.selection.credit import InterpolatedPriority
 from interreplay.unrolls import schema
@@ -67,7 +68,7 @@ def named_part(text: str) -> dict[str, Any]:
                 ((name, arguments),) = value.items()
                 value = {"type": name, **(arguments or {})}
             return value
-        except (ValueError, SyntaxError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError):
             raise argparse.ArgumentTypeError(f"must be a name and its arguments, got {text}") from None
     name, *words = split(text) or [""]
     if not name or "=" in name:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from interreplay.learning.setting_fields import SEED, Accepts, Number, OneOf, Whole
+from interreplay.learning.setting_fields import SEED, Accepts, Number, OneOf, Whole, json_or_python
 from interreplay.runs.early_stop import seconds
 
 _OPENING = "{[("
@@ -123,24 +123,11 @@ def assignments(text: str) -> dict[str, Any]:
     """Read words ``name=value``, or a mapping in JSON or Python, into a mapping."""
     try:
         mapping = json_or_python(text)
-    except (ValueError, SyntaxError):
+    except ValueError:
         return dict(map(assignment, split(text)))
     if isinstance(mapping, dict):
         return mapping
     return dict([assignment(text)])
-
-
-def json_or_python(text: str) -> Any:
-    """Read a value in JSON or Python.
-
-    Raises:
-        ValueError: The text is something else.
-        SyntaxError: The text is something else.
-    """
-    try:
-        return json.loads(text)
-    except ValueError:
-        return ast.literal_eval(text)
 
 
 def literal(text: str) -> Any:

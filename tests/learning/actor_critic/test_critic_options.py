@@ -199,7 +199,7 @@ def test_sacs_policy_and_temperature_wait_for_their_turn(delay):
         moved.append({name.partition(".")[0] for (name, mine), theirs in pairs if not torch.equal(mine, theirs)})
     always, late = {"critics", "targets"}, {"actor", "log_alpha"}
     assert moved == [always | (late if (i + 1) % delay == 0 else set()) for i in range(6)]
-    # Between its updates, the policy's metrics are those of its last update.
+    # Between its updates, the policy's metrics do not change.
     for i in range(1, 6):
         assert torch.equal(reports[i][1:4], reports[i - 1][1:4]) == ((i + 1) % delay != 0)
 

@@ -94,7 +94,7 @@ def test_keep_may_be_shares():
 def generalized_advantages(values, rewards, terminated, ends, gamma, lam):
     """Return GAE (arXiv:1506.02438) of one environment, step by step; `ends` mark both terminated and truncated steps.
 
-    `values` ``(T, 2)`` are those of each step's observation and next observation.
+    `values` ``(T, 2)`` has the values of each step's observation and next observation.
     """
     found, running = [0.0] * len(rewards), 0.0
     for t in reversed(range(len(rewards))):
