@@ -52,5 +52,5 @@ def watched(browser: Any, width: int, address: str, **options: Any) -> Any:
     own = (address, "data:", "blob:")
     page.on("console", lambda message: page.printed.append(message.text))
     page.on("pageerror", lambda error: page.printed.append(str(error)))
-    page.on("request", lambda asked: None if asked.url.startswith(own) else page.printed.append(asked.url))
+    page.on("request", lambda request: None if request.url.startswith(own) else page.printed.append(request.url))
     return page

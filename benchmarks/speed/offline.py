@@ -84,7 +84,7 @@ def memory(data: Path, readers: int) -> str:
     ]
     for process in running:
         assert process.stdout is not None and process.stdout.readline() == "read\n"
-    found = [asked(process) for process in running]  # while all of them are running
+    found = [reported_memory(process) for process in running]  # while all of them are running
     for process in running:
         process.communicate("\n")
     rss, shares, own = (np.array(column) / 1024 for column in zip(*found, strict=True))
@@ -92,7 +92,7 @@ def memory(data: Path, readers: int) -> str:
     return table(["MB", ""], [*rows, ["pages that one has for itself", f"{own.max():.0f}"]])
 
 
-def asked(process: subprocess.Popen[str]) -> list[int]:
+def reported_memory(process: subprocess.Popen[str]) -> list[int]:
     """Return the memory that a reader reports, in KB."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("\n")

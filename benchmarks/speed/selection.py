@@ -110,12 +110,12 @@ def main() -> None:
     turns = {name: (turn(made[name]), other, turn(made[other])) for name, other in METHODS.items()}
     print(compare(f"sample({BATCH}) and update, {arguments.rows:,} rows", turns, repeats), flush=True)
     plain = updates(made)
-    asked = {
+    variants = {
         "with the largest error (LAP)": (updates(made, frozenset({"largest_error"})), "SAC's update", plain),
         "with the reducible loss (ReLo)": (updates(made, frozenset({"reducible_loss"})), "SAC's update", plain),
         "LaBER's sample and update": (learning(made["LaBER"]), "Uniform's", learning(made["Uniform"])),
     }
-    print(compare("one SAC update, 2×256, batch 256", asked, max(20, repeats // 4)), flush=True)
+    print(compare("one SAC update, 2×256, batch 256", variants, max(20, repeats // 4)), flush=True)
     added = {name: (adder(made[name]), "Uniform", adder(made["Uniform"])) for name in METHODS}
     print(compare("add one row to a full buffer", added, repeats), flush=True)
 

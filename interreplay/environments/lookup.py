@@ -40,7 +40,7 @@ class Environment(NamedTuple):
 
 
 def find_environment(
-    asked: str,
+    env_id: str,
     arguments: Mapping[str, Any] | None = None,
     wrappers: Sequence[Mapping[str, Any]] = (),
     frame_stack: int = 1,
@@ -48,7 +48,7 @@ def find_environment(
     """Return the environment of an id; ids of retired versions return the newest version.
 
     Args:
-        asked: A registered id such as ``HalfCheetah-v5``, or ``module:Env-v0``.
+        env_id: A registered id such as ``HalfCheetah-v5``, or ``module:Env-v0``.
         arguments: Arguments of the environment, in addition to the registered ones.
         wrappers: Wrappers, see `interreplay.environments.wrapped.named`.
         frame_stack: Number of observations per stacked observation.
@@ -57,16 +57,16 @@ def find_environment(
         UsageError: The environment does not exist, or it or a wrapper cannot be created.
     """
     gym.logger.min_level = gym.logger.ERROR
-    missing = registration.register(asked)
-    if ":" in asked:
-        import_own(asked.rpartition(":")[0], f"environment {asked!r}", "my_envs:Env-v0, which registers it")
+    missing = registration.register(env_id)
+    if ":" in env_id:
+        import_own(env_id.rpartition(":")[0], f"environment {env_id!r}", "my_envs:Env-v0, which registers it")
     if missing:
         raise UsageError(
-            f"environment {asked!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
+            f"environment {env_id!r} needs a package; install it with: pip install 'interreplay[{missing}]'"
         )
-    name, reason = _current_name(asked)
-    note = f"{asked} {reason}; using {name}" if reason else ""
-    env = _made(name, asked, arguments or {})
+    name, reason = _current_name(env_id)
+    note = f"{env_id} {reason}; using {name}" if reason else ""
+    env = _made(name, env_id, arguments or {})
     if frame_stack > 1 and "frame_stack" in _parameters(name):
         raise UsageError(f"{name} stacks frames itself; use --env_kwargs frame_stack={frame_stack}")
     env = wrap(env, wrappers, frame_stack)
@@ -83,7 +83,7 @@ def find_environment(
     return Environment(name, env.observation_space, env.action_space, note, stacks)
 
 
-def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
+def _made(name: str, env_id: str, arguments: Mapping[str, Any]) -> gym.Env:
     try:
         with warnings.catch_warnings(), exits_as_errors():
             warnings.simplefilter("ignore")
@@ -91,7 +91,7 @@ def _made(name: str, asked: str, arguments: Mapping[str, Any]) -> gym.Env:
                 check_arguments(f"environment {name!r}", _creator(name), arguments, leave_out=("self", "render_mode"))
             return gym.make(name, **arguments)
     except gym.error.UnregisteredEnv:
-        raise UsageError(f"unknown environment {asked!r}; {_nearest_names(asked)}") from None
+        raise UsageError(f"unknown environment {env_id!r}; {_nearest_names(env_id)}") from None
     except UsageError:
         raise
     except Exception as error:
@@ -140,16 +140,16 @@ def _named(observation: Any) -> dict[str, Any]:
     return parts if isinstance(parts, dict) else {"": parts}
 
 
-def _current_name(asked: str) -> tuple[str, str]:
+def _current_name(env_id: str) -> tuple[str, str]:
     """Return the id to create, and the reason if it differs from the given one."""
-    prefix, colon, bare = asked.rpartition(":")
+    prefix, colon, bare = env_id.rpartition(":")
     try:
         namespace, name, version = parse_env_id(bare)
     except gym.error.Error:
-        return asked, ""
+        return env_id, ""
     newest = find_highest_version(namespace, name)
     if newest is None or (version is not None and (version >= newest or not _is_retired(bare))):
-        return asked, ""
+        return env_id, ""
     current = re.sub(r"(-v\d+)?$", f"-v{newest}", bare, count=1)
     if version is None:
         return prefix + colon + current, "has no version"
@@ -167,15 +167,15 @@ def _is_retired(name: str) -> bool:
     return getattr(spec.entry_point, "__name__", "").startswith("_raise")
 
 
-def _nearest_names(asked: str) -> str:
+def _nearest_names(env_id: str) -> str:
     for namespace in registration.NAMESPACES:  # registered on request
-        registration.register(namespace + _bare(asked))
+        registration.register(namespace + _bare(env_id))
     names = [name for name in gym.registry if not _is_retired(name)]
-    same = [name for name in names if _bare(name).lower() == _bare(asked).lower()]
+    same = [name for name in names if _bare(name).lower() == _bare(env_id).lower()]
     same.sort(key=lambda name: "/" not in name)  # Pong-v0 is ale-py's own, without our wrappers
     if same:
         return f"did you mean {' or '.join(same[:3])}?"
-    near = did_you_mean(asked, names, most=3)
+    near = did_you_mean(env_id, names, most=3)
     return near or "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"
 
 

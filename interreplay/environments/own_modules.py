@@ -35,41 +35,41 @@ def search_last() -> None:
         sys.path.append(os.getcwd())
 
 
-def import_own(module: str, asked: str, expected: str) -> ModuleType:
+def import_own(module: str, subject: str, expected: str) -> ModuleType:
     """Import a user's module.
 
     Args:
         module: Name of the module.
-        asked: Beginning of error messages: what the user requested, such as ``environment 'my_envs:Env-v0'``.
+        subject: Beginning of error messages: what the user requested, such as ``environment 'my_envs:Env-v0'``.
         expected: An example of a valid value, for error messages.
 
     Raises:
         UsageError: The module does not exist, is part of Python, or cannot be imported.
     """
     if "/" in module or not all(module.split(".")):
-        raise UsageError(f"{asked}: {module!r} is not the name of a module; expected a name such as {expected}")
+        raise UsageError(f"{subject}: {module!r} is not the name of a module; expected a name such as {expected}")
     if module.partition(".")[0] in sys.stdlib_module_names:
-        raise UsageError(f"{asked} names a module of the standard library; expected a name such as {expected}")
+        raise UsageError(f"{subject} names a module of the standard library; expected a name such as {expected}")
     search_here()
     try:
         with exits_as_errors():
             return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
-            raise UsageError(f"{asked}: {module} imports {error.name!r}, which is not installed") from None
+            raise UsageError(f"{subject}: {module} imports {error.name!r}, which is not installed") from None
         raise UsageError(
-            f"{asked}: there is no module {error.name!r} to import, neither installed nor in the current "
+            f"{subject}: there is no module {error.name!r} to import, neither installed nor in the current "
             f"folder, {os.getcwd()}; PYTHONPATH adds other folders"
         ) from None
     except Exception as error:
-        raise UsageError(f"{asked}: {module} cannot be imported: {described(error)}") from error
+        raise UsageError(f"{subject}: {module} cannot be imported: {described(error)}") from error
 
 
-def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
+def own_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:
     """Return the class that ``module:Class`` names.
 
     Args:
-        asked: ``module:Class``.
+        reference: ``module:Class``.
         base: The required base class, or several accepted ones. No other class is ever called, even if a checkpoint
             names it.
         what: Beginning of error messages: the role of the class.
@@ -77,10 +77,10 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     Raises:
         UsageError: The module or the class does not exist, or the class has another base.
     """
-    module, _, name = asked.rpartition(":")
+    module, _, name = reference.rpartition(":")
     accepted = base if isinstance(base, tuple) else (base,)
     bases = " or ".join(map(operator.attrgetter("__name__"), accepted))
-    loaded = import_own(module, f"{what} {asked!r}", f"my_module:My{accepted[0].__name__}")
+    loaded = import_own(module, f"{what} {reference!r}", f"my_module:My{accepted[0].__name__}")
     found = getattr(loaded, name, None)  # also calls a module's __getattr__
     if inspect.isclass(found) and issubclass(found, base):
         return found
@@ -94,23 +94,23 @@ def own_class(asked: str, base: type | tuple[type, ...], what: str) -> Any:
     reason = f"{module} has no {name!r}"
     if found is not None:
         reason = f"{name} is not a subclass of {bases}"
-    raise UsageError(f"{what} {asked!r}: {reason}; {listed}")
+    raise UsageError(f"{what} {reference!r}: {reason}; {listed}")
 
 
-def object_of(asked: str | Mapping[str, Any], known: Mapping[str, type], base: type, what: str, *given: Any) -> Any:
+def object_of(reference: str | Mapping[str, Any], known: Mapping[str, type], base: type, what: str, *given: Any) -> Any:
     """Return an object of a class of this package or of a user.
 
     Args:
-        asked: The name of the class, or a mapping such as ``{"type": "my_module:MyLoss", "scale": 0.5}``.
+        reference: The name of the class, or a mapping such as ``{"type": "my_module:MyLoss", "scale": 0.5}``.
         known: Classes of this package by name.
         base: Required base class of a user's class.
         what: Beginning of error messages: the role of the object.
-        *given: First arguments of the class, which `asked` does not contain.
+        *given: First arguments of the class, which `reference` does not contain.
 
     Raises:
         ValueError: The class or an argument is unknown, or the class rejects an argument.
     """
-    arguments = {"type": asked} if isinstance(asked, str) else dict(asked)
+    arguments = {"type": reference} if isinstance(reference, str) else dict(reference)
     name = str(arguments.pop("type"))
     if ":" in name:
         kind = own_class(name, base, what)

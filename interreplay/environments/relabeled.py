@@ -26,7 +26,7 @@ RewardFunction = Callable[..., Any]
 """``reward(obs, action, next_obs, **columns)``, see `Relabel`."""
 
 
-def module_name(asked: str) -> str:
+def module_name(reference: str) -> str:
     """Return the name ``module:function`` of a function, given as ``module:function`` or ``file.py:function``.
 
     A file must be in the current folder; it is imported like other user modules.
@@ -34,18 +34,18 @@ def module_name(asked: str) -> str:
     Raises:
         UsageError: The name is malformed, or the file does not exist or is outside of the current folder.
     """
-    place, colon, name = asked.rpartition(":")
+    place, colon, name = reference.rpartition(":")
     if not colon or not name.isidentifier():
-        raise UsageError(f"--relabel {asked!r}: expected FILE.py:FUNCTION, such as {EXAMPLE}, or module:function")
+        raise UsageError(f"--relabel {reference!r}: expected FILE.py:FUNCTION, such as {EXAMPLE}, or module:function")
     if not place.endswith(".py"):
-        return asked
+        return reference
     path = Path(place).expanduser().resolve()
     if not path.is_file():
-        raise UsageError(f"--relabel {asked!r}: there is no file {place}")
+        raise UsageError(f"--relabel {reference!r}: there is no file {place}")
     here = Path.cwd().resolve()
     if not path.is_relative_to(here):
         raise UsageError(
-            f"--relabel {asked!r}: the file is not in the current folder, {here}; expected a file there, or "
+            f"--relabel {reference!r}: the file is not in the current folder, {here}; expected a file there, or "
             "module:function of a module that PYTHONPATH finds"
         )
     return f"{'.'.join(path.relative_to(here).with_suffix('').parts)}:{name}"

@@ -121,15 +121,15 @@ LOSSES: dict[str, type[CriticLoss]] = {"Squared": Squared, "Huber": Huber, "PAL"
 """Losses by the names that the setting ``critic_loss`` accepts."""
 
 
-def make_loss(asked: CriticLoss | str | Mapping[str, Any]) -> CriticLoss:
+def make_loss(choice: CriticLoss | str | Mapping[str, Any]) -> CriticLoss:
     """Return a loss, or build one of `LOSSES` or of a user from its name or a mapping.
 
     Raises:
         ValueError: The loss or an argument is unknown.
     """
-    if isinstance(asked, CriticLoss):
-        return asked
-    return object_of(asked, LOSSES, CriticLoss, "critic_loss")
+    if isinstance(choice, CriticLoss):
+        return choice
+    return object_of(choice, LOSSES, CriticLoss, "critic_loss")
 
 
 def loss_of(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any = None) -> CriticLoss:
@@ -163,7 +163,7 @@ def check_loss(
     huber_delta: float | None = None,
     pal_alpha: float | None = None,
     critic_loss: Any = None,
-    brought_by: str | None = None,
+    method: str | None = None,
 ) -> None:
     """Reject settings of the critics' loss that contradict each other or the replay method.
 
@@ -171,7 +171,7 @@ def check_loss(
         huber_delta: d of `Huber`, or None.
         pal_alpha: α of `PAL`, or None.
         critic_loss: As in `make_loss`, or None.
-        brought_by: Name of the replay method that defines the loss of its rows, if any.
+        method: Name of the replay method that defines the loss of its rows, if any.
 
     Raises:
         ValueError: The settings contradict each other or the replay method.
@@ -180,8 +180,8 @@ def check_loss(
     named = [f"{name} is {value}" for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise ValueError(f"{' and '.join(named)}; expected one of them, or none")
-    if named and brought_by is not None:
-        raise ValueError(f"{named[0]}; expected none, because rows of {brought_by} define the critics' loss")
+    if named and method is not None:
+        raise ValueError(f"{named[0]}; expected none, because rows of {method} define the critics' loss")
 
 
 class SortedQuantileHuber(torch.autograd.Function):

@@ -103,7 +103,7 @@ class EventTables(Selector):
         self.events = list(map(make_event, given))
         if not given:
             raise ValueError(f"events are {given}; expected at least one event")
-        check_number("history", history, 0)
+        check_number("history", history, 0, whole=True)
         check_number("default_share", default_share, 0, 1)
         for share in shares or ():
             check_number("shares: a share", share, 0, 1)

@@ -61,7 +61,7 @@ class EmphasizedRecent(AnnealedSelector, AgeSelector):
         check_number("eta", eta, 0, 1, above_low=True)
         if final_eta is not None:
             check_number("final_eta", final_eta, 0, 1, above_low=True)
-        check_number("c_min", c_min, 1)
+        check_number("c_min", c_min, 1, whole=True)
         self.eta = float(eta)
         self.c_min = int(c_min)
         self.final_eta = self.eta if final_eta is None else float(final_eta)

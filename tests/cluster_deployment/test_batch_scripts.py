@@ -53,7 +53,7 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "driver.py").write_text(DRIVER)
     (tmp_path / "watched.sh").write_text(WATCHED)
-    program(tmp_path / "bin/scontrol", f'echo "scontrol $*" >>{tmp_path}/asked')
+    program(tmp_path / "bin/scontrol", f'echo "scontrol $*" >>{tmp_path}/calls')
     program(tmp_path / "bin/sleep", 'case $1 in 120) exit ;; 1) set 0.05 ;; esac; exec /bin/sleep "$@"')
     ends(tmp_path, 3600)
     for name in [name for name in os.environ if name.startswith(("SLURM_", "INTERREPLAY_", "CONDA", "MAMBA"))]:
@@ -166,9 +166,9 @@ def test_a_virtual_environment(job):
 @pytest.mark.parametrize("exe", ["conda", "micromamba"])
 def test_a_conda_environment(job, exe):
     (job / "elsewhere").mkdir()
-    asked = "shell.bash hook" if exe == "conda" else "shell hook --shell bash"
+    hook_words = "shell.bash hook" if exe == "conda" else "shell hook --shell bash"
     hook = f'{exe}() {{ echo "{exe} $* $UNSET"; [ "$2" = good ] && PATH="$PWD/env/bin:$PATH"; }}'
-    program(job / "elsewhere" / exe, f"[ \"$*\" = '{asked}' ] && echo '{hook}'")
+    program(job / "elsewhere" / exe, f"[ \"$*\" = '{hook_words}' ] && echo '{hook}'")
     (job / "env/bin").mkdir(parents=True)
     program(job / "env/bin/python", "exit 0")
     named = {"INTERREPLAY_CONDA_EXE": str(job / "elsewhere" / exe)}
@@ -206,7 +206,7 @@ def test_other_exit_codes_end_the_job(job):
     for code in (0, 1, 2):
         found, out = Watched(job, "bash", "-c", f"exit {code}").end()
         assert found == code and f"ended with exit code {code}" in out
-        assert not (job / "asked").exists()
+        assert not (job / "calls").exists()
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_a_warning_shortly_before_the_end_saves_and_stops_in_time(job, monkeypat
     watched.process.send_signal(10)
     code, out = watched.end()
     assert code == 75 and out.index("driver got SIGUSR1") < out.index("saving and stopping") < out.index("got SIGTERM")
-    assert (job / "asked").read_text() == "scontrol requeue 12\n"
+    assert (job / "calls").read_text() == "scontrol requeue 12\n"
 
 
 @pytest.mark.slow
@@ -263,15 +263,15 @@ def test_a_hanging_driver_is_killed_before_the_job_ends(job):
 
 
 REQUEUED = "scontrol requeue 12\n"
-LATE = "echo asked >>tries; [ $(wc -l <tries) = 3 ] && echo"
+LATE = "echo try >>tries; [ $(wc -l <tries) = 3 ] && echo"
 REQUEUEING = {
     "a canceled job is not requeued": ({"STATE": "CANCELLED"}, "", "", "", "the scheduler ended this job"),
-    "squeue fails": ({}, "echo asked >>tries; exit 1", "", REQUEUED, "does not report"),
-    "squeue prints nothing": ({}, "echo asked >>tries; exit 0", "", REQUEUED, "does not report"),
+    "squeue fails": ({}, "echo try >>tries; exit 1", "", REQUEUED, "does not report"),
+    "squeue prints nothing": ({}, "echo try >>tries; exit 0", "", REQUEUED, "does not report"),
     "squeue is missing": ({}, None, "", REQUEUED, "does not report"),
     "squeue answers late": ({}, f"{LATE} RUNNING", "", REQUEUED, "requeueing"),
     "squeue answers late that the job ends": ({}, f"{LATE} COMPLETING", "", "", "the scheduler ended this job"),
-    "a failed requeue is repeated": ({}, "", "echo x >>asked; [ $(wc -l <asked) = 2 ]", "x\nx\n", "requeueing"),
+    "a failed requeue is repeated": ({}, "", "echo x >>calls; [ $(wc -l <calls) = 2 ]", "x\nx\n", "requeueing"),
     "a site that forbids requeueing": ({}, "", "exit 1", "", "submit the same command again"),
     "a task of an array requeues itself only": (
         {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "7"},
@@ -284,8 +284,8 @@ REQUEUEING = {
 }
 
 
-@pytest.mark.parametrize(("variables", "squeue", "scontrol", "asked", "line"), REQUEUEING.values(), ids=REQUEUEING)
-def test_requeueing(job, monkeypatch, variables, squeue, scontrol, asked, line):
+@pytest.mark.parametrize(("variables", "squeue", "scontrol", "calls", "line"), REQUEUEING.values(), ids=REQUEUEING)
+def test_requeueing(job, monkeypatch, variables, squeue, scontrol, calls, line):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     if squeue is None:
@@ -296,9 +296,9 @@ def test_requeueing(job, monkeypatch, variables, squeue, scontrol, asked, line):
         program(job / "bin/scontrol", scontrol)
     code, out = Watched(job, "bash", "-c", "exit 75").end()
     assert code == 75 and line in out
-    assert ((job / "asked").read_text() if (job / "asked").exists() else "") == asked
-    if "asked >>tries" in (squeue or ""):
-        assert (job / "tries").read_text().count("asked") == 3
+    assert ((job / "calls").read_text() if (job / "calls").exists() else "") == calls
+    if "try >>tries" in (squeue or ""):
+        assert (job / "tries").read_text().count("try") == 3
 
 
 def test_without_an_answer_the_end_is_that_of_the_job_s_start(job):

@@ -43,11 +43,11 @@ def test_the_time_limit_truncates():
 
 @installed
 @pytest.mark.parametrize(
-    ("asked", "name"),
+    ("env_id", "name"),
     [(NAME, NAME), ("dm_control/walker-walk", "dm_control/walker-walk-v0")],
 )
-def test_environments_by_name(asked, name):
-    assert find_environment(asked).name == name
+def test_environments_by_name(env_id, name):
+    assert find_environment(env_id).name == name
     with pytest.raises(UsageError, match="did you mean dm_control/cheetah-run-v0"):
         find_environment("dm_control/cheeta-run-v0")
 

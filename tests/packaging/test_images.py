@@ -114,7 +114,7 @@ def site(tmp_path):
     (tmp_path / "interreplay.sif").touch()
     fake(
         tmp_path / "bin/apptainer",
-        f'echo "$@" >>{tmp_path}/asked; shift; while [ "${{1#-}}" != "$1" ]; do [ $1 = --bind ] && shift; shift; done;'
+        f'echo "$@" >>{tmp_path}/calls; shift; while [ "${{1#-}}" != "$1" ]; do [ $1 = --bind ] && shift; shift; done;'
         f' shift 2; exec {sys.executable} "$@"',
     )
     return tmp_path
@@ -133,16 +133,16 @@ def run(site: Path, text: str, **env: str) -> subprocess.CompletedProcess:
 def test_the_batch_scripts_run_python_in_the_image(site):
     done = run(site, "activate; python -c 'import sys; print(*sys.argv[1:])' 'two words' x", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (0, "two words x\n"), done.stderr
-    asked = (site / "asked").read_text().splitlines()
-    assert asked[-1].startswith(f"exec --bind {ROOT} {site}/interreplay.sif python -c import sys")
-    assert "import ray" in asked[0], "the environment is tried before anything runs"
+    calls = (site / "calls").read_text().splitlines()
+    assert calls[-1].startswith(f"exec --bind {ROOT} {site}/interreplay.sif python -c import sys")
+    assert "import ray" in calls[0], "the environment is tried before anything runs"
 
 
 @pytest.mark.slow
 def test_the_image_receives_the_gpu_and_scratch_folder_of_the_job(site):
     done = run(site, "activate; python -V", CUDA_VISIBLE_DEVICES="0", RAY_TMPDIR=str(site))
     assert done.returncode == 0, done.stderr
-    last = (site / "asked").read_text().splitlines()[-1]
+    last = (site / "calls").read_text().splitlines()[-1]
     assert last == f"exec --nv --bind {ROOT} --bind {site} {site}/interreplay.sif python -V"
 
 

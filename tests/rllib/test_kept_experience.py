@@ -241,9 +241,11 @@ def test_a_run_learns_from_the_rows_of_all_runs_with_another_reward(tmp_path, tw
     ],
 )
 def test_algorithms_and_models_learn_from_the_rows_of_all_runs(tmp_path, two_runs, words, capsys):
-    asked = flags(tmp_path, "--total_env_steps", "80", "--offline-data", two_runs, "--seed", "7", *words.split())
-    asked.remove("--quiet")
-    assert main(asked) == 0
+    command_words = flags(
+        tmp_path, "--total_env_steps", "80", "--offline-data", two_runs, "--seed", "7", *words.split()
+    )
+    command_words.remove("--quiet")
+    assert main(command_words) == 0
     assert "and 1 more: 160 rows" in capsys.readouterr().out
     (run,) = Path(tmp_path / "results").glob("*_s7_*")
     assert main(["--resume", str(run), "--total_env_steps", "120", "--quiet"]) == 0

@@ -38,7 +38,8 @@ INVALID = [
     (EmphasizedRecent, {"eta": 0.0}, "eta is 0.0; expected a number above 0 and at most 1"),
     (EmphasizedRecent, {"eta": 1.5}, "eta is 1.5"),
     (EmphasizedRecent, {"final_eta": 2.0}, "final_eta is 2.0"),
-    (EmphasizedRecent, {"c_min": 0}, "c_min is 0; expected a number of 1 or more"),
+    (EmphasizedRecent, {"c_min": 0}, "c_min is 0; expected an integer of 1 or more"),
+    (EmphasizedRecent, {"c_min": 99.5}, "c_min is 99.5; expected an integer"),
     (TruncatedGeometric, {"mean_age": 0.6}, "mean_age is 0.6; expected a number above 0 and at most 0.5"),
     (TruncatedGeometric, {"mean_age": 0.0}, "mean_age is 0.0"),
     (EventTables, {"events": ["reward"]}, "the event is 'reward'; expected 'reward > 0'"),
@@ -46,6 +47,7 @@ INVALID = [
     (EventTables, {"events": [3]}, "the event is 3"),
     (EventTables, {"events": []}, "events are []; expected at least one event"),
     (EventTables, {"history": -1}, "history is -1"),
+    (EventTables, {"history": 2.5}, "history is 2.5; expected an integer"),
     (EventTables, {"shares": [0.5]}, "shares are [0.5]; expected one share >= 0 for each of 2 events"),
     (
         EventTables,

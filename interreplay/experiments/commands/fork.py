@@ -20,7 +20,7 @@ from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
 from interreplay.experiments.flags.training_flags import default_settings, plain, settings_for
 from interreplay.experiments.flags.values import split, whole
-from interreplay.experiments.process.signals import before_anything_is_to_save
+from interreplay.experiments.process.signals import end_without_saving
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.study import Execution, Study
@@ -201,5 +201,5 @@ def draw(arms: Mapping[str, Mapping[int, paired.Curve]], parent: paired.Curve, s
 
 
 if __name__ == "__main__":
-    before_anything_is_to_save()
+    end_without_saving()
     sys.exit(main())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from interreplay import __version__
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.signals import before_anything_is_to_save
+from interreplay.experiments.process.signals import end_without_saving
 
 HERE = "interreplay.experiments.commands"
 COMMANDS = {
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def command() -> int:
     """Run the console script `interreplay`."""
     if sys.argv[1:2] in (["train"], ["study"], ["cluster"]):
-        before_anything_is_to_save()  # before imports that take seconds
+        end_without_saving()  # before imports that take seconds
     return main()
 
 
@@ -91,7 +91,7 @@ def lcer() -> int:
 
 def _run_script(name: str) -> int:
     """Handle signals before the slow imports, and run a command with this process's arguments."""
-    before_anything_is_to_save()
+    end_without_saving()
     return _run(f"{HERE}.{name}", None)
 
 

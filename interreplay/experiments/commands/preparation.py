@@ -141,7 +141,7 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     try:
         source = make_source(kind, defaults, **arguments)
         losses = chosen_losses(vars(settings), ALGORITHMS[settings.trainer].settings)
-        check_loss(**losses, brought_by=method if source.brings_critic_loss else None)
+        check_loss(**losses, method=method if source.brings_critic_loss else None)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{method}: {error}") from error
     if source.wants_goal_functions and settings.frame_stack > 1:

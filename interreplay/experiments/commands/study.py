@@ -15,7 +15,7 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.study_checks import check, check_processors, check_together, found
 from interreplay.experiments.commands.study_search import check_search, searched, sequential, with_draws
-from interreplay.experiments.commands.train import asked_list
+from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import completed
 from interreplay.experiments.flags.original_flags import RENAMED
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, program
@@ -25,7 +25,7 @@ from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID
 from interreplay.experiments.flags.training_flags import plain, settings_for
 from interreplay.experiments.flags.values import only, written
 from interreplay.experiments.process.machine import chosen_device, own_gpus
-from interreplay.experiments.process.signals import RESUMABLE, before_anything_is_to_save
+from interreplay.experiments.process.signals import RESUMABLE, end_without_saving
 from interreplay.experiments.studies import inputs_file, results_table
 from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
@@ -81,7 +81,7 @@ def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
 
 def act(given: Mapping[str, Any]) -> int:
     """Run the command; return the exit code."""
-    if listed := asked_list(given):
+    if listed := requested_list(given):
         print(listed)
         return 0
     if not WHAT & given.keys():
@@ -300,5 +300,5 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
 
 
 if __name__ == "__main__":
-    before_anything_is_to_save()
+    end_without_saving()
     sys.exit(main())

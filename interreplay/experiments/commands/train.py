@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def act(given: Mapping[str, Any]) -> int:
     """Run the command; return the exit code."""
-    if listed := asked_list(given):
+    if listed := requested_list(given):
         print(listed)
         return 0
     for name in ("best", "recover"):
@@ -91,7 +91,7 @@ def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
     return find_checkpoints(given["resume"])
 
 
-def asked_list(given: Mapping[str, Any]) -> str:
+def requested_list(given: Mapping[str, Any]) -> str:
     """Return the list that a flag requests, or ""."""
     if given.get("list_buffers"):
         return list_buffers(CATALOGUE)

@@ -139,20 +139,20 @@ def check_model_based(given: Collection[str]) -> None:
             raise UsageError(f"--{name}: {MODEL_BASED} adds the recorded rows to its real rows; leave it out")
 
 
-def updates_resumed(saved: Mapping[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+def updates_resumed(saved: Mapping[str, Any], requested: dict[str, Any]) -> dict[str, Any]:
     """Return the flags next to ``--resume``, with updates in place of steps as in `offline_settings`."""
     if saved["updates"] is None:
-        if asked.get("updates") or asked.get("total_env_steps") == 0:
+        if requested.get("updates") or requested.get("total_env_steps") == 0:
             raise UsageError("the checkpoint is of a run with env steps; --total_env_steps N continues it")
-        if asked.get("offline_data") and saved["offline_data"] is None:
-            raise UsageError(f"the checkpoint was made without --offline_data, not with {asked['offline_data']}")
-        return asked
-    if asked.get("total_env_steps"):
+        if requested.get("offline_data") and saved["offline_data"] is None:
+            raise UsageError(f"the checkpoint was made without --offline_data, not with {requested['offline_data']}")
+        return requested
+    if requested.get("total_env_steps"):
         raise UsageError("the checkpoint is of a run without env steps; --updates N continues it")
-    asked.pop("total_env_steps", None)
-    if "updates" in asked:
-        asked["total_env_steps"] = asked["updates"]
-    return asked
+    requested.pop("total_env_steps", None)
+    if "updates" in requested:
+        requested["total_env_steps"] = requested["updates"]
+    return requested
 
 
 def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> tuple[str, str]:

@@ -279,22 +279,22 @@ def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
     elif given.get("prioritized_replay"):
         stock = "PER"
     name = stock
-    asked = ""
+    choice = ""
     if given.get("buffer"):
         name = given["buffer"]
-        asked = f"--buffer {name}"
+        choice = f"--buffer {name}"
     elif chosen:
         name = METHODS.get([*named, ""][0], "NMER")
-        asked = f"--{chosen[0]}"
+        choice = f"--{chosen[0]}"
     parameters = _parameters(name, catalog)
     if given.get("custom_replay_buffer") is False and (chosen or name != stock):
-        raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {asked}; give one of them")
+        raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {choice}; give one of them")
     for flag in named:
         if METHODS[flag] != name:
-            raise UsageError(f"{asked} contradicts --{flag}, which means {METHODS[flag]}; give one of them")
+            raise UsageError(f"{choice} contradicts --{flag}, which means {METHODS[flag]}; give one of them")
     for flag in BLENDS:
         if flag in chosen and not {"alpha", "prob_interpolation"} <= {*parameters}:
-            raise UsageError(f"{asked} contradicts --{flag}: {name} does not blend by mixup; give one of them")
+            raise UsageError(f"{choice} contradicts --{flag}: {name} does not blend by mixup; give one of them")
     return name
 
 

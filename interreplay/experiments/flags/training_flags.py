@@ -195,25 +195,25 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
     """
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     saved = default_settings(trainer) | by_name(saved)
-    asked = without(given, METHOD)
+    requested = without(given, METHOD)
     if METHOD & given.keys():
-        asked |= replay_resumed(saved, given)
-    if "env" in asked:
-        asked["env"] = find_environment(asked["env"], saved["env_args"]).name
-    asked = updates_resumed(saved, plain(asked))
-    algorithm_settings(only(asked, RATES), trainer)
-    if asked.get("device") == "auto":  # keep the checkpoint's
-        del asked["device"]
+        requested |= replay_resumed(saved, given)
+    if "env" in requested:
+        requested["env"] = find_environment(requested["env"], saved["env_args"]).name
+    requested = updates_resumed(saved, plain(requested))
+    algorithm_settings(only(requested, RATES), trainer)
+    if requested.get("device") == "auto":  # keep the checkpoint's
+        del requested["device"]
     before = dict(saved)
     if saved["relabel"]:  # adds a wrapper
         before["wrapper"] = [wrapper for wrapper in saved["wrapper"] if wrapper["type"] != WRAPPER]
-    for name in sorted(asked.keys() - CHANGEABLE - INVOCATION - RATES):
-        if asked[name] != before.get(name):
+    for name in sorted(requested.keys() - CHANGEABLE - INVOCATION - RATES):
+        if requested[name] != before.get(name):
             raise UsageError(
-                f"the checkpoint was made with {name} {before.get(name)}, not {asked[name]}; leave the flag out"
+                f"the checkpoint was made with {name} {before.get(name)}, not {requested[name]}; leave the flag out"
                 " (a resumed run may change no learning settings except learning rates)"
             )
-    return RunSettings(**saved | only(asked, (CHANGEABLE | RATES) - {"output_dir"}))
+    return RunSettings(**saved | only(requested, (CHANGEABLE | RATES) - {"output_dir"}))
 
 
 def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,10 +221,10 @@ def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str,
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     if ALGORITHMS[trainer].unrolls:
         return unroll_replay_for(given, trainer, METHOD, saved["buffer"], saved["buffer_args"])
-    asked = replay_for(given, CATALOGUE, saved["buffer"])
-    asked["buffer_args"] = saved["buffer_args"] | asked["buffer_args"]
+    requested = replay_for(given, CATALOGUE, saved["buffer"])
+    requested["buffer_args"] = saved["buffer_args"] | requested["buffer_args"]
     if "prioritized_replay" not in given:
-        asked["prioritized"] = saved["prioritized"]
+        requested["prioritized"] = saved["prioritized"]
     if "interp_prio_update" not in given:
-        asked["credit_both"] = saved["credit_both"]
-    return asked
+        requested["credit_both"] = saved["credit_both"]
+    return requested

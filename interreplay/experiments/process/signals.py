@@ -69,7 +69,7 @@ class Interrupts:
                 os.write(2, line)
 
 
-def before_anything_is_to_save() -> None:
+def end_without_saving() -> None:
     """Until `Interrupts` is entered, ignore SIGUSR1 and let SIGTERM end the program with `RESUMABLE`."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(RESUMABLE))

@@ -73,9 +73,9 @@ class Experiment:
                 point.validate()
             except ValueError as error:
                 raise UsageError(f"{point.algo_class.__name__}: {error}") from error
-            asked = point.algo_class.default_resource_request(point.copy(copy_frozen=False)).required_resources
+            request = point.algo_class.default_resource_request(point.copy(copy_frozen=False)).required_resources
             for kind, before in most.items():
-                most[kind] = max(before, asked.get(kind, 0.0))
+                most[kind] = max(before, request.get(kind, 0.0))
         return most
 
     def tuner(

@@ -173,16 +173,16 @@ class EncoderLike(Protocol):
         """Return features ``(n, d)`` of observations ``(n, ...)`` as they are stored, or of their parts by name."""
 
 
-def own_encoder(space: gym.Space, asked: str | Mapping[str, Any]) -> tuple[nn.Module, int]:
+def own_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tuple[nn.Module, int]:
     """Return the encoder ``module:Class`` of a user, see `EncoderLike`, and its number of features.
 
     Raises:
         ValueError: The class is unknown, rejects an argument, or has no width.
     """
-    encoder = object_of(asked, {}, nn.Module, "encoder", space)
+    encoder = object_of(choice, {}, nn.Module, "encoder", space)
     width = getattr(encoder, "width", None)
     if not isinstance(width, int):
-        raise ValueError(f"encoder {asked!r} has width {width!r}; expected an integer, its number of features")
+        raise ValueError(f"encoder {choice!r} has width {width!r}; expected an integer, its number of features")
     return encoder, width
 
 

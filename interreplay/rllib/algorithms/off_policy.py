@@ -96,7 +96,7 @@ class OffPolicyConfig(LoopConfig):
 
     def check_loss(self, method_with_loss: str | None = None) -> None:
         """Reject settings of the critics' loss that contradict each other or the loss of the replay method."""
-        check_loss(**chosen_losses(vars(self), self.settings_class), brought_by=method_with_loss)
+        check_loss(**chosen_losses(vars(self), self.settings_class), method=method_with_loss)
 
     @override(LoopConfig)
     def make_update(self, module: Any) -> Update:

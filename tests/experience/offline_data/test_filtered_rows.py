@@ -323,7 +323,7 @@ def test_a_function_of_a_file_in_the_current_folder(tmp_path, own_rewards):
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("reference", "expected"),
     [
         ("nothing.py:reward", "there is no file nothing.py"),
         ("rewards", "expected FILE.py:FUNCTION"),
@@ -332,9 +332,9 @@ def test_a_function_of_a_file_in_the_current_folder(tmp_path, own_rewards):
         ("{stem}:numpy", "numpy is not defined in"),
     ],
 )
-def test_other_names_are_rejected(own_rewards, asked, expected):
+def test_other_names_are_rejected(own_rewards, reference, expected):
     with pytest.raises(UsageError, match=expected):
-        Relabel(asked.format(stem=own_rewards.stem))
+        Relabel(reference.format(stem=own_rewards.stem))
 
 
 def test_a_file_outside_of_the_current_folder_is_rejected(own_rewards, tmp_path, monkeypatch):

@@ -369,13 +369,13 @@ def test_kill_during_saves_leaves_a_usable_checkpoint(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_an_environment_with_goals_reports_success_and_is_resumed(tmp_path):
-    asked = "FetchReach-v1"
+    retired = "FetchReach-v1"
     env = "FetchReach-v4"
-    flags = ["--env", asked, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
+    flags = ["--env", retired, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
     done = run(*flags, "--total_env_steps", 400)
     assert done.returncode == 0 and done.stderr == "", "its packages are silent, too"
     lines = done.stdout.splitlines()
-    assert f"{asked} is retired; using {env}" in lines
+    assert f"{retired} is retired; using {env}" in lines
     assert f"SAC with HER(k=8) on {env}, seed 0" in lines
     assert re.search(r", evaluation return .*, success [01].\d\d$", lines[-2])
     folder = the_run(tmp_path)
