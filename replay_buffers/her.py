@@ -26,7 +26,7 @@ class HER(ReplayBuffer):
             (``"final"``), or any one of the episode (``"episode"``).
         compute_reward: The environment's function, ``(achieved, desired, info) -> (n,)``; set automatically with RLlib.
         compute_terminated: The environment's function; without it, terminations do not change. Set automatically with
-            RLlib.
+            RLlib unless `compute_reward` is given.
         neighborhood: Gathers the rows to blend with; None disables blending.
         blend: Blends the relabeled rows; `Mixup()` by default.
         selector: Draws the rows; uniform by default.

@@ -11,9 +11,10 @@ from builders import Episodes, identical, make, stack
 
 from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transitions
 from interreplay.buffer.answers import has_own_code
+from interreplay.buffer.catalogue import make_buffer
 from interreplay.neighborhood import KNN, Neighborhood, Neighbors
 from interreplay.part import Context
-from interreplay.selection import Combined, MixedSelection, Prioritized, Selector
+from interreplay.selection import Combined, EventTables, MixedSelection, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.synthesis import Mixup, Synthesized, Synthesizer
@@ -272,6 +273,30 @@ def test_goal_functions_are_requested_until_they_are_known():
     assert not HER(capacity=10, compute_reward=max).wants_goal_functions
 
 
+def test_a_given_termination_of_goals_is_kept():
+    buffer = HER(capacity=10, compute_terminated=min)
+    buffer.connect(Context(compute_reward=max, compute_terminated=sum))
+    assert buffer.synthesizer.compute_reward is max
+    assert buffer.synthesizer.compute_terminated is min
+
+
+class Five(NMER):
+    def __init__(self, **arguments):
+        super().__init__(k=5, **arguments)
+
+
+@pytest.mark.parametrize("recipe", [Five, lambda **arguments: NMER(k=5, **arguments)])
+def test_defaults_reach_a_buffer_that_passes_its_arguments_on(recipe):
+    defaults = {"seed": 3, "n_step": 2, "gamma": 0.9, "device": "cpu", "spaces": None}
+    made = make_buffer(recipe, defaults, capacity=50)
+    expected = NMER(capacity=50, k=5, seed=3, n_step=2, gamma=0.9)
+    assert made.view == expected.view
+    for buffer in (made, expected):
+        buffer.add(make(50))
+    assert torch.equal(made.sample(16).slots, expected.sample(16).slots)
+    assert make_buffer(recipe, defaults, capacity=50, gamma=0.5).view.gamma == 0.5
+
+
 def interleaved(ids: bool) -> Transitions:
     """Rows of four interleaved environments."""
     episodes = Episodes(envs=4, ends=0.0)
@@ -279,13 +304,21 @@ def interleaved(ids: bool) -> Transitions:
 
 
 def test_rows_of_several_environments_without_ids_cause_one_warning():
-    for buffer in (Uniform(capacity=200, n_step=3), ContinuousTransition(capacity=200)):
+    mixed = MixedSelection({"all": UniformSelector(), "events": EventTables(["reward > 0"], history=5)})
+    for buffer in (
+        Uniform(capacity=200, n_step=3),
+        Uniform(capacity=200, n_step=(2, 5)),
+        ContinuousTransition(capacity=200),
+        ReplayBuffer(200, EventTables(["reward > 0"], history=5)),
+        ReplayBuffer(200, mixed),
+    ):
         buffer.add(interleaved(ids=False))
         with pytest.warns(UserWarning, match=r"99 of 100 rows do not continue .* Transitions\(\.\.\., episode=ids\)"):
             buffer.sample(8)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            buffer.sample(8)
+            for _ in range(10):  # with several n
+                buffer.sample(8)
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
@@ -297,7 +330,9 @@ def test_no_warning_if_rows_are_linked_or_links_are_not_needed(n_step):
         one_env.add(make(100, ids=False, ends=0.3))
         plain = Uniform(capacity=200)
         plain.add(interleaved(ids=False))
-        for buffer in (with_ids, one_env, plain):
+        events = ReplayBuffer(200, EventTables(["reward > 0"], history=0))
+        events.add(interleaved(ids=False))
+        for buffer in (with_ids, one_env, plain, events):
             buffer.sample(8)
 
 

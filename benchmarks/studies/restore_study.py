@@ -1,7 +1,8 @@
 """Prepare to resume a study from kept results: ``python -m benchmarks.studies.restore_study FOLDER RESULTS``.
 
-Unpack the finished runs that `benchmarks.keep_study` kept. ``cluster_run.py STUDY --output_dir RESULTS`` then executes
-only the missing runs, on any machine. Unfinished runs start again, because their checkpoints are not kept.
+Unpack the finished runs that `benchmarks.keep_study` kept. ``cluster_run.py --resume RESULTS`` then executes only the
+missing runs, on any machine. Unfinished runs start again, because their checkpoints are not kept. Paths in a study,
+such as that of offline data, are relative to the current folder.
 """
 
 from __future__ import annotations

@@ -84,6 +84,7 @@ class DeterministicPolicy(nn.Module):
     high: Tensor
     start: Tensor
     reach: Tensor
+    rounded: Tensor | None
 
     def __init__(self, policy: TrainedPolicy):
         super().__init__()
@@ -105,6 +106,7 @@ class DeterministicPolicy(nn.Module):
             bounds = {"low": kept.low, "high": kept.high, "start": kept.start, "reach": kept.half}
             for name, values in bounds.items():
                 self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(values)))
+        self.register_buffer("rounded", _rounded(policy.action_space))
 
     def forward(self, *parts: Tensor) -> Tensor:
         """Return actions ``(n, ...)`` for parts of observations ``(n, ...)``."""
@@ -115,7 +117,21 @@ class DeterministicPolicy(nn.Module):
             return chosen + int(self._space.start)
         scaled = self.start + (chosen.reshape(-1, *self._space.shape) + 1.0) * self.reach  # type: ignore[misc]
         bounded = torch.minimum(torch.maximum(scaled, self.low), self.high)
-        return bounded.round().to(self.dtype) if self.whole else bounded
+        if self.whole:
+            return bounded.round().to(self.dtype)
+        if self.rounded is not None:
+            return torch.where(self.rounded, bounded.round(), bounded)
+        return bounded
+
+
+def _rounded(space: gym.Space) -> Tensor | None:
+    """Return which entries ``(d,)`` of the vector of a Dict or Tuple are integers; None if there are none."""
+    if not isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        return None
+    integers = []
+    for _, part in sorted(leaves(space).items()):
+        integers += [np.issubdtype(part.dtype, np.integer)] * gym.spaces.flatdim(part)
+    return torch.tensor(integers) if any(integers) else None
 
 
 def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, seed: int = 0) -> Comparison:
@@ -265,7 +281,8 @@ def compared(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -
         found = Comparison(count, difference=float(difference.max()))
     tolerance = ROUNDING
     for part in policy.nets.modules():
-        if isinstance(part, BatchedMLP) and part.matrix_dtype is not None:
+        types = (getattr(part, "matrix_dtype", None), getattr(part, "conv_dtype", None))
+        if types != (None, None):
             tolerance = NARROW_ROUNDING
     if not missed <= tolerance:
         raise ExportError(f"the exported policy acts differently: {found.summary()}; nothing was written")

@@ -98,7 +98,8 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
 
     Args:
         kind: A name, a class, a factory or a buffer.
-        defaults: Arguments to use if the recipe accepts them and they are not given.
+        defaults: Arguments to use if the recipe accepts them and they are not given. A recipe with
+            ``**arguments`` accepts the arguments of `ReplayBuffer`.
         **arguments: Arguments of the recipe. Parts can be mappings, see `make_parts`.
 
     Raises:
@@ -110,7 +111,9 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
         return kind
     recipe = resolve(kind)
     check_arguments(recipe, arguments)
-    taken = inspect.signature(recipe).parameters
+    taken = dict(inspect.signature(recipe).parameters)
+    if any(p.kind is p.VAR_KEYWORD for p in taken.values()):  # passed on to `ReplayBuffer`
+        taken |= inspect.signature(ReplayBuffer).parameters
     accepted = {name: value for name, value in (defaults or {}).items() if name in taken}
     mappings = {name: value for name, value in arguments.items() if isinstance(value, Mapping)}
     return recipe(**accepted | arguments | make_parts(mappings))
@@ -118,11 +121,13 @@ def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **argumen
 
 PACKAGES: dict[str, tuple[ModuleType, type]] = {
     "selector": (selection, selection.Selector),
+    "inner": (selection, selection.Selector),
     "neighborhood": (neighborhood, neighborhood.Neighborhood),
+    "partners": (neighborhood, neighborhood.Neighborhood),
     "synthesizer": (synthesis, synthesis.Synthesizer),
     "blend": (synthesis, synthesis.Synthesizer),
 }
-"""Arguments of buffers that are parts: the package of built-in parts and the base class."""
+"""Arguments of buffers and parts that are parts: the package of built-in parts and the base class."""
 
 
 def make_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Composition:
         self.selector = selector
         self.neighborhood = neighborhood
         self.synthesizer = synthesizer
+        self._links_checked = False
         self.use_view(view)
 
     def __len__(self) -> int:
@@ -90,15 +91,15 @@ class Composition:
     def check_links(self) -> None:
         """Warn once if rows without episode ids do not continue each other although a part requires it."""
         rows = self.storage.written
-        if not self._needs_links or rows < LINK_CHECK_ROWS:
+        if self._links_checked or not self._needs_links or rows < LINK_CHECK_ROWS:
             return
-        self._needs_links = False
+        self._links_checked = True
         broken = self.storage.broken_links
         if 2 * broken >= rows:
             warnings.warn(
-                f"{broken} of {rows} rows do not continue the previous row; n-step returns, successors and hindsight "
-                "treat each as the start of an episode. If rows are from several environments, pass episode ids: "
-                "Transitions(..., episode=ids), one integer per row",
+                f"{broken} of {rows} rows do not continue the previous row; n-step returns, successors, hindsight and "
+                "event tables treat each as the start of an episode. If rows are from several environments, pass "
+                "episode ids: Transitions(..., episode=ids), one integer per row",
                 stacklevel=3,
             )
 

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import inspect
 import os
+import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,8 @@ class Relabel:
     """Recomputes rewards, and terminations if the function also returns them.
 
     The function is called as ``reward(obs, action, next_obs, **columns)`` with arrays of n rows: observations and
-    actions in the environment's units (float64 as float32; a dict of arrays by part if the observation has parts), and
-    the columns ``reward``, ``terminated``, ``truncated`` ``(n,)`` as recorded. It returns rewards ``(n,)``, or rewards
+    actions in the environment's units (float64 as float32; a dict of arrays by part for spaces with parts), and the
+    columns ``reward``, ``terminated``, ``truncated`` ``(n,)`` as recorded. It returns rewards ``(n,)``, or rewards
     and terminations ``(n,)``.
 
     Args:
@@ -64,7 +65,8 @@ class Relabel:
 
     Attributes:
         name: Name of the function in messages.
-        digest: Hash of the function's name and source file.
+        digest: Hash of the function's name and source file; for a function given as an object, also of its code and of
+            the values that it captures.
 
     Raises:
         UsageError: The function does not exist.
@@ -74,13 +76,14 @@ class Relabel:
         if isinstance(function, str):
             self.name = module_name(function)
             self._function = _imported(self.name)
+            self.digest = _digest(self._function)
         else:
             self.name = getattr(function, "__qualname__", repr(function))
             self._function = function
-        self.digest = _digest(self._function)
+            self.digest = _digest(function, _captured(function))
 
     def __call__(
-        self, obs: Any, action: np.ndarray, next_obs: Any, columns: Mapping[str, np.ndarray], place: str
+        self, obs: Any, action: Any, next_obs: Any, columns: Mapping[str, np.ndarray], place: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return rewards float32 ``(n,)`` and terminations bool ``(n,)``.
 
@@ -188,9 +191,11 @@ def wrapper_of(function: str) -> dict[str, Any]:
     return {"type": WRAPPER, "function": relabel.name, "source": relabel.digest}
 
 
-def narrowed(column: np.ndarray) -> np.ndarray:
-    """Return a column in its stored dtype: float64 as float32."""
-    return column.astype(np.float32) if column.dtype == np.float64 else column
+def narrowed(value: Any) -> Any:
+    """Return an array, or arrays by name, in the stored dtype: float64 as float32."""
+    if isinstance(value, dict):
+        return {name: narrowed(part) for name, part in value.items()}
+    return value.astype(np.float32) if value.dtype == np.float64 else value
 
 
 def _row(value: Any) -> Any:
@@ -215,11 +220,34 @@ def _imported(name: str) -> RewardFunction:
     return vars(loaded)[function]
 
 
-def _digest(function: RewardFunction) -> str:
-    """Return a hash of a function's name and source file, or of its address and process without a source."""
+def _digest(function: RewardFunction, captured: bytes = b"") -> str:
+    """Return a hash of a function's name, source file and captured values, or of its address without a source."""
     try:
         text = Path(inspect.getsourcefile(function) or "").read_text()
         text += getattr(function, "__qualname__", "")
     except (OSError, TypeError):
-        text = f"{function!r} {os.getpid()}"
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        text = _address(function)
+    return hashlib.blake2b(text.encode() + captured, digest_size=8).hexdigest()
+
+
+def _captured(function: Any) -> bytes:
+    """Return what can differ between functions of one name and file: code, object, defaults and captured values."""
+    code = getattr(function, "__code__", None)
+    if code is None:  # an object without a source, whose address is hashed
+        return b""
+    source = repr((code.co_firstlineno, code.co_code, code.co_names, code.co_consts)).encode()
+    owner = getattr(function, "__self__", None)
+    try:
+        captured = [cell.cell_contents for cell in function.__closure__ or ()]
+        return source + pickle.dumps((owner, function.__defaults__, function.__kwdefaults__, captured))
+    except Exception:  # the values cannot be pickled
+        return source + _address(function).encode()
+
+
+_HASHED_BY_ADDRESS: list[RewardFunction] = []
+"""Kept in memory, because the address of a function that is deleted can become that of another one."""
+
+
+def _address(function: RewardFunction) -> str:
+    _HASHED_BY_ADDRESS.append(function)
+    return f"{function!r} {os.getpid()}"

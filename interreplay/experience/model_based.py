@@ -74,6 +74,7 @@ class ModelBased(Mix):
 
     Attributes:
         dynamics: The ensemble.
+        rng: Random generator of the fits and rollouts.
 
     Raises:
         ValueError: An argument is out of range, or `real` is not a replay buffer.
@@ -116,9 +117,9 @@ class ModelBased(Mix):
         limits = Limits(fit_every, fit_rows, rollouts, as_schedule(rollout_length), keep_fits)
         if starts not in (*STARTS, None):
             raise ValueError(f"starts is {starts!r}; {accepted_names(str(starts), STARTS)}")
-        settings = FitSettings(
-            model_batch_size, model_learning_rate, holdout, patience or PATIENCE.get(model, 1), max_epochs
-        )
+        if patience is None:
+            patience = PATIENCE.get(model, 1)
+        settings = FitSettings(model_batch_size, model_learning_rate, holdout, patience, max_epochs)
         self.dynamics = Dynamics(
             kind=model,
             members=members,
@@ -144,7 +145,7 @@ class ModelBased(Mix):
         self.imagination = Imagination(
             self.dynamics, limits, action_noise, starts == "sampled" or hindsight, as_termination_fn(termination_fn)
         )
-        self._rng = np.random.default_rng(seed_of(seed, 2))
+        self.rng = np.random.default_rng(seed_of(seed, 2))
         self._seconds: dict[str, float] = {}  # not part of the state, so that equal runs have equal states
 
     @property
@@ -222,10 +223,10 @@ class ModelBased(Mix):
             ValueError: `connect` has not provided a policy.
         """
         started = time.perf_counter()
-        self.imagination.fit(self.real, self._rng)
+        self.imagination.fit(self.real, self.rng)
         fitted = time.perf_counter()
         self._ensure_room()
-        for rows in self.imagination.rollouts(self.real, self._rng):
+        for rows in self.imagination.rollouts(self.real, self.rng):
             self.virtual.add(rows)
         self._seconds = {"fit_seconds": fitted - started, "rollout_seconds": time.perf_counter() - fitted}
 
@@ -255,7 +256,7 @@ class ModelBased(Mix):
         own = {
             "dynamics": self.dynamics.state_dict(),
             "imagination": self.imagination.state_dict(),
-            "rng": self._rng.bit_generator.state,
+            "rng": self.rng.bit_generator.state,
             "virtual_rows": self.virtual.capacity,
         }
         return super().state_view() | {"model": own}
@@ -278,4 +279,4 @@ class ModelBased(Mix):
         super().load_state_dict(state)
         self.dynamics.load_state_dict(own["dynamics"])
         self.imagination.load_state_dict(own["imagination"])
-        self._rng.bit_generator.state = own["rng"]
+        self.rng.bit_generator.state = own["rng"]

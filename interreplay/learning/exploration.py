@@ -244,6 +244,8 @@ class OrnsteinUhlenbeck(Additive):
         return self._x
 
     def start(self, which: np.ndarray) -> None:
+        if self._x is not None and len(self._x) != len(which):  # a run resumed with another number of environments
+            self._x = None
         if self._x is not None:
             self._x = self._x.masked_fill(torch.as_tensor(which, device=self._x.device).unsqueeze(1), 0.0)
 

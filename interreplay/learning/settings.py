@@ -75,7 +75,7 @@ class ReplaySettings(LoopSettings):
         True, YesNo(), "make environment steps; False learns from recorded data only, and iterations count updates"
     )
     on_manifold_rows: int = setting(
-        0, Whole(0), "number of blended rows of every 50th batch to compare with the simulator (MuJoCo)"
+        0, Whole(0), "number of blended rows of every 50th batch to compare with the simulator (MuJoCo, n_step 1)"
     )
     episode_table: bool = setting(
         False, YesNo(), "record a row per training episode: return, length, TD errors, correlated pairs, Q-values"

@@ -44,7 +44,9 @@ from interreplay.runs.state_files.arrays import encode
 
 ALGORITHM = "algorithm"
 BUFFER = "replay_buffer"
-DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_rl_module_spec", "_run_training_always"))
+RL_MODULE = "_rl_module_spec"
+"""Setting with a user's RLModule."""
+DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_run_training_always"))
 """Attributes that RLlib computes from the settings."""
 TEXTS = frozenset(("env", "env_config", "replay_buffer_config"))
 """Settings with texts that are not imported, or are checked before they are imported."""
@@ -230,10 +232,17 @@ def config_of(folder: Path, trusted: bool = False) -> Any:
         trusted: Whether settings may name code.
 
     Raises:
-        CheckpointError: The checkpoint is damaged, its class cannot be found, or a setting could execute code.
+        CheckpointError: The checkpoint is damaged, its class cannot be found, it has a user's RLModule, or a setting
+            could execute code.
         UsageError: A user's class cannot be imported.
     """
-    config = _class_of(str(read_description(folder)["class"]))()
+    description = read_description(folder)
+    if RL_MODULE in description["not_stored"]:
+        raise CheckpointError(
+            f"the checkpoint {folder} does not store its RLModule, which is a class of your own; pass the "
+            "configuration again: from_checkpoint(path, config=...)"
+        )
+    config = _class_of(str(description["class"]))()
     for name, plain in state_files.load(folder, "settings").items():
         if name not in vars(config):
             raise CheckpointError(f"the checkpoint sets {name}, which {type(config).__name__} does not have")
@@ -305,7 +314,7 @@ def _as_plain(config: Any, name: str, value: Any) -> Any:
         value = {"type": name_of(value), "attributes": dict(vars(value))}
     if name == "evaluation_config":
         # Callbacks that record videos or observe an evaluation are not part of the run.
-        value = dict(filter(_is_plain, (value or {}).items()))
+        value = {key: item for key, item in (value or {}).items() if not key.startswith("callbacks")}
     encode(value, {})
     if not _is_harmless(config, name, value):
         raise TypeError(f"{name} names something that could be imported")
@@ -321,14 +330,6 @@ def _from_plain(stored: Mapping[str, Any]) -> Any:
         vars(exploration).update(value["attributes"])
         return exploration
     return value
-
-
-def _is_plain(entry: tuple[str, Any]) -> bool:
-    try:
-        encode(entry[1], {})
-    except TypeError:
-        return False
-    return True
 
 
 def global_rng() -> dict[str, Any]:

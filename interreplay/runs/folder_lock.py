@@ -16,6 +16,10 @@ UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errn
 """Errors of file systems without locks."""
 
 
+class FolderInUse(UsageError):
+    """Another process holds the lock of a folder."""
+
+
 @contextlib.contextmanager
 def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
     """Hold the lock of a folder. The system releases it when this process ends, however it ends.
@@ -28,14 +32,14 @@ def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
         patience: Seconds to wait for another process, such as a killed one that has not ended yet.
 
     Raises:
-        UsageError: Another process holds the lock.
+        FolderInUse: Another process holds the lock.
         OSError: The lock file cannot be created or opened.
     """
     lock = FileLock(folder / LOCK, timeout=patience, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
-        raise UsageError(f"another process is using {folder} ({what}); end it, or wait until it ends") from None
+        raise FolderInUse(f"another process is using {folder} ({what}); end it, or wait until it ends") from None
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise

@@ -221,24 +221,25 @@ def steps_of(checkpoint: Path) -> int:
     return int(match[1]) if match else -1
 
 
-def find_checkpoints(path: Path) -> list[Path]:
+def find_checkpoints(path: Path, flag: str = "--resume") -> list[Path]:
     """Return the checkpoints that ``--resume`` can use, in order of preference.
 
     Args:
         path: The folder of a run or of a checkpoint.
+        flag: The flag that names it, for the error message.
 
     Raises:
         UsageError: There is no checkpoint.
     """
     if not path.is_dir():
         kind = "is not a folder" if path.exists() else "does not exist"
-        raise UsageError(f"--resume {path} {kind}; give the folder of a run or of one of its checkpoints")
+        raise UsageError(f"{flag} {path} {kind}; give the folder of a run or of one of its checkpoints")
     path = path.resolve()
     if (path / SETTINGS).exists() or _CHECKPOINT.fullmatch(path.name):
         return [path]
     found = RunFolder(path).checkpoints()
     if not found:
-        raise UsageError(f"--resume {path} holds no checkpoint_* folder; give the folder of a run or of a checkpoint")
+        raise UsageError(f"{flag} {path} holds no checkpoint_* folder; give the folder of a run or of a checkpoint")
     return found
 
 

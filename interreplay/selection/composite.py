@@ -29,6 +29,7 @@ class Composite(Selector):
         self.scores_wanted = union(parts, "scores_wanted")
         self.needs = union(parts, "needs")
         self.by_write_order = any(part.by_write_order for part in parts)
+        self.follows_episodes = any(part.follows_episodes for part in parts)
 
     def inner_parts(self) -> Mapping[str, Selector]:
         return self.selectors

@@ -116,6 +116,7 @@ class EventTables(Selector):
             )
         self.shares = np.array([max(0.0, 1.0 - math.fsum(each_share)), *each_share])
         self.history = int(history)
+        self.follows_episodes = self.history > 0
         if SUCCESS in given:
             self.columns_wanted = frozenset({SUCCESS_COLUMN})
             self.needs = frozenset({SUCCESS_COLUMN})

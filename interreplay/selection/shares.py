@@ -57,6 +57,10 @@ class Shares:
             shares[name] = start + (end - start) * self.progress
         return shares
 
+    def least(self, name: str) -> float:
+        """Return the smallest share of a source over the run."""
+        return min(self._ends[self.names.index(name)])
+
     def anneal(self, progress: float) -> None:
         """Move to `progress`, the completed share of the run, from 0 to 1."""
         self.progress = min(max(float(progress), 0.0), 1.0)

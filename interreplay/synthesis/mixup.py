@@ -168,6 +168,6 @@ class NearestOutcome(Blend):
         moved = anchors.replace(
             rewards=partners.rewards,
             next_obs=map_observation(move, anchors.obs, partners.obs, partners.next_obs),
-            discounts=partners.discounts,
+            discounts=anchors.discounts if partners.discounts is None else partners.discounts,
         )
         return Synthesized(self.with_termination(anchors.where(mix >= 1, moved), anchors, mix), mix)

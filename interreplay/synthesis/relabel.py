@@ -121,7 +121,8 @@ class Relabel(Synthesizer):
         super().connect(context)
         if self.compute_reward is None and context.compute_reward is not None:
             self.compute_reward = context.compute_reward
-            self.compute_terminated = context.compute_terminated
+            if self.compute_terminated is None:
+                self.compute_terminated = context.compute_terminated
 
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         if self.blend is not None:

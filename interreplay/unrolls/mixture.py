@@ -137,13 +137,13 @@ class UnrollMix(SharedSources[UnrollSource]):
     # -- batches ----------------------------------------------------------------------------------
 
     def check(self, batch_size: int) -> None:
-        """Reject batches of `batch_size` unrolls if less than one of them is fresh.
+        """Reject batches of `batch_size` unrolls if less than one of them is fresh, also at the end of the run.
 
         Raises:
             UsageError: If less than one unroll per batch is fresh.
         """
         name = self.queue.name
-        share = self.shares.current[name]
+        share = self.shares.least(name)
         if share * batch_size < 1 - 1e-9:
             raise UsageError(
                 f"a share of {share:g} for {name} is {share * batch_size:g} of {batch_size} unrolls; "

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import onnxruntime
 import pytest
@@ -13,8 +14,11 @@ import torch
 import interreplay
 from interreplay.acting import export as exporting
 from interreplay.acting.export import ExportError, drawn_observations
+from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
+from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of
 from tests.acting.acting_cases import CASES, built, stacked
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -149,3 +153,20 @@ def test_compared_observations_are_those_of_training(checkpoint):
     np.testing.assert_allclose(drawn.mean(axis=0), (100, -5, 0), atol=20)
     pendulum = drawn_observations(interreplay.load_policy(checkpoint("SAC")), 500, 0)[""]
     assert -8 <= pendulum[:, 2].min() < -7.5 and 7.5 < pendulum[:, 2].max() <= 8
+
+
+@pytest.mark.filterwarnings("ignore:matrices are multiplied")
+def test_rounding_of_convolutions_in_bfloat16_is_no_error():
+    pixels = gym.spaces.Box(0, 255, (4, 36, 36), np.uint8)
+    actions = gym.spaces.Box(-1, 1, (2,), np.float32)
+    model = ALGORITHMS["IMPALA"].defaults | {"matrix_dtype": "float32", "normalize_observations": False}
+    model |= {"hiddens": (32,), "encoder": "shallow", "conv_dtype": "bfloat16", "initial_weights": "orthogonal"}
+    torch.manual_seed(0)
+    encoder, width = encoder_of(pixels, model)
+    nets = assembled(ARCHITECTURES["IMPALA"].make(width, actions, model, False), encoder, model)
+    nets.requires_grad_(False).actor.layers.bodies[0].weights[-1].mul_(200.0)  # as after training
+    policy = TrainedPolicy(nets, pixels, actions)
+    module = exporting.DeterministicPolicy(policy).eval()
+    parts = drawn_observations(policy, 50, 0)
+    found = exporting.compared(policy, lambda given: module(torch.from_numpy(given[""])).numpy(), parts)
+    assert exporting.ROUNDING < found.difference < exporting.NARROW_ROUNDING

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from interreplay.learning.listed.networks import list_actor_and_critics
 from interreplay.learning.networks.between_layers import Dropout
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
@@ -117,6 +118,17 @@ def prepared(algorithm: str, case: str, updates: int) -> tuple[Any, Callable[[An
 def test_actors_and_critics(algorithm, case, device):
     networks, build, rows = prepared(algorithm, case, UPDATES)
     assert_same_updates(build, networks, [from_rows(*each) for each in rows], device)
+
+
+@pytest.mark.slow
+def test_listed_critics_with_a_subset(device):
+    _, kind, own = ALGORITHMS["SAC"]
+    settings = own | {"n_critics": 4, "target_subset": 2}
+    networks = make("SAC", None, "relu", settings)
+    layers = [{"layer": "Linear", "out_features": 8}, "ELU", "Linear"]
+    list_actor_and_critics(networks, {"actor": layers, "critic": layers})
+    batches = [from_rows(*given(i, "SAC", 0, False)) for i in range(UPDATES)]
+    assert_same_updates(lambda nets: kind(nets, **settings), networks.double(), batches, device)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 
 from interreplay import Transitions
 from interreplay.diagnostics.on_manifold import OnManifold
+from interreplay.rllib import SACConfig
 from replay_buffers import NMER, NaiveMixup
 
 
@@ -59,3 +60,10 @@ def test_environments_with_hidden_state_are_rejected():
     for env_id in ("Pendulum-v1", "Reacher-v5"):
         with pytest.raises(ValueError, match="HalfCheetah-v5"):
             OnManifold(gym.make(env_id))
+
+
+@pytest.mark.parametrize(("n_step", "arguments"), [(3, {}), ((1, 2), {}), (1, {"n_step": 2})])
+def test_rows_of_several_steps_are_rejected(n_step, arguments):
+    config = SACConfig().environment("HalfCheetah-v5").replay("Uniform", **arguments)
+    with pytest.raises(ValueError, match="on_manifold_rows simulates single steps and n_step is .*; expected n_step 1"):
+        config.training(on_manifold_rows=5, n_step=n_step).validate()

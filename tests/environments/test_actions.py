@@ -5,7 +5,10 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
+from interreplay.acting.export import DeterministicPolicy, compared
+from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import actions_of
 
 
@@ -25,3 +28,36 @@ def test_integer_parts_of_nested_actions_are_rounded():
     made = actions_of(space).to_env(np.float32([[0.9, 0.25]]))
     assert made["a"].dtype == np.int32 and made["a"].item() == 3
     assert made["b"].item() == 0.25
+
+
+class Linear(torch.nn.Module):
+    """A policy of one layer with actions in [-1, 1]."""
+
+    memory = None
+    stochastic = False
+    noisy = False
+
+    def __init__(self, inputs, actions):
+        super().__init__()
+        self.layer = torch.nn.Linear(inputs, actions)
+
+    def output(self, obs):
+        return torch.tanh(self.layer(obs))
+
+    def mode(self, output):
+        return output
+
+    def act(self, obs):
+        return self.output(obs)
+
+
+def test_integer_parts_of_actions_are_rounded_as_by_the_policy():
+    parts = {"b": gym.spaces.Box(-2, 2, (2,)), "a": gym.spaces.Box(0, 5, (2,), np.int64)}
+    nets = torch.nn.Module()
+    nets.encoder = torch.nn.Identity()
+    nets.actor = Linear(3, 4)
+    policy = TrainedPolicy(nets, gym.spaces.Box(-1, 1, (3,)), gym.spaces.Dict(parts))
+    module = DeterministicPolicy(policy)
+    obs = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    found = compared(policy, lambda given: module(torch.from_numpy(given[""])).numpy(), {"": obs})
+    assert found.difference < 1e-5

@@ -357,6 +357,7 @@ def test_settings_for_configurations_are_plain_and_without_defaults():
         ({"termination_fn": "Hoper-v5"}, "no termination function for 'Hoper-v5'; did you mean Hopper"),
         ({"action_noise": -1.0}, "action_noise is -1.0; expected a number of 0 or more"),
         ({"rollouts": 0}, "rollouts is 0; expected a number above 0"),
+        ({"patience": 0}, "patience is 0; expected an integer of 1 or more"),
     ],
 )
 def test_invalid_arguments_are_rejected(arguments, message):

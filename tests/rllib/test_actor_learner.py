@@ -65,8 +65,9 @@ def test_every_fresh_unroll_is_used_once():
     algorithm.stop()
 
 
-def test_a3c_without_remote_runners_equals_a2c():
-    made = [config(trainer=trainer, loss="sum", lr=1e-3).build_algo() for trainer in ("A2C", "A3C")]
+@pytest.mark.parametrize(("env", "settings"), [("CartPole-v1", {}), ("StackedLine-v0", {"encoder": "shallow"})])
+def test_a3c_without_remote_runners_equals_a2c(env, settings):
+    made = [config(env, trainer, loss="sum", lr=1e-3, **settings).build_algo() for trainer in ("A2C", "A3C")]
     for _ in range(2):
         results = [algorithm.train()["learners"]["default_policy"] for algorithm in made]
         np.testing.assert_equal(*results)

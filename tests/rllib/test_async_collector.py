@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import RayError
+from ray.rllib.utils.actor_manager import RemoteCallResults, ResultOrError
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from interreplay.errors import EnvironmentFailure
+from interreplay.errors import EnvironmentFailure, RunnerLost
 from interreplay.rllib.actor_learner.collectors import Answer, AsyncCollector
 from interreplay.rllib.env_runner import remote
 from interreplay.runs import state_files
@@ -68,6 +70,25 @@ def test_metrics_of_unused_answers_are_saved(collector, tmp_path):
     for made in (straight, resumed):
         assert total(made.metrics()) == {"steps": 120, "agent": {"return": 1.5}} and not made.metrics()
         assert [made.collect(None).rows for _ in range(2)] == [["rows 1"], ["rows 2"]]
+
+
+def test_the_error_of_a_runner_that_cannot_be_saved_is_returned_by_the_next_round():
+    answers = [ResultOrError(result="state"), ResultOrError(error=RayError("ValueError: no state"))]
+    results = RemoteCallResults()
+    for index, answer in enumerate(answers, start=1):
+        results.add_result(index, answer, None)
+    manager = SimpleNamespace(
+        actors=lambda: {1: "one", 2: "two"},
+        actor_ids=lambda: [1, 2],
+        healthy_actor_ids=lambda: [1],
+        foreach_actor=lambda work: results,
+    )
+    runners = remote.RemoteRunners(SimpleNamespace(_worker_manager=manager), CONFIG)
+    assert str(runners.missing()) == "1 of 2 remote env runners lost"
+    assert runners.of_each(None) == ["state"]
+    failure = runners.collect({}, None, None).failure
+    assert isinstance(failure, RunnerLost)
+    assert str(failure) == "remote env runner 2 died: RayError: ValueError: no state"
 
 
 def test_an_error_that_arrives_while_saving_ends_the_run(collector):

@@ -9,14 +9,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from ray.rllib.algorithms.callbacks import DefaultCallbacks
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 import enjoy
 from interreplay import rllib
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.rllib import SAC, TD3
+from interreplay.rllib.algorithms.sac import SACModule
 from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest
 from tests.rllib.small_runs import config, same, weights
@@ -38,6 +41,17 @@ class Evil:
 
 class Callbacks(DefaultCallbacks):
     """Callbacks of a user."""
+
+
+class Other(PendulumEnv):
+    """Environment of evaluations."""
+
+
+class Module(SACModule):
+    """Networks of a user, with parameters of the usual shapes."""
+
+    def encode(self, obs):
+        return 0.5 * super().encode(obs)
 
 
 def reseal(checkpoint: Path) -> None:
@@ -200,6 +214,33 @@ def test_settings_that_are_not_plain_data_are_passed_again(tmp_path):
     again = SAC.from_checkpoint(tmp_path / "c", config=made())
     assert same(weights(algorithm), weights(again)) and again.config.callbacks_class is Callbacks
     assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1, "acting needs no callbacks"
+
+
+def test_the_environment_of_evaluations_is_passed_again_if_it_is_a_class(tmp_path):
+    evaluation = {"env": Other, "callbacks_on_episode_step": print}
+    made = lambda: config().evaluation(evaluation_interval=1, evaluation_config=evaluation)
+    algorithm = made().build_algo()
+    algorithm.save_to_path(tmp_path / "c")
+    with pytest.raises(CheckpointError, match="does not store evaluation_config"):
+        SAC.from_checkpoint(tmp_path / "c")
+    again = SAC.from_checkpoint(tmp_path / "c", config=made())
+    assert isinstance(again.eval_env_runner.env.unwrapped.envs[0].unwrapped, Other)
+    del evaluation["env"]
+    made().build_algo().save_to_path(tmp_path / "d")
+    restored = SAC.from_checkpoint(tmp_path / "d")
+    assert restored.config.evaluation_config == {"explore": False, "num_envs_per_env_runner": 1}
+
+
+def test_the_module_of_a_user_is_passed_again(tmp_path):
+    made = lambda: config().rl_module(rl_module_spec=RLModuleSpec(module_class=Module))
+    algorithm = made().build_algo()
+    algorithm.save_to_path(tmp_path / "c")
+    with pytest.raises(CheckpointError, match=r"does not store _rl_module_spec.*from_checkpoint\(path, config="):
+        SAC.from_checkpoint(tmp_path / "c")
+    again = SAC.from_checkpoint(tmp_path / "c", config=made())
+    assert type(again.learner.single_module) is Module and same(weights(algorithm), weights(again))
+    with pytest.raises(CheckpointError, match="does not store its RLModule, which is a class of your own"):
+        watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1))
 
 
 def test_checkpoints_of_rllibs_own_algorithms_require_trust(stock, tmp_path, ran, capsys):

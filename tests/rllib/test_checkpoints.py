@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from interreplay.errors import CheckpointError
-from interreplay.rllib import SAC
+from interreplay.rllib import SAC, IMPALAConfig
 from tests.rllib.small_runs import CONFIGS, config, of_preset, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -202,6 +202,25 @@ def test_damaged_checkpoints_are_rejected(saved, tmp_path):
 def test_a_missing_folder_is_rejected(tmp_path):
     with pytest.raises(CheckpointError, match="nowhere"):
         config().build_algo().restore_from_path(tmp_path / "nowhere")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 3])
+def test_noise_and_memory_begin_again_with_another_number_of_environments(count, tmp_path):
+    def unrolling():
+        small = {"hiddens": (8,), "lstm_cells": 4, "train_batch_size": 4, "steps_per_iteration": 20}
+        return IMPALAConfig().environment("CartPole-v1").training(**small)
+
+    for number, made in enumerate((lambda: config(trainer="DDPG").training(steps_per_iteration=60), unrolling)):
+        stopped = made().env_runners(num_envs_per_env_runner=2, rollout_fragment_length=1).build_algo()
+        stopped.train()
+        stopped.save_to_path(tmp_path / str(number))
+        resumed = made().env_runners(num_envs_per_env_runner=count, rollout_fragment_length=1).build_algo()
+        resumed.restore_from_path(tmp_path / str(number))
+        resumed.train()
+        assert resumed.env_steps > stopped.env_steps
+        if number:
+            assert {len(part) for part in resumed.env_runner.memory_state().values()} == {count}
 
 
 @pytest.mark.slow

@@ -60,6 +60,26 @@ def test_the_largest_seed_trains_and_evaluates():
     algorithm.stop()
 
 
+@pytest.mark.parametrize(("interval", "explores"), [(None, False), (None, True), (1, False)])
+def test_evaluations_explore_only_if_they_are_configured_to(interval, explores):
+    made = SACConfig().environment(ID).training(hiddens=(8,), steps_per_iteration=10)
+    made.evaluation(evaluation_interval=interval, evaluation_duration=12, evaluation_config={"explore": explores})
+    algorithm = made.build_algo()
+    runner = algorithm.env_runner if interval is None else algorithm.eval_env_runner
+    seen = []
+    act = runner._act
+    runner._act = lambda random_actions, explore: (seen.append(explore), act(random_actions, explore))[1]
+    LongAndShort.numbers = count(1)
+    found = algorithm.evaluate()["env_runners"]
+    newest = range(1, 13) if interval else range(3, 13)
+    assert set(seen) == {explores} and found["num_episodes"] == 12
+    assert found["episode_return_mean"] == pytest.approx(np.mean([LongAndShort.length(i) for i in newest]))
+    seen.clear()
+    algorithm.train()
+    assert interval or set(seen) == {True}
+    algorithm.stop()
+
+
 @pytest.mark.parametrize(("envs", "episode_count"), [(1, 5), (4, 4), (4, 13), (8, 3)])
 def test_an_evaluation_uses_the_first_episodes_that_begin(envs, episode_count):
     algorithm = build(envs)

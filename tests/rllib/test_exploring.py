@@ -1,9 +1,11 @@
 """Explorations and updates in RLlib: how they are chosen, and their state in runners and checkpoints."""
 
+import gymnasium as gym
 import pytest
 import torch
 
-from interreplay.learning.exploration import EpsilonGreedy, Gaussian, Random, Sampled
+from interreplay.learning.exploration import EpsilonGreedy, Gaussian, OrnsteinUhlenbeck, Random, Sampled
+from interreplay.rllib.env_runner.runner_state import RunnerState
 from tests.rllib.small_runs import config
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -36,6 +38,17 @@ def test_epsilon_follows_its_schedule():
     assert isinstance(algorithm.config.exploration, EpsilonGreedy) and algorithm.config.exploration.progress == 0
 
 
+def test_the_progress_of_schedules_ends_at_one():
+    algorithm = config().training(exploration="Gaussian", anneal_steps=100, updates_per_step=0).build_algo()
+    explored = []
+    replayed = []
+    algorithm.env_runner._state.exploration.anneal = explored.append
+    algorithm.replay_buffer.anneal = replayed.append
+    algorithm.train(), algorithm.train()
+    for progress in (explored, replayed):
+        assert len(progress) == 150 and sorted(progress) == progress and progress[-50:] == [1.0] * 50
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "name"),
@@ -51,6 +64,22 @@ def test_sac_tqc_and_crossq_use_the_configured_exploration(trainer, name):
         away = rows.actions - algorithm.learner.single_module.act(rows.obs, None)
     assert 0 < away.abs().mean() < 0.2 if name == "Gaussian" else away.abs().mean() > 0.2
     assert type(config(trainer=trainer).build_algo().env_runner._state.exploration) is Sampled
+
+
+@pytest.mark.parametrize("kind", [EpsilonGreedy, OrnsteinUhlenbeck])
+def test_forks_may_explore_differently(kind):
+    """The command fork loads the state of a runner whose exploration can be of another class."""
+
+    def begin(exploration):
+        options = {"seed": 0, "index": 0, "num_envs": 1, "device": torch.device("cpu")}
+        return RunnerState.begin(exploration=exploration, **options)
+
+    envs = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")])
+    parent, child = begin(Gaussian()), begin(kind())
+    before = child.exploration.state_dict()
+    child.load_state_dict(parent.state_dict(envs, True), envs)
+    assert child.exploration.state_dict() == before
+    assert torch.equal(child.torch_rng.get_state(), parent.torch_rng.get_state())
 
 
 @pytest.mark.parametrize(("env", "trainer"), UPDATES)

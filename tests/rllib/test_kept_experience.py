@@ -18,12 +18,16 @@ import torch
 from kept_rows import equal, everything
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.experience import ModelBased
 from interreplay.experience.offline_data.saved_rows import open_saved
 from interreplay.experience.store import ExperienceStore, writer
 from interreplay.experiments.commands.experience import main as experience
 from interreplay.experiments.commands.fork import main as fork_command
 from interreplay.experiments.commands.train import main
+from interreplay.experiments.training import forking
 from interreplay.experiments.training.forking import fork, reseed
+from interreplay.learning.networks.normalization import RewardScale
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS, columns_of_infos
 from interreplay.runs.results.reader import curve, read_rows
 from interreplay.runs.run_folder import RunFolder, steps_of
@@ -355,8 +359,16 @@ def test_arms_may_scale_rewards_and_networks_of_other_shapes_are_rejected(tmp_pa
     settings |= {"buffer": "Uniform", "buffer_args": {}, "seed": 1}
     arm = config().training(scale_rewards=True).build_algo()
     fork(arm, SimpleNamespace(**settings), str)
+    scale = RewardScale(arm.config.gamma)
+    scale.observe(buffer_rows(arm))
+    assert arm.learner.reward_scale.divisor == scale.divisor > 1, "the parent's returns count"
     arm.train()
     assert arm.env_steps == 225
+    again = config().training(scale_rewards=True).build_algo()
+    arm.save_to_path(tmp_path / "checkpoint_00000225")
+    manifest.add(tmp_path / "checkpoint_00000225", "settings.json", json.dumps(settings | {"scale_rewards": True}))
+    fork(again, SimpleNamespace(**settings | {"fork_from": str(tmp_path / "checkpoint_00000225")}), str)
+    assert again.learner.reward_scale.divisor == arm.learner.reward_scale.divisor
     other = config().training(n_critics=3).build_algo()
     with pytest.raises(CheckpointError, match="the networks of .* differ from this run's"):
         fork(other, SimpleNamespace(**settings), str)
@@ -375,6 +387,16 @@ def test_arms_of_one_seed_are_identical_and_others_differ(tmp_path):
     assert first.replay_buffer.rng.bit_generator.state != before
 
 
+def test_a_learned_model_has_the_random_numbers_of_the_fork():
+    source = ModelBased()
+    before = source.rng.bit_generator.state
+    runners = SimpleNamespace(foreach_env_runner=lambda act: None)
+    learner = SimpleNamespace(reseed=lambda seed: None)
+    reseed(SimpleNamespace(env_steps=50, learner=learner, env_runner_group=runners, replay_buffer=source), 1)
+    assert source.rng.bit_generator.state != before
+    assert len({part.rng.bit_generator.state["state"]["state"] for part in (source, source.real, source.virtual)}) == 3
+
+
 @pytest.mark.slow
 def test_other_algorithms_environments_and_missing_columns_are_rejected(tmp_path):
     _, settings = parent(tmp_path)
@@ -384,6 +406,17 @@ def test_other_algorithms_environments_and_missing_columns_are_rejected(tmp_path
         fork(config("InvertedPendulum-v5").build_algo(), SimpleNamespace(**settings), str)
     with pytest.raises(UsageError, match="lack the column behavior, which the replay method requires"):
         forked(settings, "Elite")
+
+
+def test_forks_keep_the_optimizer_of_the_parent(tmp_path, monkeypatch):
+    monkeypatch.setattr(forking, "find_checkpoints", lambda path: [path])
+    monkeypatch.setattr(forking, "_check", lambda algo, folder: None)
+    monkeypatch.setattr(forking, "read_settings", lambda folder: {"optimizer": "Adam"})
+    monkeypatch.setattr(forking.state_files, "resolve", lambda folder: folder)
+    algo = object.__new__(OffPolicyAlgorithm)
+    settings = SimpleNamespace(trainer="DQN", fork_from=tmp_path, optimizer="RMSprop")
+    with pytest.raises(UsageError, match="has the state of Adam; expected --optimizer Adam"):
+        fork(algo, settings, str)
 
 
 @pytest.mark.slow

@@ -259,6 +259,14 @@ class OfKeywords(Arm):
         super().__init__(options.get("size", 0.75))
 
 
+class OfRenderMode(Arm):
+    """Environment whose first argument is the render mode, as in Gymnasium's tutorial."""
+
+    def __init__(self, render_mode=None, size=0.6):
+        super().__init__(size)
+        assert render_mode is None, render_mode
+
+
 class Several(MultiAgentEnv):
     """Environment with several agents."""
 
@@ -272,6 +280,8 @@ class Several(MultiAgentEnv):
         (OfMapping, {}, 0.25),
         (OfKeywords, {"size": 0.3}, 0.3),
         (OfKeywords, {}, 0.75),
+        (OfRenderMode, {"size": 0.3}, 0.3),
+        (OfRenderMode, {}, 0.6),
     ],
 )
 def test_classes_of_environments_receive_keywords_or_one_mapping(env, given, size):
@@ -286,6 +296,7 @@ def test_classes_of_environments_receive_keywords_or_one_mapping(env, given, siz
     ("env", "given", "message"),
     [
         (Arm, {"sise": 0.3}, "env_config: Arm takes no argument 'sise'; did you mean size?"),
+        (OfRenderMode, {"sise": 0.3}, "env_config: OfRenderMode takes no argument 'sise'; did you mean size?"),
         (Several, {}, "the environment Several is a MultiAgentEnv: these algorithms train one policy for one agent"),
         ("Several", {}, "the environment Several is a MultiAgentEnv: these algorithms train one policy for one agent"),
     ],

@@ -38,6 +38,17 @@ def test_actions_are_random_during_warm_up_and_noisy_afterwards():
     assert away.std().item() == pytest.approx(0.05, rel=0.2) and abs(away.mean().item()) < 0.02
 
 
+def test_settings_of_noise_apply_to_explorations_with_arguments():
+    made = config(trainer="TD3").training(exploration_sigma=0.3, exploration_theta=0.05)
+    for given, sigma, theta in (({"dt": 0.5}, 0.3, 0.05), ({"sigma": 0.7}, 0.7, 0.05)):
+        copied = made.copy(copy_frozen=False).training(exploration={"type": "OrnsteinUhlenbeck", **given})
+        copied.validate()
+        assert (copied.exploration.sigma, copied.exploration.theta) == (sigma, theta)
+    plain = config(trainer="TD3").training(exploration={"type": "OrnsteinUhlenbeck", "dt": 0.5})
+    plain.validate()
+    assert plain.exploration.sigma == OrnsteinUhlenbeck().sigma
+
+
 @pytest.mark.slow
 def test_noise_persists_within_episodes():
     made = config(trainer="DDPG").training(

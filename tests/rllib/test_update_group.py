@@ -82,6 +82,34 @@ def test_settings_that_do_not_change_shapes_must_be_equal(name, values):
         UpdateGroup([one.learner, other.learner])
 
 
+def test_runs_with_schedules_must_make_updates_at_equal_steps():
+    scheduled = [[0, 3e-4], [100, 1e-5]]
+    learners = []
+    for rate in (scheduled, 3e-4):
+        for updates in (1.0, 2.0):
+            learners.append(config().training(actor_lr=rate, updates_per_step=updates).build_algo().learner)
+    with pytest.raises(ValueError, match=r"updates_per_step of the runs is 1\.0 and 2\.0; expected equal"):
+        UpdateGroup(learners[:2])
+    UpdateGroup(learners[2:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda: config().training(train_batch_size_per_learner=64), "train_batch_size of the runs is 32 and 64"),
+        (lambda: config(buffer="S4RL", views=2), "views of the runs is 1 and 2"),
+        (
+            lambda: config(buffer="ReplayBuffer", synthesizer={"type": "StateAugmentation", "views": 2}),
+            "views of the runs is 1 and 2",
+        ),
+    ],
+)
+def test_batches_must_have_equal_shapes(change, message):
+    one, other = (made.build_algo() for made in (config(), change()))
+    with pytest.raises(ValueError, match=message):
+        UpdateGroup([one.learner, other.learner])
+
+
 def test_learners_of_values_are_rejected():
     learner = DQNConfig().environment("CartPole-v1").training(steps_per_iteration=50).build_algo().learner
     with pytest.raises(ValueError, match="learns by DQNUpdate"):

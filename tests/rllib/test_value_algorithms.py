@@ -265,6 +265,26 @@ def test_evaluations_do_not_explore(trainer):
         (lambda c: c.training(exploration="Gaussian"), "Gaussian and actions are discrete"),
         (lambda c: c.training(exploration="Noisy"), "the policy has no noisy layers"),
         (lambda c: c.training(dueling=True, matrix_dtype="bfloat16"), "expected 'float32' with dueling"),
+        (
+            lambda c: c.training(matrix_dtype="bfloat16").model(value=["Linear"], advantage=["Linear"]),
+            "expected 'float32' with dueling or noisy layers",
+        ),
+        (
+            lambda c: c.training(matrix_dtype="bfloat16").model(q=["NoisyLinear"]),
+            "expected 'float32' with dueling or noisy layers",
+        ),
+        (
+            lambda c: c.training(distribution="implicit", matrix_dtype="bfloat16"),
+            "expected 'float32' with implicit quantiles",
+        ),
+        (
+            lambda c: c.training(noisy=True).model(q=["Linear"]),
+            "noisy is True and network lists no NoisyLinear; expected NoisyLinear in network, or noisy False",
+        ),
+        (
+            lambda c: c.training(dueling=True).model(q=["Linear"]),
+            "dueling is True and network lists q; expected value and advantage, or dueling False",
+        ),
         (lambda c: c.environment("Pendulum-v1"), "the action space is Box.*; expected discrete actions"),
     ],
 )

@@ -184,6 +184,10 @@ def test_the_method_and_the_wrapper_are_created_by_name():
     assert made.selector.inner.alpha == 0.3
     named = make_buffer("NMER", capacity=100, selector={"type": "Faded", "selector": "LossAdjusted"})
     assert isinstance(named.selector.inner, LossAdjusted)
+    combined = make_buffer("NMER", capacity=100, selector={"type": "Combined", "inner": "LossAdjusted"})
+    assert isinstance(combined.selector.inner, LossAdjusted)
+    hindsight = {"type": "HindsightGoals", "partners": {"type": "KNN", "k": 3}}
+    assert make_buffer("ReplayBuffer", capacity=100, neighborhood=hindsight).neighborhood.partners.k == 3
     with pytest.raises(ValueError, match="there is no replay buffer 'SWDD'"):
         make_buffer("SWDD")
     with pytest.raises(UsageError, match="selector 'Prioritised'"):

@@ -9,6 +9,7 @@ from builders import identical, make, same_sample
 from scipy.stats import kstest
 
 from interreplay import ReplayBuffer, Transitions
+from interreplay.neighborhood import ClusterCenter
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.selection import Prioritized
 from interreplay.synthesis import Mixup, NearestOutcome
@@ -220,6 +221,14 @@ def test_an_n_step_outcome_includes_its_discount():
     other = buffer.read(sample.neighbor_slots[taken])
     assert torch.equal(sample.transitions.discounts[taken], other.discounts)
     assert torch.equal(sample.transitions.rewards[taken], other.rewards)
+
+
+def test_the_outcome_of_a_mean_keeps_the_discount_of_its_anchor():
+    buffer = ReplayBuffer(200, None, ClusterCenter(n_clusters=5), NearestOutcome(), n_step=3, gamma=0.9, seed=0)
+    buffer.add(make(200, envs=3))
+    sample = buffer.sample(64)
+    assert (sample.mix == 0).any()
+    assert torch.equal(sample.transitions.discounts, buffer.read(sample.slots).discounts)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64])

@@ -179,6 +179,15 @@ LINEAR = (
 )
 
 
+@pytest.mark.parametrize("hyperparameters", ["rows", "monte_carlo", "local"])
+def test_a_single_stored_row_does_not_change(hyperparameters):
+    buffer = BIER(capacity=10, hyperparameters=hyperparameters, epochs=1, seed=0)
+    buffer.add(make(1))
+    sample = buffer.sample(4)
+    assert (sample.mix == 1).all()
+    identical(sample.transitions, buffer.storage[sample.slots])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", LINEAR, ids=str)
 def test_linear_dynamics_are_recovered(arguments):

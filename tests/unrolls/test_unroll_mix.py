@@ -217,3 +217,7 @@ def test_a_batch_without_a_fresh_unroll_is_rejected():
     mix.check(9)
     with pytest.raises(UsageError, match="a share of 0.125 for queue is 0.5 of 4 unrolls; expected at least one"):
         mix.check(4)
+    mix = make_mix([{"type": "queue", "share": [1.0, 0.2]}, {"type": "uniform", "share": [0.0, 0.8]}])
+    mix.check(5)
+    with pytest.raises(UsageError, match="a share of 0.2 for queue is 0.8 of 4 unrolls; expected at least one"):
+        mix.check(4)

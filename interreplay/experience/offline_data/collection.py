@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from interreplay.environments.actions import actions_of
-from interreplay.environments.relabeled import Relabel
+from interreplay.environments.relabeled import Relabel, narrowed
+from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.conversion import Conversion, Spaces
 from interreplay.experience.offline_data.dataset import Dataset
@@ -219,7 +220,7 @@ def relabeled(relabel: Relabel, rows: Transitions, action_space: Any, place: str
     }
     obs = map_observation(lambda column: column.numpy(), rows.obs)
     next_obs = map_observation(lambda column: column.numpy(), rows.next_obs)
-    action = actions_of(action_space).to_env(rows.actions.numpy())
+    action = narrowed(named_parts(actions_of(action_space).to_env(rows.actions.numpy())))
     return relabel(obs, action, next_obs, columns, place)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.environments.spaces import leaves
+from interreplay.environments.spaces import flat_actions, leaves
 from interreplay.errors import NonFiniteError, UsageError
 from interreplay.experience.offline_data.dataset import Dataset, readable
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
@@ -106,9 +106,13 @@ class Conversion:
 def _bounds(space: Any) -> list[Any]:
     if isinstance(space, gym.spaces.Discrete):
         return [space.start, space.n]
-    if not isinstance(space, gym.spaces.Box) or not space.is_bounded():
-        raise UsageError(f"the action space of offline data is {space}; expected Discrete or a Box with finite bounds")
-    return [space.low, space.high]
+    flat = flat_actions(space)
+    if not isinstance(flat, gym.spaces.Box) or not flat.is_bounded():
+        raise UsageError(
+            f"the action space of offline data is {space}; expected Discrete, or a Box, Dict or Tuple of Boxes with "
+            "finite bounds"
+        )
+    return [flat.low, flat.high]
 
 
 def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym.Space | None) -> None:

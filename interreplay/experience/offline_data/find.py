@@ -9,7 +9,7 @@ from interreplay.errors import UsageError
 from interreplay.experience.offline_data import minari_episodes
 from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.rllib_episodes import open_parquet, parquet_files
-from interreplay.experience.offline_data.saved_rows import open_saved, saved_buffer_in
+from interreplay.experience.offline_data.saved_rows import has_rows, open_saved, saved_buffer_in
 from interreplay.experience.store.dataset import open_store
 from interreplay.experience.store.reader import store_in
 
@@ -47,12 +47,17 @@ def expanded(name: str) -> list[str]:
 
 
 def holds_data(path: Path) -> bool:
-    """Return whether a path contains recorded experience, judged by file names."""
+    """Return whether a path contains recorded experience; a damaged path counts as one that does.
+
+    Runs that keep no transitions, such as those that learn from recorded experience alone, contain none.
+    """
     if path.is_file():
         return bool(parquet_files(path))
     if store_in(path) is not None or minari_episodes.is_minari_folder(path):
         return True
-    return saved_buffer_in(path) is not None or any(path.glob("*.parquet"))
+    if (state := saved_buffer_in(path)) is not None:
+        return has_rows(state)
+    return bool(parquet_files(path))
 
 
 def find_dataset(name: str) -> Dataset:

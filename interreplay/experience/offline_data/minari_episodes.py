@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
+from interreplay.environments.actions import NestedActions
 from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, readable
@@ -132,13 +134,20 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
                 name,
                 number,
                 named_parts(episode.observations),
-                np.asarray(episode.actions),
+                _flat(found.action_space, episode.actions),
                 np.asarray(episode.rewards),
                 np.asarray(episode.terminations, bool),
                 np.asarray(episode.truncations, bool),
             )
 
     return Dataset(name, files, portions, rows, found.observation_space, found.action_space)
+
+
+def _flat(space: gym.Space, actions: Any) -> np.ndarray:
+    """Return actions ``(T, ...)`` of an episode as one array, with the parts of a Dict or Tuple as one vector."""
+    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
+        return NestedActions(space).flat(actions)
+    return np.asarray(actions)
 
 
 def _check_totals(name: str, metadata: Path, size: int) -> None:

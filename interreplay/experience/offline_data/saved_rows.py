@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from interreplay.errors import UsageError
+from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience.offline_data.dataset import Dataset, readable
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import is_checkpoint
@@ -26,6 +26,19 @@ def saved_buffer_in(folder: Path) -> Path | None:
     return newest if (newest / state_files.STATE).is_file() else None
 
 
+def has_rows(folder: Path) -> bool:
+    """Return whether a folder that `saved_buffer_in` found contains rows, or cannot be read."""
+    try:
+        return stored_rows(_saved_state(folder)) is not None
+    except CheckpointError:
+        return True
+
+
+def _saved_state(folder: Path) -> Any:
+    part = [BUFFER] if is_checkpoint(folder) else []
+    return state_files.load(folder, *part)
+
+
 def open_saved(name: str, folder: Path) -> Dataset:
     """Return the rows in a folder that `saved_buffer_in` found.
 
@@ -39,9 +52,8 @@ def open_saved(name: str, folder: Path) -> Dataset:
     """
     if (folder / state_files.MANIFEST).is_file():
         state_files.resolve(folder, trusted=True)
-    part = [BUFFER] if is_checkpoint(folder) else []
     with readable(name):
-        state = stored_rows(state_files.load(folder, *part))
+        state = stored_rows(_saved_state(folder))
         if state is None:
             raise UsageError(f"offline data {name} holds no replayed transitions; expected a replay buffer with rows")
         storage = Storage(int(state["capacity"]))

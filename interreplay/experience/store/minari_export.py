@@ -20,12 +20,13 @@ from interreplay.transitions import Transitions, cat, observation_parts
 def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -> str:
     """Write the episodes of a store as a Minari dataset, with actions in the environment's units.
 
-    An episode that was interrupted is truncated. An episode whose beginning was dropped starts with its first row.
+    An episode that was interrupted is truncated. An episode whose beginning was dropped starts with its first row. A
+    game of Atari, in which each lost life is a termination, becomes an episode per life.
 
     Args:
         store: The store.
         name: Name of the new dataset.
-        newest: Number of newest episodes to write; None for all.
+        newest: Number of newest episodes, or games, to write; None for all.
 
     Returns:
         The name with the numbers of episodes and steps.
@@ -46,7 +47,11 @@ def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -
     buffers: list[EpisodeBuffer] = []
     for number in chosen.tolist():
         first, last = torch.searchsorted(sorted_ids, torch.tensor([number, number + 1])).tolist()
-        buffers.append(EpisodeBuffer(id=len(buffers), **_episode(store, rows[order[first:last]])))
+        episode = rows[order[first:last]]
+        ends = torch.nonzero(episode.terminated | episode.truncated).flatten() + 1
+        for part in torch.arange(len(episode)).tensor_split(ends):
+            if len(part):
+                buffers.append(EpisodeBuffer(id=len(buffers), **_episode(store, episode[part])))
     header = store.header
     try:
         with warnings.catch_warnings():

@@ -61,6 +61,8 @@ GAMES = {
     "noop_threshold": "noops",
     "episodic_life": "lives_terminate",
 }
+OF_GAMES = {*GAMES, "clip_rewards", "reward_clipping_method"}
+"""Flags that apply to Atari games only."""
 CLIPPINGS = {"abs_one_sign": "sign", "abs_one_clamp": "clamp", "soft_asymmetric": "soft_asymmetric"}
 
 OTHERS = {
@@ -247,6 +249,8 @@ def translated(given: Mapping[str, str]) -> list[str]:
     env = _value(given, "env")
     if "NoFrameskip" in env or env.startswith("ALE/"):
         words += ["--env_args", *_game_arguments(given)]
+    elif without_effect := only(given, OF_GAMES):
+        print(f"--{', --'.join(without_effect)} has no effect: {env} is not an Atari game")
     return words
 
 

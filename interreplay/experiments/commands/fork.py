@@ -25,7 +25,7 @@ from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import write_whole
+from interreplay.experiments.studies.trial_folder import FINISHED, write_whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints import best
 from interreplay.runs.folder_lock import held
@@ -89,7 +89,7 @@ def act(given: argparse.Namespace) -> int:
     write_whole(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
     with held(folder.path, "the study"):
-        code = run_all(study, folder, "local")
+        code = run_all(study, folder, "local", again="the same command")
     report(study, folder, checkpoint.parent, step)
     return code
 
@@ -154,21 +154,28 @@ def settings_of_parent(parent: Mapping[str, Any]) -> dict[str, Any]:
         if flag.in_study is not None or name in OF_PARENT | METHOD or name not in parent or name not in usual:
             continue
         value = parent[name]
-        if name == "wrapper":
-            value = [wrapper for wrapper in value if wrapper["type"] != WRAPPER]  # --relabel adds it
+        if name == "wrapper" and parent.get("relabel"):  # --relabel adds a wrapper
+            value = [wrapper for wrapper in value if wrapper["type"] != WRAPPER]
         if plain({name: value}) != plain({name: usual[name]}):
             found[name] = value
     return found
 
 
 def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
-    """Print the paired differences, and write them with a figure."""
-    folders = {(run.label, run.seed): folder.trial(run).path for run in study.runs}
+    """Print the paired differences of the finished runs, and write them with a figure."""
+    labels = list(dict.fromkeys(run.label for run in study.runs))
+    folders = {}
+    for run in sorted(study.runs, key=lambda run: labels.index(run.label)):  # the first arm is the one to compare with
+        if folder.trial(run).status()["state"] == FINISHED:
+            folders[run.label, run.seed] = folder.trial(run).path
     arms = paired.arms_of(folders, step)
     if not arms:
-        print("no arm has results after the fork")
+        print("no run has finished with results after the fork")
         return
     print(f"\n{paired.as_text(paired.table_of(arms))}")
+    left = len(study.runs) - len(folders)
+    if left:
+        print(f"without {left} of {len(study.runs)} runs, which have not finished")
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
     write_whole(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms)).to_csv(index=False))

@@ -13,6 +13,7 @@ import gymnasium as gym
 
 from interreplay.diagnostics.memory_estimate import estimate, estimate_unrolls, network_bytes
 from interreplay.environments.lookup import Environment, find_environment
+from interreplay.environments.spaces import flat_actions
 from interreplay.errors import UsageError
 from interreplay.experience import Mix, RowSource, make_source
 from interreplay.experience.offline_data import open_rows
@@ -26,7 +27,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of, c
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.runs.resume import first_settings
-from interreplay.runs.run_folder import ensure_writable
+from interreplay.runs.run_folder import ensure_writable, find_checkpoints
 from interreplay.unrolls.mix_settings import make_mix
 from interreplay.unrolls.mixture import UnrollMix
 
@@ -66,6 +67,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     else:
         settings = settings_for(given)
         check_workers(settings.num_workers)
+        check_parent(settings)
     device = chosen_device(settings.device, own_gpus())
     check_device(device)
     environment = environment_of(settings)
@@ -101,6 +103,12 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
 def environment_of(settings: SimpleNamespace) -> Environment:
     """Return the environment of a run with its wrappers."""
     return find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
+
+
+def check_parent(settings: SimpleNamespace) -> None:
+    """Reject a run that forks a checkpoint which does not exist."""
+    if settings.fork_from:
+        find_checkpoints(Path(settings.fork_from), "--fork_from")
 
 
 def first_update(settings: SimpleNamespace) -> str:
@@ -161,7 +169,7 @@ def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | 
     """
     if "parameters" not in settings.buffer_args:
         return None
-    gaussian = isinstance(environment.action_space, gym.spaces.Box)
+    gaussian = isinstance(flat_actions(environment.action_space), gym.spaces.Box)
     mix = make_mix(settings.buffer_args["parameters"], gaussian, settings.caching)
     mix.check(settings.train_batch_size)
     return mix

@@ -32,13 +32,19 @@ from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER, shortened
+from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER, TrialFolder, shortened
 from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import check_name, steps_of
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
 """Flags that define the runs."""
+INSTEAD = {
+    "num_cpus": "use --cpus_per_trial",
+    "config": "settings go into the study file",
+    **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use custom_training.py"),
+}
+"""Flags of other commands, and what to do instead."""
 LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
 
 
@@ -62,7 +68,7 @@ def make_parser() -> FlagParser:
         groups[f"settings of every run: {title}"] = tuple(flag for flag in flags if flag.in_study is None)
     parser = FlagParser(
         groups,
-        instead=RENAMED | {"num_cpus": "use --cpus_per_trial", "config": "settings go into the study file"},
+        instead=RENAMED | INSTEAD,
         hint=argument_hint,
         common=common,
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
@@ -217,19 +223,36 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     from interreplay.experiments.tune.single_run import run_single
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
+    if study.execution.scheduler != "fifo":
+        print(f"--scheduler {study.execution.scheduler} has no effect with --run, which trains one run only")
     settings = settings_of(study, folder, run, own_gpus())
     code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
     results_table.write(folder, study.runs)
     return code
 
 
-def run_all(study: Study, folder: StudyFolder, address: str) -> int:
-    """Execute the unfinished runs with Ray Tune, then print the table; return the exit code."""
+def steps_at_start(trial: TrialFolder, settings: Mapping[str, Any]) -> int:
+    """Return the env steps of the checkpoint at which a run resumes, or of the one that it forks; 0 for a new run."""
+    checkpoints = trial.checkpoints()
+    if not checkpoints and settings["fork_from"]:
+        checkpoints = [Path(settings["fork_from"])]
+    return max(0, steps_of(checkpoints[0])) if checkpoints else 0
+
+
+def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") -> int:
+    """Execute the unfinished runs with Ray Tune, then print the table; return the exit code.
+
+    Args:
+        study: The study.
+        folder: Its folder.
+        address: Address of a Ray cluster, or ``"local"``.
+        again: What continues the study, for the last line; "" names ``--resume``.
+    """
     todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
     done = len(study.runs) - len(todo)
     print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
     if not todo:
-        return summary(study, folder, 0)
+        return summary(study, folder, 0, again)
     jobs = []
     totals = {}
     saved = {}
@@ -238,8 +261,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
         settings = settings_of(study, folder, run, gpus)
         jobs.append((folder.path.absolute() / run.name, settings))
         totals[run.name] = settings["total_env_steps"]
-        for checkpoint in folder.trial(run).checkpoints()[:1]:
-            saved[run.name] = steps_of(checkpoint)
+        saved[run.name] = steps_at_start(folder.trial(run), settings)
     reporter = StudyReporter(totals, saved, done, sys.stdout)
     try:
         if study.execution.together:
@@ -258,7 +280,7 @@ def run_all(study: Study, folder: StudyFolder, address: str) -> int:
                 trial.note(state=FAILED)
             else:  # the process ended before it could record the failure
                 trial.note_failure(reason, FAILED)
-    return summary(study, folder, code)
+    return summary(study, folder, code, again)
 
 
 def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[Any], reporter: StudyReporter) -> int:
@@ -272,7 +294,7 @@ def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[An
     return run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
 
 
-def summary(study: Study, folder: StudyFolder, code: int) -> int:
+def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> int:
     """Write and print the tables; return the exit code."""
     study = with_draws(study, folder, LANGUAGE)
     rows, table = results_table.write(folder, study.runs)
@@ -289,7 +311,7 @@ def summary(study: Study, folder: StudyFolder, code: int) -> int:
     if failed:
         reasons = rows.loc[rows["state"] == FAILED, ["name", "starts", "last_failure"]].astype(str).to_numpy()
         print(f"\n{results_table.aligned([('failed', 'tries', 'reason'), *reasons], width=WIDTH)}")
-    again = f"{program()} --resume {shlex.quote(str(folder.path))}"
+    again = again or f"{program()} --resume {shlex.quote(str(folder.path))}"
     if left:
         print(f"{left} of {len(rows)} runs are left; continue with: {again}", flush=True)
     elif failed:

@@ -13,6 +13,7 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experiments.commands.preparation import (
     check_memory,
     check_networks,
+    check_parent,
     environment_of,
     replay_bytes,
     source_for,
@@ -67,6 +68,7 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     device = chosen_device(settings.device, execution.gpus_per_trial)
     if here:
         check_device(device)
+        check_parent(settings)
     elif not own_gpus():
         device = "cpu"  # another machine has the GPU
     settings = settings.replaced(device=device)

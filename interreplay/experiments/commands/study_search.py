@@ -69,7 +69,10 @@ def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) ->
     runs = []
     for run in study.runs:
         values = folder.trial(run).drawn()
-        runs.append(run if values is None else with_values(run, values, resolver))
+        if values is None:
+            runs.append(replace(run, sampled={}))  # its values are drawn when it starts
+        else:
+            runs.append(with_values(run, values, resolver))
     return replace(study, runs=runs)
 
 

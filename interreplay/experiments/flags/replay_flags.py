@@ -24,7 +24,6 @@ from interreplay.experiments.flags.reading import PART, Flag
 from interreplay.experiments.flags.values import assignment, only, split, without
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
 from interreplay.learning.setting_fields import json_or_python
-from interreplay.selection import Prioritized
 from interreplay.selection.credit import InterpolatedPriority
 from interreplay.unrolls import schema
 from interreplay.unrolls.mix_settings import STANDARD
@@ -225,7 +224,7 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a run's source of rows: a method, or its mix with recorded rows."""
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
-        arguments["selector"] = Prioritized(**settings.prioritized)
+        arguments["selector"] = {"type": "Prioritized", **settings.prioritized}  # each source creates its own
     if settings.credit_both:
         arguments["credit"] = InterpolatedPriority()
     online = {"capacity": settings.buffer_size, **arguments}

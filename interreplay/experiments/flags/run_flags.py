@@ -242,8 +242,16 @@ RESULTS = (
         aliases=("local_dir", "results_dir"),
         in_study="--output_dir",
     ),
-    _changeable("wandb", str, None, "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it here"),
-    _changeable("mlflow", str, None, "also log to this experiment of MLflow; URI/ before it selects the server"),
+    _changeable(
+        "wandb",
+        str,
+        None,
+        "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it here",
+        in_study="",
+    ),
+    _changeable(
+        "mlflow", str, None, "also log to this experiment of MLflow; URI/ before it selects the server", in_study=""
+    ),
     _changeable("video_to_tensorboard", boolean, False, "log a video of the first episode of every evaluation"),
     _changeable("quiet", boolean, False, "print only the first lines, the summary and errors", in_study=""),
 )

@@ -95,8 +95,10 @@ def summary(report: Report) -> str:
             lines.append(f"  {run.state}: {run.path.name}: {run.note}")
     for section in report.sections:
         shown = list(section.notes)
-        for sentences in summaries(section, report.tables).values():
-            shown.append(sentences[0])
+        methods, tasks = section.everywhere()
+        together = len(tasks) > 1 and section.baseline in methods
+        for method, sentences in summaries(section, report.tables).items():
+            shown += sentences[:1] if together and method in methods else sentences
         for sentence in shown:
             lines.append(f"{section.algorithm}: {sentence}")
     lines.append(f"{len(report.paths)} files in {report.paths[0].parent}; open {report.paths[0]}")

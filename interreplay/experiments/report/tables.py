@@ -229,9 +229,9 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
     found: dict[str, list[str]] = {}
     aggregate = select(tables["aggregate"], algorithm=section.algorithm, measure="auc")
     for row in aggregate.to_dict("records"):
-        if row["environments"] > 1 and row["method"] != section.baseline and section.baseline:
+        if row["environments"] > 1 and np.isfinite(row.get("ratio", np.nan)):
             evidence = f"{row['environments']} environments, {row['runs']} runs"
-            sentence = _ratio_sentence(row["method"], section.baseline, row, "ratio", evidence)
+            sentence = _ratio_sentence(row["method"], str(section.baseline), row, "ratio", evidence)
             found.setdefault(row["method"], []).append(sentence)
     efficiency = select(tables["efficiency"], algorithm=section.algorithm)
     for row in efficiency.to_dict("records"):

@@ -18,7 +18,7 @@ class StudyReporter:
 
     Args:
         totals: Env steps of each run that is not finished, by name.
-        saved: Env steps of the newest checkpoint of each run that has one, by name.
+        saved: Env steps at which each run starts or resumes, by name; runs that are missing start at 0.
         done: Number of runs that were finished before.
         stream: Receives the reports.
         every: Seconds between two lines about the whole study, without a bar.
@@ -90,9 +90,9 @@ class StudyReporter:
 
     def _end(self, name: str, figures: Mapping[str, Any], reason: str) -> None:
         state = figures.get("state", "")
+        self._ended.add(name)  # also a run that was interrupted or has failed, which does not continue now
         if state in ("finished", "stopped early"):
             self._done += 1
-            self._ended.add(name)
         if state == "finished":
             state = colored(state, GREEN, self._stream)
         if reason:

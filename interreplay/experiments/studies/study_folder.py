@@ -54,6 +54,7 @@ class StudyFolder:
             UsageError: The folder is not writable, or holds another study.
         """
         ensure_writable(self.path, "--output_dir")
+        names = sorted(os.listdir(self.path))  # listed first: another process may begin the same study now
         if (self.path / STUDY).exists():
             runs = self.read().runs
             if runs != study.runs:
@@ -62,7 +63,7 @@ class StudyFolder:
                     f"--resume {self.path}"
                 )
             return replace(study, runs=runs)
-        for name in sorted(os.listdir(self.path)):
+        for name in names:
             if not name.startswith(".") and name != JOBS:
                 raise UsageError(f"--output_dir {self.path} holds {name!r} and no study; choose a new folder")
         write_whole(self.path / STUDY, _dump(study.to_plain()))

@@ -14,7 +14,7 @@ import torch
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.errors import CheckpointError, UsageError, in_words
-from interreplay.experience import Mix, Offline
+from interreplay.experience import Mix, ModelBased, Offline
 from interreplay.experience.offline_data.saved_rows import open_saved
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
@@ -44,7 +44,8 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
         reseeded: Whether to use new random numbers; otherwise, an equal method continues exactly as the parent.
 
     Raises:
-        UsageError: The algorithm learns from unrolls, or the replay method needs columns that the rows lack.
+        UsageError: The algorithm learns from unrolls, the replay method needs columns that the rows lack, or the parent
+            has another optimizer.
         CheckpointError: The checkpoint is damaged, or belongs to another environment or algorithm.
     """
     if ALGORITHMS[settings.trainer].unrolls:
@@ -53,12 +54,19 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
     folder = state_files.resolve(find_checkpoints(Path(settings.fork_from))[0])
     _check(algo, folder)
     parent = read_settings(folder)
+    optimizer = parent.get("optimizer")
+    if optimizer != getattr(settings, "optimizer", optimizer):
+        raise UsageError(f"--fork_from {folder} has the state of {optimizer}; expected --optimizer {optimizer}")
     same = all(parent.get(name) == getattr(settings, name, None) for name in OF_METHOD)
     diagnostics = algo.diagnostics.state_dict()
     try:
         algo.set_state(state_files.load(folder, ALGORITHM))
     except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
         raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
+    scale = algo.learner.reward_scale
+    if scale is not None and algo.config.collect and not parent.get("scale_rewards"):
+        for portion in open_saved(str(folder), folder).portions():
+            scale.observe(portion)
     if same:
         algo.replay_buffer.load_state_dict(state_files.load(folder, BUFFER))
         state = "with the parent's state"
@@ -91,15 +99,17 @@ def reseed(algo: OffPolicyAlgorithm, seed: int) -> None:
     random.seed(everywhere)
     np.random.seed(everywhere)  # noqa: NPY002
     torch.manual_seed(everywhere)
-    for number, buffer in enumerate(_buffers(algo.replay_buffer)):
-        buffer.rng = np.random.default_rng([seed, algo.env_steps, STREAM, number])
+    for number, part in enumerate(_random_parts(algo.replay_buffer)):
+        part.rng = np.random.default_rng([seed, algo.env_steps, STREAM, number])
 
 
-def _buffers(source: Any) -> Iterator[ReplayBuffer]:
-    """Yield the replay buffers of a source."""
+def _random_parts(source: Any) -> Iterator[ReplayBuffer | ModelBased]:
+    """Yield the parts of a source with random generators: its replay buffers, and a learned model."""
     if isinstance(source, Mix):
         for part in source.sources.values():
-            yield from _buffers(part)
+            yield from _random_parts(part)
+        if isinstance(source, ModelBased):
+            yield source
     elif isinstance(source, Offline):
         yield source.buffer
     elif isinstance(source, ReplayBuffer):

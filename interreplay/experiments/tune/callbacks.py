@@ -10,7 +10,7 @@ from typing import Any
 
 from ray import tune
 
-from interreplay.experiments.studies.trial_folder import TrialFolder
+from interreplay.experiments.studies.trial_folder import STOPPED, TrialFolder
 
 OnEvent = Callable[[str, str, dict[str, Any]], Any]
 PATIENCE = 60.0
@@ -38,7 +38,9 @@ class Progress(tune.Callback):
         self._on_event("result", str(trial), result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._leave("end", trial, trial.last_result or {})
+        figures = dict(trial.last_result or {})
+        figures["state"] = figures.get("state") or STOPPED  # a run that ends by itself reports its state
+        self._leave("end", trial, figures)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._leave("retry", trial, {"reason": self._reason(trial)})

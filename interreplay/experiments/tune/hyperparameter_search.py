@@ -208,7 +208,7 @@ def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
     most = max(settings["total_env_steps"] for settings in jobs)
     each = max(settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]) for settings in jobs)
     common: dict[str, Any] = {"time_attr": "env_steps", "metric": "score", "mode": "max"}
-    common["grace_period"] = max(each, most // 9)
+    common["grace_period"] = min(most, max(each, most // 9))
     if name == "median":
         return MedianScheduler(**common, min_time_slice=math.inf)  # never pauses a run
     return AsyncHyperBandScheduler(**common, max_t=most, reduction_factor=3, stop_last_trials=False)

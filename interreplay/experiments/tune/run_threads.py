@@ -16,9 +16,10 @@ from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 from interreplay.experiments.training.train_loop import Training
-from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, described
+from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
 from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
+from interreplay.runs.folder_lock import FolderInUse
 
 Job = tuple[Path, dict[str, Any]]
 Event = tuple[str, str, dict[str, Any]]
@@ -187,6 +188,8 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
         status = run.folder.status()
         end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
         events.put(("end", name, figures | {"done": True} | end))
+    except FolderInUse as error:
+        events.put(("end", name, {"done": True, "state": NOT_STARTED, "reason": str(error)}))
     except PermanentFailure as error:
         events.put(("end", name, figures | {"done": True, "state": FAILED, "reason": str(error)}))
     except BaseException as error:

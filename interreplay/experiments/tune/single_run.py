@@ -12,6 +12,7 @@ from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
+from interreplay.runs.folder_lock import FolderInUse
 
 
 def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO) -> int:
@@ -25,11 +26,16 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
 
     Returns:
         The exit code: 0 if finished, 1 if failed, 75 after SIGTERM or ``max_time``, 130 after Ctrl-C.
+
+    Raises:
+        FolderInUse: Another process trains the run.
     """
     ray_session.prepare_host(settings["threads"], settings["num_workers"], settings["device"])
     for attempt in range(how.max_failures + 1):
         try:
             return _attempt(StudyRun(folder.path, settings, how.hang_timeout), stream)
+        except FolderInUse:  # the run does not fail: another process trains it
+            raise
         except PermanentFailure as error:
             _write(stream, colored(f"failed for good: {error}", RED, stream))
             return 1

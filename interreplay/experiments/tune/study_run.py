@@ -29,6 +29,9 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.folder_lock import held
 from interreplay.runs.resume import restore, unwritten
 
+NOT_STARTED = "not started"
+"""State in the event of a run that another process trains. Its folder is not changed."""
+
 
 class PermanentFailure(Exception):
     """A failure that another attempt from the same checkpoint would repeat."""
@@ -64,7 +67,7 @@ class StudyRun:
             if status["state"] in OVER:
                 self.over = status["state"]
             else:
-                self._status = self.folder.note(state=RUNNING, starts=status["starts"] + 1)
+                self._status = self.folder.note(state=RUNNING, starts=status["starts"] + 1, reason="")
                 watch = HangWatch(self.folder.path, self._timeout, self._progress, self.folder.note_failure)
                 exits.enter_context(watch)
             self._exits = exits.pop_all()
@@ -153,16 +156,21 @@ class StudyRun:
     def _note(self, state: str) -> None:
         """Record the end of the run, and the limit that ended it before its last step."""
         reason = ""
-        steps = self._status["env_steps"]
         if self.training is not None:
-            steps = self.training.algo.env_steps
             reason = self.training.stop_reason
             if self.training.timed_out and not self.training.complete:
                 reason = f"--max_time {self.settings.max_time} is over"
-        self.folder.note(state=state, seconds=self._seconds(), env_steps=steps, ended=time.time(), reason=reason)
+        self.folder.note(
+            state=state, seconds=self._seconds(), env_steps=self._steps(), ended=time.time(), reason=reason
+        )
 
     def _saved(self) -> None:
         self.folder.note(seconds=self._seconds())  # remains if the process is killed
+
+    def _steps(self) -> int:
+        if self.training is None:
+            return int(self._status["env_steps"])
+        return int(self.training.algo.env_steps)
 
     def _seconds(self) -> float:
         return round(self._status["seconds"] + time.monotonic() - self._started, 1)
@@ -176,6 +184,7 @@ class StudyRun:
         if isinstance(error, EnvironmentFailure | RunnerLost) and self.training is not None:
             self.training.rescue()
         with contextlib.suppress(OSError):  # full disk
+            self.folder.note(seconds=self._seconds(), env_steps=self._steps())
             self.folder.note_failure(line, states.FAILED if permanent else states.CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
         if permanent:

@@ -10,8 +10,9 @@ import torch
 from ray import tune
 
 from interreplay.experiments.tune.signal_actor import listen
-from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
+from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
+from interreplay.runs.folder_lock import FolderInUse
 
 
 class Trial(tune.Trainable):
@@ -37,10 +38,15 @@ class Trial(tune.Trainable):
                 self._entered = True
             self._last = next(self._results)
             self._score.update(scored(self._last))
-        except (StopIteration, PermanentFailure):
+        except (StopIteration, PermanentFailure) as end:
             self._leave()
             status = self._run.folder.status()
-            self._last |= {"done": True, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
+            reason = status.get("reason", "")
+            if isinstance(end, PermanentFailure):
+                reason = str(end)
+            self._last |= {"done": True, "env_steps": status["env_steps"], "reason": reason}
+        except FolderInUse as error:
+            return self._last | {"done": True, "state": NOT_STARTED, "reason": str(error)}
         except BaseException:
             self._leave()
             raise

@@ -81,6 +81,7 @@ class ActorCriticUpdate(Update, ABC):
         loss: The critics' loss of rows that do not define one.
         policy: Parameters of the actor, and of the temperature if there is one.
         updates: Number of updates so far.
+        env_steps: Env steps at the last call of `after_updates`.
         resets_at_steps: Number of env steps in `reset_at` that have passed.
         policy_metrics: Metrics ``()`` of the last update of the policy, which later updates overwrite.
     """
@@ -120,6 +121,7 @@ class ActorCriticUpdate(Update, ABC):
         }
         self.policy = self.actor
         self.updates = 0
+        self.env_steps = 0
         self.resets_at_steps = 0
         self.policy_metrics: list[Tensor] = []
         if self.settings.torch_compile:
@@ -367,9 +369,8 @@ class ActorCriticUpdate(Update, ABC):
 
     def after_updates(self, env_steps: int, rng: torch.Generator) -> None:
         """Reset networks and optimizers once each number of env steps in `reset_at` has passed."""
-        if self.settings.reset_at is None:
-            return
-        passed = bisect.bisect_right(self.settings.reset_at, env_steps)
+        self.env_steps = env_steps
+        passed = bisect.bisect_right(self.settings.reset_at or (), env_steps)
         if passed > self.resets_at_steps:
             self.resets_at_steps = passed
             self.reset(rng)
@@ -433,11 +434,15 @@ class ActorCriticUpdate(Update, ABC):
 
     def state_dict(self) -> dict[str, Any]:
         metrics = torch.stack(list(self.policy_metrics)).cpu().numpy()
-        return {"updates": self.updates, "resets_at_steps": self.resets_at_steps, "policy_metrics": metrics}
+        return {"updates": self.updates, "env_steps": self.env_steps, "policy_metrics": metrics}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.updates = int(state["updates"])
-        self.resets_at_steps = int(state["resets_at_steps"])
+        if "env_steps" in state:
+            self.env_steps = int(state["env_steps"])
+            self.resets_at_steps = bisect.bisect_right(self.settings.reset_at or (), self.env_steps)
+        else:  # checkpoints of version 0.3.0
+            self.resets_at_steps = int(state["resets_at_steps"])
         for metric, value in zip(self.policy_metrics, state["policy_metrics"], strict=True):
             metric.fill_(float(value))
 

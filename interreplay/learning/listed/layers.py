@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from interreplay.environments.own_modules import check_arguments, own_class
 from interreplay.errors import UsageError, accepted_names
+from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.value.streams import Factors, Noise, NoisyLinear
 
 INPUTS = ("in_features", "in_channels", "num_features", "num_channels", "normalized_shape", "input_size", "inputs")
@@ -248,6 +249,8 @@ class LayerStack(nn.Module):
         """Return outputs ``(m, n, outputs)``; arguments as in `BatchedMLP.outputs`."""
         if not isinstance(rows, Tensor):
             rows = torch.cat(list(rows), dim=1)
+        if isinstance(networks, Tensor) and at_once(networks.device):  # reading the indices would wait for the device
+            return self.outputs(rows, dropped, None, frozen)[networks]
         if networks is None:
             networks = range(self.count)
         found = []

@@ -115,14 +115,14 @@ def check_streams(network: Collection[str], family: str, images: bool) -> None:
 
 
 def check_ignored(model: Mapping[str, Any], family: str) -> None:
-    """Reject settings that listed layers ignore.
+    """Reject settings that listed layers, or an encoder of the user, ignore.
 
     Args:
         model: Settings of the networks by name, as `with_built_in` returns them.
         family: One of `STREAMS`.
 
     Raises:
-        ValueError: All networks that a setting refers to are listed.
+        ValueError: All networks that a setting refers to are listed or the user's.
     """
     network = model.get("network") or {}
     dropout = model.get("critic_dropout")
@@ -131,6 +131,18 @@ def check_ignored(model: Mapping[str, Any], family: str) -> None:
             f"critic_dropout is {dropout} and network.critic lists layers without dropout; expected 0, or actor and "
             "critic of a built-in network"
         )
+    encoder = model.get("encoder")
+    if model.get("conv_dtype", "float32") != "float32":
+        if model.get("image_features"):
+            raise ValueError(
+                f"conv_dtype is {model['conv_dtype']!r} and network.features lists layers of float32; expected "
+                "'float32', or the convolutions of a built-in encoder"
+            )
+        if isinstance(encoder, Mapping) or ":" in (encoder or ""):
+            raise ValueError(
+                f"conv_dtype is {model['conv_dtype']!r} and encoder {encoder!r}; expected 'float32', or a built-in "
+                "encoder"
+            )
     all_listed = family != "actor and critics" or {"actor", "critic"} <= network.keys()
     if network and all_listed and model["matrix_dtype"] != "float32":
         raise ValueError(

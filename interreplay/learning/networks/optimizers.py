@@ -120,7 +120,7 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
     def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the tensors that a step changes, and their gradients."""
         parameters = self.param_groups[0]["params"]
-        return parameters, _gradients(parameters)
+        return parameters, list(map(gradient_in_order, parameters))
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         """Return first moments, second moments and step counts of the parameters; missing ones are zero."""
@@ -248,6 +248,17 @@ def side_by_side(tensors: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     whole = torch.cat(list(map(torch.ravel, tensors)))
     parts = whole.split(list(map(Tensor.numel, tensors)))
     return whole, list(map(Tensor.view_as, parts, tensors))
+
+
+def gradient_in_order(parameter: Tensor) -> Tensor:
+    """Return a parameter's gradient in the same order in memory: fused kernels ignore strides.
+
+    Autograd returns gradients of convolutions in another order, such as channels last, if the images have this order.
+    """
+    gradient: Any = parameter.grad
+    if gradient.stride() == parameter.stride() or (gradient.is_contiguous() and parameter.is_contiguous()):
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:

@@ -163,7 +163,8 @@ class IMPALAUpdate(Update):
         if self.value_loss is None:
             value_loss = 0.5 * (errors.square() * counted * weights).sum()
         else:
-            value_loss = (self.value_loss.values(errors) * counted * weights).sum()
+            each = self.value_loss.values(errors.reshape(1, -1)).view_as(errors)  # steps are the rows of one critic
+            value_loss = (each * counted * weights).sum()
         entropies = self.family.entropy(pi)
         total = policy_loss + s.vf_loss_coeff * value_loss - s.entropy_coeff * (entropies * rewarded).sum()
         view = UnrollView(unrolls, self.family, pi, values, counted, replayed)

@@ -30,13 +30,10 @@ def make_orthogonal(networks: nn.Module) -> None:
         networks: Networks with an encoder. Weights of an LSTM are not changed.
     """
     for part in networks.modules():
-        if isinstance(part, nn.Conv2d):
+        if isinstance(part, nn.Conv2d | nn.Linear):
             part.weight.copy_(orthogonal(part.weight.shape, GAIN))
-            assert part.bias is not None, "our convolutions have a bias"
-            nn.init.zeros_(part.bias)
-        elif isinstance(part, nn.Linear):
-            part.weight.copy_(orthogonal(part.weight.shape, GAIN))
-            nn.init.zeros_(part.bias)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
         elif isinstance(part, PolicyValueLayers) and part.widths:
             bodies: list[BatchedMLP] = [*part.bodies]
             for body, outputs in zip(bodies, part.widths, strict=True):

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from ray.rllib.utils.annotations import override
 from torch import Tensor
-from torch.nn.utils import parameters_to_vector
 
 from interreplay.learning.algorithms_table import FRESH
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
@@ -57,7 +56,7 @@ class GradientRunner(UnrollRunner):
         if self._update_rule is None:
             self._update_rule = self.config.make_update(self.module)
         metrics = self._update_rule.differentiate(unrolls.to(self._device)).metrics
-        gradient = parameters_to_vector([parameter.grad for parameter in self._update_rule.parameters])
+        gradient = torch.cat([parameter.grad.reshape(-1) for parameter in self._update_rule.parameters])
         return Gradients(gradient, metrics, torch.tensor(unrolls.env_steps), torch.tensor(version))
 
     def use_update(self, update: IMPALAUpdate) -> None:

@@ -85,7 +85,7 @@ class UnrollRunner(BatchEnvRunner):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self._memory = None
-        if state["memory"]:
+        if state["memory"] and len(state["memory"]["h"]) == self.num_envs:
             self._memory = {}
             for name, part in state["memory"].items():
                 self._memory[name] = torch.as_tensor(np.array(part)).to(self._device)

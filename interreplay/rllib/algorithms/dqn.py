@@ -8,6 +8,7 @@ from ray.rllib.utils.annotations import override
 
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import ARCHITECTURES
+from interreplay.learning.listed.layers import named_layers
 from interreplay.learning.setting_fields import rate_at
 from interreplay.learning.update import Update
 from interreplay.learning.value.dqn import ConfiguredEpsilon, DQNUpdate
@@ -48,6 +49,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
     update_class: ClassVar[Any] = DQNUpdate
 
     # Fields of `DQNSettings`, set in the constructor.
+    distribution: str
     dueling: bool
     epsilon_steps: int
     final_epsilon: float
@@ -61,8 +63,20 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
                 self._check_setting(name, self.own_settings()[name].metadata["accepts"])
             self.exploration = ConfiguredEpsilon(self.initial_epsilon, self.final_epsilon, steps=self.epsilon_steps)
         super().validate()
-        if self.matrix_dtype != "float32" and (self.dueling or self.noisy):
-            raise ValueError(f"matrix_dtype is {self.matrix_dtype!r}; expected 'float32' with dueling or noisy layers")
+        network = self.network or {}
+        listed = {layer.kind for layers in network.values() for layer in named_layers(layers)}
+        if self.dueling and "q" in network:
+            raise ValueError("dueling is True and network lists q; expected value and advantage, or dueling False")
+        if self.noisy and network and "NoisyLinear" not in listed and not any(":" in kind for kind in listed):
+            raise ValueError(
+                "noisy is True and network lists no NoisyLinear; expected NoisyLinear in network, or noisy False"
+            )
+        implicit = self.distribution == "implicit"
+        if self.matrix_dtype != "float32" and (
+            implicit or self.dueling or self.noisy or "value" in network or "NoisyLinear" in listed
+        ):
+            kinds = "implicit quantiles" if implicit else "dueling or noisy layers"
+            raise ValueError(f"matrix_dtype is {self.matrix_dtype!r}; expected 'float32' with {kinds}")
 
     @override(OffPolicyConfig)
     def rates(self, env_steps: int) -> dict[str, float]:

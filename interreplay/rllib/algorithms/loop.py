@@ -52,6 +52,7 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
     metrics: MetricsLogger
     env_runner: Any
     eval_env_runner: Any
+    evaluation_config: Any
     _time_total: float  # Ray's attribute, the source of `time_total_s`
     _iteration_began: float | None = None
 
@@ -119,6 +120,15 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
         if runner is not None and runner.interrupted:
             return {}
         return results
+
+    @override(Algorithm)
+    def _evaluate_on_local_env_runner(self, env_runner: Any) -> Any:
+        # Without `evaluation_interval`, `evaluate` uses the runner of training, which has another configuration.
+        env_runner.evaluation_explores = self.evaluation_config.explore
+        try:
+            return super()._evaluate_on_local_env_runner(env_runner)
+        finally:
+            env_runner.evaluation_explores = None
 
     @override(Algorithm)
     def _compile_iteration_results(
@@ -295,7 +305,7 @@ class TrainingLoop(BaseAlgorithm):
         if failure is not None:
             raise failure
         if self.config.anneal_steps:
-            self.experience.anneal(self.env_steps / self.config.anneal_steps)
+            self.experience.anneal(min(1.0, self.env_steps / self.config.anneal_steps))
 
     @abstractmethod
     def _add(self, rows: Any) -> None:

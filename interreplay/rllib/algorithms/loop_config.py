@@ -336,11 +336,11 @@ class LoopConfig(AlgorithmConfig):
             raise ValueError(f"{name} is {value!r}; expected {accepts.described}")
 
     def progress(self, env_steps: int) -> float | None:
-        """Return the progress of exploration's schedule after a number of env steps, None without a schedule."""
+        """Return the progress of exploration's schedule, from 0 to 1, after a number of env steps, or None."""
         steps = self.exploration.steps or self.anneal_steps
         if not steps:
             return None
-        return env_steps / steps
+        return min(1.0, env_steps / steps)
 
     def rate(self, name: str) -> Any:
         """Return a learning rate, or its schedule: `lr` if it is set and `name` is at its default."""

@@ -88,6 +88,9 @@ class OffPolicyConfig(LoopConfig):
         self.check_loss()
         if self.episode_table and not self.collect:
             raise ValueError("episode_table is True and collect False; expected one of them: no episode is played")
+        n_step = self.replay_buffer_config.get("n_step", self.n_step)
+        if self.on_manifold_rows and n_step not in (1, (1, 1), [1, 1]):
+            raise ValueError(f"on_manifold_rows simulates single steps and n_step is {n_step}; expected n_step 1")
         capacity = self.replay_buffer_config.get("capacity")
         if capacity is not None and capacity < self.train_batch_size_per_learner:
             raise ValueError(
@@ -345,7 +348,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.experience.advance(min(self.config.batches_per_draw, left))
         self._learn()
         if anneal_steps:
-            self.experience.anneal(self.env_steps / anneal_steps)
+            self.experience.anneal(min(1.0, self.env_steps / anneal_steps))
 
     @override(TrainingLoop)
     def _add(self, rows: Transitions) -> None:

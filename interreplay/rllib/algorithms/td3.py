@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.actor_critic.td3 import TD3Update
@@ -29,8 +32,19 @@ class DeterministicConfig(OffPolicyConfig):
         if isinstance(self.exploration, str):
             arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
             self.exploration = make_exploration({"type": self.exploration, **arguments})
+        elif isinstance(self.exploration, Mapping):
+            self.exploration = self._changed_noise(self.exploration.get("type")) | dict(self.exploration)
         super().validate()
         self.update_settings()  # rejects contradictory settings
+
+    def _changed_noise(self, kind: Any) -> dict[str, float]:
+        """Return the arguments of an exploration whose settings differ from the algorithm's defaults."""
+        found = {}
+        for name in NOISE.get(kind, ()):
+            value = getattr(self, f"exploration_{name}")
+            if value != self.own_settings()[f"exploration_{name}"].default:
+                found[name] = value
+        return found
 
 
 class TD3Module(OffPolicyModule):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,11 @@ from interreplay.transitions import Transitions
 READ = frozenset({"obs", "actions", "rewards", "next_obs", "terminated", "truncated", "discounts"})
 """Columns of rows that updates read, in addition to `VIEWS`."""
 VIEWS = ("views_obs", "views_next_obs")
+PACE = (
+    *("updates_per_step", "num_steps_sampled_before_learning_starts", "collect"),
+    *("num_envs_per_env_runner", "rollout_fragment_length"),
+)
+"""Settings that determine at which env step an update is made; schedules of learning rates are over env steps."""
 
 
 class UpdateGroup:
@@ -118,8 +123,23 @@ def check_group(learners: Sequence[Any]) -> None:
 
 
 def settings_outside_updates(config: Any) -> dict[str, Any]:
-    """Return settings of learning that the settings of an update lack: schedules of rates, and the type of products."""
-    return {name: config.rate(name) for name in config.rate_names()} | {"matrix_dtype": config.matrix_dtype}
+    """Return settings of learning that the settings of an update lack: schedules of rates, and the form of batches."""
+    found = {name: config.rate(name) for name in config.rate_names()}
+    found["matrix_dtype"] = config.matrix_dtype
+    found["train_batch_size"] = config.train_batch_size_per_learner
+    found["views"] = views_of(config.replay_buffer_config)
+    if config.has_schedules:
+        found |= {name: getattr(config, name) for name in PACE}
+    return found
+
+
+def views_of(arguments: Mapping[str, Any]) -> int:
+    """Return the number of views of each row (S4RL) of a replay method with these arguments."""
+    found = arguments.get("views", 1)
+    for value in arguments.values():
+        if isinstance(value, Mapping):
+            found = max(found, views_of(value))
+    return found
 
 
 def shared_batch(sample: Sample) -> Batch:

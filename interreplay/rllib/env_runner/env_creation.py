@@ -74,8 +74,10 @@ def instance_of(kind: type, context: Mapping[str, Any]) -> Any:
 
 
 def _takes_mapping(parameters: list[inspect.Parameter]) -> bool:
-    """Return whether the first argument of a constructor may be a mapping, judged by its kind and its default."""
+    """Return whether the first argument of a constructor may be a mapping, judged by its kind, name and default."""
     if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+        return False
+    if parameters[0].name == "render_mode":
         return False
     default = parameters[0].default
     return default is inspect.Parameter.empty or default is None or isinstance(default, Mapping)

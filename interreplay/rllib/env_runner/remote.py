@@ -73,6 +73,7 @@ class RemoteRunners:
     def __init__(self, group: EnvRunnerGroup, config: Any):
         self._manager = group._worker_manager
         self._config = config
+        self._error: InterreplayError | None = None  # the first one in `of_each`
 
     def collect(
         self, weights: dict[str, Any], make: Callable[[Any], Any], unpack: Callable[[Packed], Any]
@@ -121,8 +122,10 @@ class RemoteRunners:
         handles = self._manager.actors()
         return {index: handles[index] for index in self._manager.healthy_actor_ids()}
 
-    def missing(self) -> RunnerLost | None:
+    def missing(self) -> InterreplayError | None:
         """Return the error of an earlier round in which runners were lost, or None."""
+        if self._error is not None:
+            return self._error
         total = len(self._manager.actor_ids())
         away = total - len(self.in_service())
         return RunnerLost(f"{away} of {total} remote env runners lost") if away else None
@@ -152,10 +155,16 @@ class RemoteRunners:
             ray.kill(self._manager.actors()[index])
 
     def of_each(self, work: Callable[[Any], Any]) -> list[Any]:
-        """Call a function with each runner in service, and return its results."""
+        """Call a function with each runner in service, and return its results; `missing` returns the first error."""
         if not self.in_service():
             return []
-        return [result.get() for result in self._manager.foreach_actor(work) if result.ok]
+        found = []
+        for result in self._manager.foreach_actor(work):
+            if result.ok:
+                found.append(result.get())
+            elif self._error is None:
+                self._error = lost(result.get(), result.actor_id)
+        return found
 
 
 class RemoteCollector(Collector):

@@ -73,8 +73,10 @@ class BatchEnvRunner(SteppingRunner):
 
     Attributes:
         interrupted: Whether `interrupt` ended the last `sample`.
+        evaluation_explores: Whether a running evaluation explores; None if there is no evaluation.
     """
 
+    evaluation_explores: bool | None = None
     _device: torch.device
     _ongoing_episodes: list[Any]
 
@@ -203,8 +205,12 @@ class BatchEnvRunner(SteppingRunner):
         self._hooks.begin_sample()
         if self._seeds is not None:
             self._seeds.number = self._state.evaluated
+        if explore is None:
+            explore = self.evaluation_explores
+        if explore is None:
+            explore = self.config.explore
         try:
-            self._play(num_timesteps, num_episodes, random_actions, self.config.explore if explore is None else explore)
+            self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
             self._hooks.recording = False
             self._max_episode_steps = None

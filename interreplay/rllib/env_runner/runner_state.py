@@ -245,6 +245,7 @@ class RunnerState:
             "torch_rng": self.torch_rng.get_state().numpy(),
             "numpy_rng": self.numpy_rng.bit_generator.state,
             "exploration": self.exploration.state_dict(),
+            "exploration_class": type(self.exploration).__qualname__,
             "log": self.log.state(),
             "steps_since_report": self.steps_since_report,
             "evaluated": self.evaluated,
@@ -263,7 +264,9 @@ class RunnerState:
         """
         self.torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
         self.numpy_rng.bit_generator.state = state["numpy_rng"]
-        self.exploration.load_state_dict(state["exploration"])
+        own = type(self.exploration).__qualname__
+        if state.get("exploration_class", own) == own:  # the parent of a fork may explore differently
+            self.exploration.load_state_dict(state["exploration"])
         self.log.load(state["log"])
         self.steps_since_report = int(state["steps_since_report"])
         self.evaluated = int(state["evaluated"])

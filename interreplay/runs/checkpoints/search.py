@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ def is_checkpoint(folder: Path) -> bool:
 def find(folder: Path) -> list[Path]:
     """Return the checkpoints in a folder, the newest first, or the folder itself if it is one.
 
+    Runs are ordered by the time of their last checkpoint, the checkpoints of a run by their numbers, because copies of
+    a run often lose the times of its files.
+
     Raises:
         UsageError: There is no checkpoint.
     """
@@ -39,7 +43,14 @@ def find(folder: Path) -> list[Path]:
             found.append(path.absolute())
     if not found:
         raise UsageError(f"{folder} holds no checkpoint; {_EXPECTED}")
-    return sorted(found, key=_written, reverse=True)
+    last: dict[Path, float] = {}
+    for path in found:
+        last[path.parent] = max(last.get(path.parent, -math.inf), _written(path))
+
+    def order(path: Path) -> tuple[float, Path, int]:
+        return last[path.parent], path.parent, int(path.name.rpartition("_")[2])
+
+    return sorted(found, key=order, reverse=True)
 
 
 def _written(checkpoint: Path) -> float:

@@ -187,7 +187,7 @@ def covariance(form: Form, hyper: Hyperparameters, squares: Tensor) -> Tensor:
     for number, block in enumerate(form.slices):
         part = squares[..., block]
         if len(inverse) == 1:
-            r2 = (part.reshape(-1, part.shape[-1]) @ inverse[0, :, block].mT).view(*part.shape[:2], -1).mT
+            r2 = (part.reshape(-1, part.shape[-1]) @ inverse[0, :, block].mT).view(*part.shape[:2], inverse.shape[1]).mT
         else:
             r2 = inverse[..., block] @ part.mT
         values.append(_kernel(form, r2, hyper.alpha[..., number].unsqueeze(-1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import gymnasium as gym
@@ -232,6 +233,58 @@ def test_keeping_rewards_keeps_all_rows(tmp_path):
     plain = open_rows(names, SPACES)
     kept = open_rows(names, SPACES, relabel=lambda obs, action, next_obs, **columns: columns["reward"])
     assert equal(stored(plain), stored(kept))
+
+
+class Scaled:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, obs, action, next_obs, **columns):
+        return self.factor * columns["reward"]
+
+    def method(self, obs, action, next_obs, **columns):
+        return self.factor * columns["reward"]
+
+
+def scaled_by_a_closure(factor):
+    def reward(obs, action, next_obs, **columns):
+        return factor * columns["reward"]
+
+    return reward
+
+
+def scaled_with_a_lock(factor):
+    lock = threading.Lock()  # cannot be pickled
+
+    def reward(obs, action, next_obs, **columns):
+        with lock:
+            return factor * columns["reward"]
+
+    return reward
+
+
+MAKERS = {
+    "closure": scaled_by_a_closure,
+    "method": lambda factor: Scaled(factor).method,
+    "object": Scaled,
+    "lock": scaled_with_a_lock,
+    "default": lambda factor: lambda *_, factor=factor, **columns: factor * columns["reward"],
+    "code": {2.0: lambda *_, reward, **rest: 2.0 * reward, 3.0: lambda *_, reward, **rest: 3.0 * reward}.get,
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_functions_of_one_name_have_their_own_rows(tmp_path, kind):
+    first, *_ = two_stores(tmp_path)
+    for factor in (2.0, 3.0) if kind == "code" else (2.0, 3.0, 4.0, 5.0):
+        function = MAKERS[kind](factor)  # at the address of one that was deleted before
+        rows = stored(open_rows(str(tmp_path / "a"), SPACES, relabel=function))
+        assert torch.allclose(rows.rewards, factor * first.rewards), factor
+
+
+def test_equal_functions_share_their_rows():
+    assert Relabel(Scaled(5.0).method).digest == Relabel(Scaled(5.0).method).digest
+    assert Relabel(scaled_by_a_closure(5.0)).digest == Relabel(scaled_by_a_closure(5.0)).digest
 
 
 def test_other_rewards_and_ends_as_a_plain_loop_computes_them(tmp_path):

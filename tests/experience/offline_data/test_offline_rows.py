@@ -17,13 +17,19 @@ import numpy as np
 import pytest
 import torch
 from builders import identical, make
+from kept_rows import SPACES, episodes_of, fill
 from offline_data import episodes, minari_dataset, transitions
 
 import replay_buffers
 from interreplay import Offline, Transitions
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data.find import expanded
 from interreplay.experience.offline_data.store import COPY, cache_folder
+from interreplay.experience.recipes import make_source
+from interreplay.experience.store import ExperienceStore, StoreWriter
+from interreplay.experience.store.minari_export import write_minari
+from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT
 from replay_buffers import HER, NMER, PER, Uniform
@@ -171,6 +177,26 @@ def test_goals_are_relabeled_inside(tmp_path):
     assert not torch.equal(one.transitions.obs["desired_goal"], source.storage[one.slots].obs["desired_goal"])
 
 
+def test_recorded_and_new_rows_have_their_own_priorities(tmp_path):
+    rows = transitions(episodes())
+    buffer = Uniform(capacity=100)
+    buffer.add(rows)
+    state_files.save(tmp_path / "state", buffer.state_dict())
+    settings = SimpleNamespace(
+        buffer="NMER", buffer_args={"k": 3}, buffer_size=50, prioritized={"alpha": 0.7}, credit_both=False, updates=None
+    )
+    settings.offline_data = str(tmp_path / "state")
+    settings.offline_where = settings.relabel = settings.offline_share_end = None
+    settings.offline_share = 0.5
+    kind, arguments = source_of(settings)
+    mix = make_source(kind, {"seed": 0}, **arguments)
+    mix.add(rows[:30])
+    sample = mix.sample(64)
+    assert sample.of(0)[0].slots.max() < 30 and sample.of(1)[0].slots.max() >= 30
+    selectors = [mix.sources["online"].selector, mix.sources["offline"].buffer.selector]
+    assert [selector.alpha for selector in selectors] == [0.7, 0.7]
+
+
 def test_images_of_a_stack_are_stored_once_and_read_exactly(tmp_path):
     frames = np.random.default_rng(0).integers(0, 256, (34, 20, 20)).astype(np.uint8)
     stacks = np.stack([frames[i : i + 4] for i in range(31)])
@@ -255,6 +281,25 @@ def test_missing_and_unknown_data_are_rejected(tmp_path, monkeypatch):
 
     monkeypatch.setattr("minari.storage.hosting.download_dataset", no_network)
     refused("minari:mujoco/none-v0", "cannot be downloaded from hf://farama-minari: no route to host")
+
+
+def test_a_pattern_leaves_out_runs_without_rows_and_finds_folders_of_parquet_files(tmp_path):
+    buffer = Uniform(capacity=30)
+    buffer.add(transitions(episodes(1)))
+    states = {"kept": buffer.state_dict(), "empty": Uniform(capacity=30).state_dict(), "unrolls": {"sources": {}}}
+    for run, state in states.items():
+        checkpoint_of(state, tmp_path / "results" / run / "checkpoint_00000025")
+    assert expanded(str(tmp_path / "results" / "*")) == [str(tmp_path / "results" / "kept")]
+    with pytest.raises(UsageError, match="1 paths match it, but none contains recorded experience"):
+        expanded(str(tmp_path / "results" / "em*"))
+    refused(tmp_path / "results" / "empty", "holds no replayed transitions")
+    damaged = tmp_path / "results" / "kept" / "checkpoint_00000025" / state_files.ARRAYS
+    os.truncate(damaged, 10)
+    assert len(expanded(str(tmp_path / "results" / "*"))) == 1  # reported when it is read
+    file = tmp_path / "recorded" / "cartpole-v1" / "run-000001-00001" / "0.parquet"  # as RLlib writes it
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert expanded(str(tmp_path / "rec*")) == [str(tmp_path / "recorded")]
 
 
 def test_a_missing_dataset_is_downloaded(monkeypatch):
@@ -484,3 +529,40 @@ def test_nested_observations_are_named_parts():
     assert torch.equal(rows.next_obs["goal"], torch.from_numpy(goal[1:]))
     expected = [[-1.0, 1.0], [1.0, -1.0], [0.0, 0.0], [-0.5, -0.5], [1.0, 0.0]]  # values beyond the bounds are clipped
     assert rows.actions.tolist() == expected
+
+
+def test_actions_with_parts_are_one_vector_and_rewards_receive_the_parts(tmp_path):
+    torques = {"b": gym.spaces.Box(-2, 2, (1,), np.float64), "a": gym.spaces.Box(0, 4, (2,), np.int64)}
+    nested = (SPACES[0], gym.spaces.Dict(torques))
+    rows = episodes_of([5, 4])
+    stored = torch.tensor([-1.0, -0.5, 0.25]).repeat(len(rows), 1)  # a: 0 and 1, b: 0.5
+    writer = StoreWriter(tmp_path / "run", "Parts-v0", {}, nested, seconds=3600.0)
+    writer.add(rows.replace(actions=stored), step=1, version=0)
+    writer.close()
+    write_minari(ExperienceStore(tmp_path / "run"), "parts/kept-v0")
+
+    def reward(obs, action, next_obs, **columns):
+        assert action["b"].dtype == np.float32
+        return action["a"].sum(axis=1) + action["b"][:, 0]
+
+    for data in (str(tmp_path / "run"), "minari:parts/kept-v0"):
+        for known in (None, nested):
+            found = everything(open_rows(data, known, relabel=reward))
+            assert torch.equal(found.obs, rows.obs) and torch.equal(found.actions, stored)
+            assert torch.equal(found.rewards, torch.full((9,), 1.5))
+    other = (SPACES[0], gym.spaces.Dict(torques | {"b": gym.spaces.Box(-3, 3, (1,), np.float64)}))
+    with pytest.raises(UsageError, match="belongs to another environment: its actions are Dict"):
+        open_rows(str(tmp_path / "run"), other)
+
+
+@pytest.mark.slow
+def test_a_lost_life_ends_an_exported_episode():
+    rows = episodes_of([10, 8])
+    terminated = rows.terminated.clone()
+    terminated[4] = True  # the game continues
+    store = ExperienceStore(fill(cache_folder() / "lives", rows.replace(terminated=terminated), env="Lives-v0"))
+    assert write_minari(store, "lives/kept-v0") == "lives/kept-v0 (3 episodes, 18 steps)"
+    found = everything(open_rows("minari:lives/kept-v0", SPACES))
+    torch.testing.assert_close(found.actions, rows.actions)
+    identical(plain(found.replace(actions=rows.actions)), plain(rows.replace(terminated=terminated)))
+    assert write_minari(store, "lives/newest-v0", newest=1) == "lives/newest-v0 (1 episodes, 8 steps)"

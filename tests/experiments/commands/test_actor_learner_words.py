@@ -37,6 +37,14 @@ def test_missing_settings_have_the_platforms_defaults():
     assert made.caching and made.checkpoint_freq == 500  # 1,000 updates of 500 new env steps, in iterations of 1,000
 
 
+def test_flags_of_games_without_effect_are_reported(capsys):
+    settings("--env=CartPole-v1", "--skipped_frames=2", "--clip_rewards=True")
+    assert "--skipped_frames, --clip_rewards has no effect: CartPole-v1 is not an Atari game" in capsys.readouterr().out
+    settings("--env=CartPole-v1")
+    settings("--env=PongNoFrameskip-v4", "--clip_rewards=True")
+    assert "has no effect" not in capsys.readouterr().out
+
+
 def test_without_a_seed_a_random_one_is_drawn():
     drawn = {settings().seed, settings().seed, settings("--preset=actor-learner").seed}
     assert len(drawn) == 3 and settings("--seed=0").seed == 0

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs.checkpoints.search import find
 from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of, with_unwritten
 from interreplay.runs.run_folder import (
     STEPS,
@@ -213,3 +214,16 @@ def test_folders_without_permission(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="Permission denied"):
         ensure_writable(tmp_path)
+
+
+def test_checkpoints_of_a_copied_run_are_ordered_by_their_numbers(tmp_path):
+    written = {"old/checkpoint_00000900": 5, "run/checkpoint_00000300": 6, "run/checkpoint_00000100": 7}
+    written["run/checkpoint_100000000"] = 4
+    for name, seconds in written.items():
+        file = tmp_path / name / "checkpoint.json"
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (seconds, seconds))
+    found = [f"{path.parent.name}/{path.name}" for path in find(tmp_path)]
+    numbers = ("100000000", "00000300", "00000100")
+    assert found == [*(f"run/checkpoint_{number}" for number in numbers), "old/checkpoint_00000900"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 
+import gymnasium as gym
 import pytest
 
 from argument_parser import make_parser, settings_for
 from custom_training import main
+from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.evaluate import main as evaluate
 from interreplay.experiments.commands.preparation import environment_of, mix_for, replay_bytes
@@ -129,6 +131,15 @@ def test_the_mix_of_a_run_is_cached_on_request(caching, store):
     made = settings("--trainer CLEAR --env CartPole-v1", caching=caching)
     _, replay = mix_for(made, environment_of(made)).sources.values()
     assert type(replay) is store
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+def test_distances_are_those_of_the_environments_actions(gaussian):
+    made = settings("--trainer IMPALA", replay_parameters=ORIGINAL)
+    torques = gym.spaces.Tuple([gym.spaces.Box(-1, 1, (2,)), gym.spaces.Box(-1, 1, (1,))])
+    actions = torques if gaussian else gym.spaces.Discrete(3)
+    mix = mix_for(made, Environment("Own-v0", gym.spaces.Box(-1, 1, (3,)), actions, ""))
+    assert {source.distance.gaussian for source in mix.sources.values() if hasattr(source, "distance")} == {gaussian}
 
 
 @pytest.mark.slow

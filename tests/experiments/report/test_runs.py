@@ -149,3 +149,17 @@ def test_missing_runs_and_folders_are_rejected(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file is not a folder"):
         read_runs([tmp_path / "file"])
+
+
+def test_forks_of_different_checkpoints_are_no_repeats(tmp_path):
+    for parent in ("a", "a", "b"):
+        more = {"fork_from": f"{parent}/checkpoint_00001000"}
+        ours(tmp_path / str(len(list(tmp_path.iterdir()))), "Hopper-v5", "NMER", 0, [1.0], **more)
+    assert [run.repeats for run in read_runs([tmp_path])] == [False, True, False]
+
+
+def test_a_run_that_failed_without_a_result_has_crashed(tmp_path):
+    folder = write(tmp_path / "a", [], settings("Hopper-v5", "NMER", 0, 1000))
+    (folder / "status.json").write_text(json.dumps({"state": "failed", "failures": ["hung: no progress for 900 s"]}))
+    run = only(tmp_path)
+    assert (run.state, run.note) == ("crashed", "before its first result: hung: no progress for 900 s")

@@ -10,6 +10,8 @@ from run_folders import ours, stock, study
 
 from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
+from interreplay.experiments.report.__main__ import summary
+from interreplay.experiments.report.report import Report
 from interreplay.experiments.report.scores import Scores, read_scores
 from interreplay.experiments.report.sections import build
 from interreplay.experiments.report.tables import all_tables, summaries
@@ -180,3 +182,26 @@ def test_summaries_without_a_scale_or_with_one_seed(tmp_path):
             "Hopper-v5: NMER has a mean return over steps 7.50 above that of Uniform, 1 seed: too few for an interval."
         ]
     }
+
+
+def test_summaries_and_ratios_without_the_baseline_in_some_environment(tmp_path):
+    for env in ("Hopper-v5", "Reacher-v5"):
+        for method in ("NMER", "PER"):
+            ours(tmp_path, env, method, 0, [0.0, 20.0])
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [0.0, 20.0])
+    (section,), tables = tables_of(tmp_path)
+    assert section.baseline == "Uniform" and section.everywhere()[0] == ["NMER", "PER"]
+    found = summaries(section, tables)
+    assert [sentence[:14] for sentence in found["NMER"]] == ["Hopper-v5: NME"]
+
+
+def test_the_command_prints_a_sentence_per_environment_if_none_is_about_all(tmp_path):
+    for env in ("Hopper-v5", "Reacher-v5"):
+        for method in ("Uniform", "NMER"):
+            ours(tmp_path, env, method, 0, [0.0, -20.0])
+    (section,), tables = tables_of(tmp_path)
+    printed = summary(Report(read_runs([tmp_path]), [section], tables, [tmp_path]))
+    assert printed.count(": NMER has a mean return over steps") == 2
+    above = tables_of(tmp_path, scores=Scores(dict.fromkeys(("Hopper-v5", "Reacher-v5"), {"low": -50.0, "high": 0.0})))
+    printed = summary(Report(read_runs([tmp_path]), *above, [tmp_path]))
+    assert printed.count("NMER has") == 1 and "2 environments, 2 runs" in printed

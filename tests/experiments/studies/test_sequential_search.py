@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -148,3 +149,17 @@ def test_a_killed_search_resumes_with_its_results(tmp_path):
         assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
     best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
     assert f"--tau={best['tau']}" in ran.stdout
+
+
+def test_runs_that_have_not_started_have_no_values(tmp_path):
+    words = ["--search", "tau=uniform(0, 1)", "--searcher", "tpe", "--buffers", "Uniform", "--num_samples", "2"]
+    given = command.make_parser().given([*words, "--envs", "Pendulum-v1", "--output_dir", str(tmp_path)])
+    study, folder = command.read_new(given)
+    study = replace(study, execution=replace(study.execution, searcher="tpe"))
+    folder.trial(study.runs[0]).note_drawn({"tau": 0.5})
+    runs = study_search.with_draws(study, folder, command.LANGUAGE).runs
+    assert [run.sampled for run in runs] == [{"tau": 0.5}, {}]
+
+
+def test_the_grace_period_of_asha_is_at_most_the_length_of_the_runs():
+    scheduler("asha", [{"total_env_steps": 500, "steps_per_iteration": 1_000, "evaluation_interval": 1}])

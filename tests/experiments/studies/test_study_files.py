@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -109,6 +111,11 @@ def test_misspelt_flags_and_contradictions(file, capsys, tmp_path):
     assert "--run 2: the study has 2 runs, 0 to 1" in refused(
         capsys, file(), "--run", 2, "--results_dir", tmp_path / "r"
     )
+    assert "unknown flag --wandb; runs of studies log to their folders only" in refused(capsys, "--wandb", "project")
+    with_wandb = file(settings="{wandb: project}")
+    assert "settings: wandb does not belong in a study" in refused(capsys, with_wandb, "--dry_run")
+    forks = file(settings=f"{{fork_from: {tmp_path}/missing}}")
+    assert f"--fork_from {tmp_path}/missing does not exist" in refused(capsys, forks, "--dry_run")
 
 
 @pytest.mark.parametrize(
@@ -398,3 +405,25 @@ def test_the_closing_table_fits_100_columns():
     assert max(map(len, lines)) <= 100
     assert lines[-2].split()[:5] == ["HalfCheetah-v5", "SAC", "Uniform", "10", "-12,345.6"]
     assert results_table.aligned([("a", "b, c"), ("dd", "e")], width=100) == "a   b, c\ndd  e"
+
+
+def test_processes_may_begin_a_study_at_the_same_time(file, tmp_path, monkeypatch):
+    study, _ = cluster_run.read_new({"study": file()})
+    folder = StudyFolder(tmp_path / "results")
+
+    def listdir(path):
+        monkeypatch.undo()
+        StudyFolder(path).begin(study)  # another process, at this moment
+        return os.listdir(path)
+
+    monkeypatch.setattr("interreplay.experiments.studies.study_folder.os.listdir", listdir)
+    assert folder.begin(study) == study
+
+
+def test_a_single_run_reports_that_it_has_no_scheduler(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("interreplay.experiments.tune.single_run.run_single", lambda *arguments: 0)
+    given = {"study": file(), "scheduler": "asha", "output_dir": str(tmp_path / "runs")}
+    study, folder = cluster_run.read_new(given)
+    study = replace(study, execution=replace(study.execution, scheduler="asha"))
+    assert cluster_run.run_one(study, folder, 0) == 0
+    assert "--scheduler asha has no effect with --run" in capsys.readouterr().out

@@ -95,3 +95,13 @@ def test_the_reason_of_an_early_stop_is_reported(clock):
     reporter.on_event("start", "a_s0", {})
     reporter.on_event("end", "a_s0", {"env_steps": 500, "state": "finished", "reason": "evaluation return 9.0 reached"})
     assert last(output).startswith("[1/1] a_s0: finished (evaluation return 9.0 reached) at 500 steps, ")
+
+
+def test_runs_that_ended_without_finishing_do_not_count_for_the_time_left(clock):
+    output = io.StringIO()
+    reporter = StudyReporter({"a_s0": 1_000, "a_s1": 1_000}, {}, 0, output, every=10)
+    reporter.on_event("start", "a_s1", {})
+    carry_out(reporter, clock, "a_s0", 10, 100, "failed")
+    reporter.on_event("result", "a_s1", {"env_steps": 400})
+    reporter.beat()
+    assert last(output) == "[0/2] running: a_s1 400/1,000; about 12 s left", "600 steps at 500 per 10 s"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
+import math
 import os
+import queue
 import signal
 from itertools import pairwise
 from pathlib import Path
@@ -17,10 +20,10 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 import custom_training
 from argument_parser import make_parser, settings_for
-from interreplay.errors import UsageError
+from interreplay.errors import NonFiniteError, UsageError
 from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, TrialFolder
-from interreplay.experiments.tune import study_run, trainable
+from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
+from interreplay.experiments.tune import run_threads, study_run, trainable
 from interreplay.experiments.tune.single_run import run_single
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.runs import state_files
@@ -289,3 +292,42 @@ def test_invalid_settings_are_a_permanent_failure(tmp_path):
     with StudyRun(tmp_path / "run", settings() | {"buffer": "HER"}, 60) as run, pytest.raises(PermanentFailure):
         list(run.results())
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
+
+
+def test_a_permanent_failure_reports_its_reason_and_steps(tmp_path, monkeypatch):
+    def iterations():
+        raise NonFiniteError("rewards", 0, math.nan)
+        yield
+
+    def prepare(run):
+        algo = SimpleNamespace(env_steps=70, learner=SimpleNamespace(updates=0), env_runner=None, eval_env_runner=None)
+        run.training = SimpleNamespace(algo=algo, iterations=iterations, pulse=lambda: None)
+        return run.training
+
+    monkeypatch.setattr(StudyRun, "_prepare", prepare)
+    monkeypatch.setattr(trainable, "listen", lambda signals, ask: None)
+    TrialFolder(tmp_path / "run").note(reason="--max_time 1h is over")  # of an earlier start
+    trial = trainable.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
+    result = trial.step()
+    assert (result["state"], result["env_steps"]) == (FAILED, 70) and "rewards holds nan" in result["reason"]
+    status = TrialFolder(tmp_path / "run").status()
+    assert (status["env_steps"], status["reason"]) == (70, "")
+
+
+def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch):
+    folder = TrialFolder(tmp_path / "run")
+    folder.note(state=RUNNING)
+    monkeypatch.setattr(study_run, "held", functools.partial(held, patience=0.05))
+    monkeypatch.setattr(trainable, "listen", lambda signals, ask: None)
+    with held(folder.path, "the run"):
+        with pytest.raises(UsageError, match="another process is using"):
+            run_single(folder, settings(), Execution(max_failures=1), io.StringIO())
+        trial = trainable.Trial({"job": {"folder": str(folder.path), "settings": settings(), "hang_timeout": 60}})
+        result = trial.step()
+        run = StudyRun(folder.path, settings(), 0)
+        run.leave = lambda: None
+        events = queue.SimpleQueue()
+        run_threads.execute(run, events, last=True)
+    assert result["done"] and result["state"] == "not started" and "another process" in result["reason"]
+    assert events.get()[0] == "start" and events.get()[0] == "end"
+    assert folder.status()["state"] == RUNNING and not folder.status()["failures"]

@@ -1,5 +1,6 @@
 """Reports about trials that record why they fail, and about trials whose processes are lost."""
 
+import io
 import pickle
 from types import SimpleNamespace
 
@@ -74,3 +75,14 @@ def test_a_failure_that_the_process_recorded_is_not_recorded_again(reported):
         reported.progress.on_trial_recover(0, [], reported.trial)
     assert [reason for _, reason in reported.events if reason] == ["ValueError: 0", "ValueError: 1"]
     assert len(reported.folder.status()["failures"]) == 3
+
+
+def test_a_run_that_a_scheduler_stops_has_ended(reported):
+    output = io.StringIO()
+    progress = Progress(StudyReporter({"a": 1_000, "b": 500}, {}, 0, output).on_event)
+    reported.trial.last_result = {"env_steps": 300, "state": ""}
+    progress.on_trial_complete(0, [], reported.trial)
+    assert output.getvalue().startswith("[1/2] a: stopped early at 300 steps, ")
+    reported.trial.last_result = {"env_steps": 500, "state": "interrupted"}
+    progress.on_trial_complete(0, [], reported.trial)
+    assert output.getvalue().splitlines()[1].startswith("[1/2] a: interrupted at 500 steps, ")

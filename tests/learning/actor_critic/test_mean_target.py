@@ -91,6 +91,20 @@ def test_resets_that_have_happened_are_part_of_the_state():
     assert resumed.resets_at_steps == 2
 
 
+def test_a_fork_counts_the_env_steps_of_its_own_resets():
+    networks, kind = CASES[0]
+    for before in ([5], [3, 5, 9], None):
+        parent = kind(networks_for(networks, {}), reset_at=before)
+        parent.after_updates(7, rng())
+        child = kind(networks_for(networks, {}, seed=1), reset_at=[6, 12])
+        child.load_state_dict(parent.state_dict())
+        start = copy.deepcopy(child.networks)
+        child.after_updates(11, rng())
+        assert all(map(torch.equal, start.parameters(), child.networks.parameters()))
+        child.after_updates(12, rng())
+        assert not all(map(torch.equal, start.parameters(), child.networks.parameters()))
+
+
 def test_settings_that_contradict_each_other_are_rejected():
     with pytest.raises(ValueError, match=r"critic_blocks is 1 and critic_dropout 0.1; expected one of them 0"):
         SACSettings(critic_blocks=1, critic_dropout=0.1)

@@ -328,6 +328,26 @@ def test_settings_that_listed_layers_ignore_are_rejected(trainer, settings, mess
         made(trainer, actions="discrete" if trainer == "DQN" else "box", network=network, **settings)
 
 
+class OwnEncoder(nn.Linear):
+    """An encoder of flat pixels."""
+
+    def __init__(self, space):
+        self.width = 4
+        super().__init__(4 * 84 * 84, 4)
+
+
+@pytest.mark.filterwarnings("ignore:matrices are multiplied")
+def test_types_of_convolutions_that_have_no_effect_are_rejected():
+    features = [{"layer": "Conv2d", "out_channels": 3, "kernel_size": 9, "stride": 5}, "ELU", "Flatten"]
+    streams = {"DQN": {"q": ["Linear"]}, "IMPALA": {"actor": ["Linear"], "critic": ["Linear"]}}
+    for trainer, network in streams.items():
+        with pytest.raises(ValueError, match="conv_dtype is 'bfloat16' and network.features lists layers of float32"):
+            made(trainer, PIXELS, "discrete", network={"features": features} | network, conv_dtype="bfloat16")
+        with pytest.raises(ValueError, match="conv_dtype is 'bfloat16' and encoder .*; expected 'float32'"):
+            made(trainer, PIXELS, "discrete", encoder=f"{__name__}:OwnEncoder", conv_dtype="bfloat16")
+        made(trainer, PIXELS, "discrete", network={"features": CONVOLUTIONS} | network, conv_dtype="bfloat16")
+
+
 @pytest.mark.filterwarnings("ignore:matrices are multiplied")
 def test_settings_of_built_in_networks_apply_where_they_are_used():
     assert made("SAC", network={"actor": linear(8), "critic": linear(8)}, critic_dropout=0.1).critics.dropout == 0.1

@@ -1,9 +1,40 @@
 """Adam in operations that PyTorch compiles takes the steps of the fused kernel."""
 
+import copy
+
 import pytest
 import torch
 
+from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
+
+
+@pytest.mark.parametrize("images", [4, 20], ids=["convolution", "patches"])
+@pytest.mark.parametrize("kind", ["minatar", "two layers", "listed"])
+def test_convolutions_take_the_steps_of_pytorch_s_adam(kind, images):
+    """Gradients of convolutions and their weights can have different orders in memory."""
+    torch.manual_seed(0)
+    pixels = torch.randint(0, 256, (images, 10, 10, 4), dtype=torch.uint8)
+    sizes = {"minatar": ((16, 3, 1),), "two layers": ((8, 4, 2), (6, 3, 1))}
+    network = torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3), torch.nn.ReLU())
+    if kind in sizes:
+        network = ConvolutionBody((10, 10, 4), sizes[kind])
+    else:
+        pixels = pixels.movedim(-1, 1).float()
+    copied = copy.deepcopy(network)
+    parameters = list(network.parameters())
+    fast = FastAdam(parameters, 0.01)
+    plain = torch.optim.Adam(copied.parameters(), 0.01, foreach=False)
+    for _ in range(3):
+        loss = network(pixels).square().sum()
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = gradient
+        fast.apply()
+        plain.zero_grad()
+        copied(pixels).square().sum().backward()
+        plain.step()
+    for one, other in zip(parameters, copied.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "decay"), [(FastAdam, 0.0), (FastAdam, 0.1), (FastAdamW, 0.1)])

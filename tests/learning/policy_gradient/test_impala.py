@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from interreplay.learning.losses import PAL
 from interreplay.learning.networks.distributions import Categorical, Normal
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.optimizers import TensorFlowRMSprop
@@ -161,6 +162,24 @@ def test_the_policy_that_v_trace_implies():
     assert family.kl_to_implied(pi.log(), mu.log(), 1e9) == pytest.approx(0.0, abs=1e-6)
     assert family.kl_to_implied(pi.log(), pi.log(), 1.0) == pytest.approx(0.0, abs=1e-6)
     torch.testing.assert_close(family.kl(pi.log(), mu.log()), (pi * (pi / mu).log()).sum())
+
+
+def test_a_loss_of_the_value_takes_all_steps_as_rows_of_one_critic():
+    nets, given = networks(), unrolls()
+    given = given.replace(rewards=5.0 * given.rewards)
+    found = [
+        gradients(IMPALAUpdate(copy.deepcopy(nets), IMPALASettings(**options), 0.9), given)
+        for options in ({"vf_loss_coeff": 0.0}, {"vf_loss_coeff": 1.0, "critic_loss": {"type": "PAL", "alpha": 0.7}})
+    ]
+    update = IMPALAUpdate(nets, gamma=0.9)
+    outputs = nets.actor.output(given.obs.flatten(0, 1)).unflatten(0, (T + 1, B))
+    family = nets.actor.family
+    logs = family.log_prob(outputs[:-1, :, :-1], given.actions) - family.log_prob(given.policy, given.actions)
+    targets, _ = update.returns(logs.detach(), outputs[..., -1].detach(), given, None)
+    errors = (targets - outputs[..., -1])[:-1].reshape(1, -1)
+    loss = (PAL(0.7).values(errors) * given.live.reshape(1, -1)).sum()
+    expected = torch.autograd.grad(loss, update.parameters)
+    assert_same([with_value - without for without, with_value in zip(*found, strict=True)], expected, 2e-4)
 
 
 def test_cloning_is_of_replayed_unrolls_alone():

@@ -62,6 +62,22 @@ def test_the_last_layers_have_different_gains():
         assert_orthogonal(value, 1.0)
 
 
+def test_layers_without_biases_start_orthogonal():
+    convolution = {"layer": "Conv2d", "out_channels": 3, "kernel_size": 9, "stride": 5, "bias": False}
+    layers = [{"layer": "Linear", "out_features": 8, "bias": False}, "ReLU", "Linear"]
+    made = networks(
+        initial_weights="orthogonal",
+        image_features=[convolution, "ReLU", "Flatten"],
+        network={"actor": layers, "critic": layers},
+    )
+    assert_orthogonal(made.encoder.layers.layers[0].weight.flatten(1), GAIN)
+    for body, gain in zip(made.actor.layers.bodies, (POLICY_GAIN, 1.0), strict=True):
+        first, _, last = body.layers
+        assert_orthogonal(first.weight, GAIN)
+        assert_orthogonal(last.weight, gain)
+        assert not last.bias.any()
+
+
 def test_images_differ_more_than_with_weights_of_pytorch():
     images = torch.randint(0, 256, (8, 4, 36, 36), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     spread = {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -161,7 +162,7 @@ def _description(path: Path) -> Description:
         plan = None
     if plan is None:
         return found
-    return replace(plan, total=found.total, settings=found.settings, arguments=found.arguments)
+    return replace(plan, total=found.total, settings=found.settings, arguments=found.arguments, parent=found.parent)
 
 
 def _state(path: Path, description: Description, results: Results) -> tuple[str, str]:
@@ -170,6 +171,9 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
     if not len(results.table):
         if error.is_file():
             return CRASHED, f"before its first result: {_last_line(error)}"
+        status = TrialFolder(path).status()
+        if status["state"] == FAILED:  # its process was killed, or hung
+            return CRASHED, f"before its first result: {_last_failure(status)}"
         return EMPTY, "no result yet"
     steps = int(results.table["env_steps"].iloc[-1])
     progress = f"{steps:,} steps"
@@ -179,13 +183,17 @@ def _state(path: Path, description: Description, results: Results) -> tuple[str,
         return FINISHED, "resumed after an error" if error.is_file() else ""
     status = TrialFolder(path).status()
     if status["state"] == FAILED:
-        reason = (status["failures"] or ["unknown error"])[-1]
-        return CRASHED, f"after {progress}: {reason[:LONGEST_NOTE]}"
+        return CRASHED, f"after {progress}: {_last_failure(status)}"
     if status["state"] == STOPPED:
         return UNFINISHED, f"{progress}, stopped early by the study's scheduler"
     if error.is_file() and not results.table["timestamp"].iloc[-1] > error.stat().st_mtime:
         return CRASHED, f"after {progress}: {_last_line(error)}"
     return UNFINISHED, f"{progress}, running or stopped"
+
+
+def _last_failure(status: Mapping[str, Any]) -> str:
+    """Return the newest failure of a run of a study."""
+    return (status["failures"] or ["unknown error"])[-1][:LONGEST_NOTE]
 
 
 def _last_line(error: Path) -> str:
@@ -199,7 +207,8 @@ def _mark_repeats(runs: list[Run]) -> list[Run]:
     groups: dict[object, list[int]] = {}
     for i, run in enumerate(runs):
         if run.description.seed is not None and len(run.results):
-            groups.setdefault((run.algorithm, run.env, run.method, run.description.seed), []).append(i)
+            key = (run.algorithm, run.env, run.method, run.description.seed, run.description.parent)
+            groups.setdefault(key, []).append(i)
     marked = list(runs)
     for members in groups.values():
         best = max(members, key=lambda i: (runs[i].state == FINISHED, runs[i].steps))

@@ -40,6 +40,7 @@ class Description:
         total: Planned environment steps, None if unknown.
         settings: Other settings that distinguish methods; missing settings are unknown.
         arguments: Arguments of the replay method; missing arguments have their defaults.
+        parent: The checkpoint that the run was forked from, "" for other runs.
     """
 
     algorithm: str = "unknown"
@@ -49,6 +50,7 @@ class Description:
     total: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
+    parent: str = ""
 
 
 def describe(folder: Path) -> Description:
@@ -96,6 +98,7 @@ def _from_own_params(params: Mapping[str, Any]) -> Description:
         total=_whole_number(params, "total_env_steps"),
         settings={name: value for name, value in params.items() if name not in NOT_A_METHOD},
         arguments=arguments,
+        parent=str(params.get("fork_from") or ""),
     )
 
 
