@@ -11,6 +11,8 @@ from interreplay.experiments.process.outcome import GREEN, RED, colored
 from interreplay.experiments.process.progress import bar, duration, shown
 
 EVERY = 300.0
+LEAST = 0.01
+"""Share of a run's env steps to make before the time left is estimated: a run may resume just before a result."""
 
 
 class StudyReporter:
@@ -115,11 +117,11 @@ class StudyReporter:
             self.note(f"[{self._done}/{self._all}] running: {left}")
 
     def _left(self) -> str:
-        """Return the time left at the mean rate of all runs so far, "" if it is unknown."""
+        """Return the time left at the mean rate of all runs so far, "" as long as it is unknown."""
         made = sum(self._steps.values()) - self._saved
         left = 0
         for name in self._totals.keys() - self._ended:
             left += self._totals[name] - self._steps.get(name, 0)
-        if made <= 0 or left <= 0:
+        if made < LEAST * max(self._totals.values(), default=0) or left <= 0:
             return ""
         return f"about {duration(left * (time.monotonic() - self._begun) / made)} left"

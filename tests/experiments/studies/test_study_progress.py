@@ -105,3 +105,13 @@ def test_runs_that_ended_without_finishing_do_not_count_for_the_time_left(clock)
     reporter.on_event("result", "a_s1", {"env_steps": 400})
     reporter.beat()
     assert last(output) == "[0/2] running: a_s1 400/1,000; about 12 s left", "600 steps at 500 per 10 s"
+
+
+def test_a_run_that_resumes_just_before_a_result_is_no_estimate(clock):
+    output = io.StringIO()
+    reporter = StudyReporter({"a_s0": 1_000}, {"a_s0": 499}, 0, output, every=10)
+    reporter.on_event("start", "a_s0", {})
+    clock[0] = 20.0
+    reporter.on_event("result", "a_s0", {"env_steps": 500})
+    reporter.beat()
+    assert last(output) == "[0/1] running: a_s0 500/1,000"
