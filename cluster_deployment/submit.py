@@ -216,6 +216,8 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
     """
     inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && echo activated && exec python "$@"'
     words = ["-m", "interreplay.experiments.commands.study", str(args.study), *args.flags, "--count"]
+    if args.kind == "single":
+        words += ["--run", "0"]  # as its tasks do
     done = subprocess.run(
         ["bash", "-c", inner, "bash", *words], env=outside(settings), stdout=subprocess.PIPE, text=True
     )

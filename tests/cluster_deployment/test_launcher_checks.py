@@ -11,6 +11,7 @@ import pytest
 from interreplay.experiments.commands import study
 
 HOME = Path(__file__).resolve().parents[2]
+SEARCH = 'buffers: [Uniform]\nenvs: [Pendulum-v1]\nsearcher: tpe\nnum_samples: 2\nsearch: {tau: "uniform(.001, .01)"}\n'
 
 
 @pytest.fixture
@@ -38,6 +39,14 @@ def test_runs_are_counted_after_their_check(file, capsys, monkeypatch):
     ]
 
 
+def test_a_search_that_draws_one_run_after_another_is_no_array(tmp_path, capsys):
+    search = tmp_path / "search.yaml"
+    search.write_text(SEARCH)
+    assert study.main([str(search), "--count"]) == 0
+    assert study.main([str(search), "--count", "--run", "0"]) == 2
+    assert "--searcher tpe draws one run after another" in capsys.readouterr().err
+
+
 def launched(folder, *words):
     """Run the launcher in a separate process."""
     command = [sys.executable, HOME / "cluster_deployment/submit.py", "single", *words]
@@ -50,6 +59,9 @@ def test_the_launcher_rejects_a_study_with_runs_that_cannot_start(file, tmp_path
     assert (done.returncode, done.stdout) == (2, "")
     assert "runs 1, 3 of 4 cannot start: HER cannot store Pendulum-v1" in done.stderr
     assert not (tmp_path / "results").exists()
+    (tmp_path / "search.yaml").write_text(SEARCH)
+    done = launched(tmp_path, "search.yaml", "--venv", sys.prefix, "--dry-run")
+    assert done.returncode == 2 and "use submit.py concurrent" in done.stderr
     done = launched(tmp_path, file, "--venv", sys.prefix, "--dry-run")
     assert done.returncode == 0 and "2 runs, results in" in done.stdout and "--array=0-1" in done.stdout, done.stderr
 

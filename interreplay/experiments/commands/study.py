@@ -105,6 +105,7 @@ def act(given: Mapping[str, Any]) -> int:
         study, folder = read_new(given)
     how = asdict(study.execution)
     study = replace(study, execution=Execution(**how | only(given, EXECUTION)))
+    check_search(study, given)
     numbers = range(len(study.runs))
     if given.get("count"):
         check(study, numbers, here=False)
@@ -123,7 +124,6 @@ def act(given: Mapping[str, Any]) -> int:
             lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
         print(results_table.aligned(lines, right={0, 2}))
         return 0
-    check_search(study, given)
     check_together(study, address)
     if address == "local":
         settings = [vars(settings_for(study.runs[number].given())) for number in numbers]

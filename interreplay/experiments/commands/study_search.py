@@ -57,7 +57,10 @@ def check_search(study: Study, given: Mapping[str, Any]) -> None:
     """Reject a search that cannot be executed."""
     how = study.execution
     if "run" in given and how.searcher == TPE:
-        raise UsageError(f"--run {given['run']}: --searcher {TPE} draws one run after another; leave --run out")
+        raise UsageError(
+            f"--run {given['run']}: --searcher {TPE} draws one run after another; leave --run out, "
+            "and use submit.py concurrent instead of single"
+        )
     if how.scheduler != "fifo" and len({run.env for run in study.runs}) > 1:
         raise UsageError(f"--scheduler {how.scheduler} compares returns, so it supports one environment only")
 
