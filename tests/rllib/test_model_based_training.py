@@ -27,10 +27,8 @@ def modelled(env="Pendulum-v1", trainer="SAC", real="Uniform", **arguments):
     return config(env, "ModelBased", trainer=trainer, real=real, **QUICK | {"real_share": 0.25} | arguments)
 
 
-@pytest.mark.parametrize(
-    ("trainer", "real", "model"),
-    [pytest.param("SAC", "NMER", "deterministic", marks=pytest.mark.slow), ("TD3", "PER", "stochastic")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("trainer", "real", "model"), [("SAC", "NMER", "deterministic"), ("TD3", "PER", "stochastic")])
 def test_learning_and_resuming_in_the_middle_of_a_schedule(trainer, real, model, tmp_path):
     def made():
         arguments = {"model": model, "rollout_length": (1, 3, 60, 200), "keep_fits": 2}

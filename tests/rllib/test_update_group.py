@@ -22,6 +22,7 @@ def built(seed, method):
     return config(buffer=method, seed=seed).training(normalize_observations=True).build_algo()
 
 
+@pytest.mark.slow
 def test_each_run_equals_the_run_alone(tmp_path):
     alone = []
     together = []

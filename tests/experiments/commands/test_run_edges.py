@@ -229,7 +229,8 @@ def fill(monkeypatch, at: int, checkpoints_too: bool):
     )
 
 
-@pytest.mark.parametrize("checkpoints_too", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpoints_too", [False, True])
 def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, capsys, monkeypatch, checkpoints_too):
     flags = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--quiet"]
     assert custom_training.main(new(tmp_path / "whole", *flags)) == 0
