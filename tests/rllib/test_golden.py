@@ -1,7 +1,7 @@
 """The same seeds give the same results as at commit d2c55bd, before modules moved.
 
 The results of NMER and BIER are from decision 15: their neighbors are as exact as before, but not always the same.
-``td_error_std`` divides by the number of rows since the deviation of a single row is finite.
+``td_error_std`` divides by the number of rows, so that it is finite for a single row.
 
 ``tests/data/golden.json`` contains the results of 300 steps on Pendulum-v1: losses and the replay buffer's metrics of
 every iteration, sums over all parameters and over all stored rows. ``python -m tests.rllib.test_golden`` prints the

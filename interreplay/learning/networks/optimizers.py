@@ -261,11 +261,6 @@ def gradient_in_order(parameter: Tensor) -> Tensor:
     return torch.empty_like(parameter).copy_(gradient)
 
 
-def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """Return the gradients of all parameters."""
-    return [parameter.grad for parameter in parameters]  # type: ignore[misc]
-
-
 class FastAdamW(FastAdam):
     """`FastAdam` with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101).
 
@@ -304,7 +299,7 @@ class RootMeanSquare(PlainOptimizer):
             for parameter in params:
                 if not self.state[parameter]:
                     self.state[parameter] |= self._start(parameter)
-            gradients = _gradients(params)
+            gradients = [p.grad for p in params]
             roots = torch._foreach_add(self._averaged(params, gradients, 1.0 - group["decay"]), group["eps"])
             torch._foreach_sqrt_(roots)
             rate = self.learning_rate()
