@@ -34,6 +34,7 @@ from interreplay.learning.update import (
     mean_over_views,
     normal,
     repeat_for_views,
+    rows_of,
     views,
 )
 from interreplay.transitions import Transitions
@@ -187,7 +188,8 @@ class ActorCriticUpdate(Update, ABC):
             parameter.grad = None  # the next gradients use its memory
         if self.settings.torch_compile and batch.critic_loss is None and batch.targets is None:
             noise = self.target_noise(batch.transitions, m, rng)
-            loss, errors, target, gradients = self.compiled_critic_gradients(batch, obs, next_obs, m, noise)
+            rows = rows_of(batch)  # programs cannot read the columns that a batch of several sources joins on demand
+            loss, errors, target, gradients = self.compiled_critic_gradients(rows, obs, next_obs, m, noise)
         else:
             loss, errors, target, gradients = self.critic_gradients(batch, obs, next_obs, m, rng)
         scores = self.scores(self.scores_wanted, batch.transitions, obs, m, errors, target)

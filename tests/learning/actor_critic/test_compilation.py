@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from builders import make
 
+from interreplay import Mix
 from interreplay.errors import UsageError
 from interreplay.learning.actor_critic import compilation
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks, DiscreteSACUpdate
@@ -88,6 +90,24 @@ def test_a_compiled_update_equals_one_that_is_not(name):
     for mine, theirs in zip(results[False], results[True], strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5)
     assert torch.equal(results[False][-1], results[True][-1]), "both draw the same numbers"
+
+
+@pytest.mark.slow
+def test_batches_of_several_sources_can_be_compiled(monkeypatch):
+    plain = torch.compile
+
+    def only_traced(function, options, **others):
+        return plain(function, backend="eager", **others)
+
+    monkeypatch.setattr(torch, "compile", only_traced)
+    results = []
+    for compiled in (False, True):
+        mix = Mix({"one": "Uniform", "other": "NMER"}, capacity=50, seed=0)
+        mix.add(make(50, obs_shape=(OBS,), action_shape=(ACTIONS,)))
+        torch.manual_seed(0)
+        update = SACUpdate(SACNetworks(OBS, ACTIONS, (8,)), torch_compile=compiled)
+        results.append(update.update(mix.sample(N), torch.Generator().manual_seed(0)))
+    assert torch.allclose(results[0].errors, results[1].errors, atol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [{"critic_dropout": 0.1}, {"n_critics": 3, "target_subset": 2}])
