@@ -240,6 +240,7 @@ class ModelBased(Mix):
         made.rng = old.rng
         if self.imagination.context is not None:
             made.connect(self.imagination.context)
+        made.anneal(self.shares.progress)
         if len(old):
             newest = torch.arange(old.storage.written - min(len(old), capacity), old.storage.written)
             made.add(old.storage[newest % old.capacity])

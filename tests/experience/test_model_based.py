@@ -153,6 +153,14 @@ def test_the_ring_grows_with_the_length_of_rollouts_and_keeps_its_rows():
     assert made.statistics()["model/rollout_length"] == 3 and made.statistics()["model/rollout_rows"] == 120
 
 
+def test_the_schedules_of_generated_rows_continue_when_their_buffer_grows():
+    made = source(virtual="PER", rollout_length=(1, 3, 20, 40))
+    made.anneal(0.5)
+    made.add(rows(40))
+    made.sample(4)
+    assert made.imagination.length == 3 and made.virtual.selector.current_beta == pytest.approx(0.7)
+
+
 def test_terminated_rollouts_are_not_continued():
     made = source(termination_fn=lambda s, a, t: t[:, 0] > 0.5, rollout_length=4, rollouts=10)
     made.add(rows(40))
