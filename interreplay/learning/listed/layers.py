@@ -21,8 +21,10 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.value.streams import Factors, Noise, NoisyLinear
 
-INPUTS = ("in_features", "in_channels", "num_features", "num_channels", "normalized_shape", "input_size", "inputs")
-"""Names of layers' arguments for the size of the inputs."""
+CHANNELS = ("in_channels", "num_channels", "num_features")
+"""Names of layers' arguments for the number of channels of the inputs."""
+INPUTS = ("in_features", "input_size", "inputs")
+"""Names of layers' arguments for the width of the inputs."""
 OUTPUTS = ("out_features", "out_channels", "outputs")
 """Names of layers' arguments for the number of outputs."""
 RANDOM = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
@@ -118,7 +120,7 @@ def make_layer(
             continue
         if name == "normalized_shape":
             filled[name] = shape
-        elif name.endswith("channels") and name in INPUTS:
+        elif name in CHANNELS:
             filled[name] = shape[0]
         elif name in INPUTS:
             filled[name] = shape[-1]

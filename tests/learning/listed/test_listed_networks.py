@@ -253,6 +253,12 @@ def test_features_without_convolutions_follow_the_encoder_of_small_images():
     assert all(map(torch.equal, networks.parameters(), built_in.parameters()))
 
 
+def test_numbers_of_channels_are_inferred():
+    listed = [{"layer": "InstanceNorm2d", "affine": True}, {"layer": "GroupNorm", "num_groups": 1}, "Flatten"]
+    norm, groups, _ = LayerList(listed, torch.zeros(2, 3, 5, 6), None, "network.features").layers
+    assert norm.num_features == groups.num_channels == 3
+
+
 def test_layers_have_names_or_places():
     named = {"fc1": {"layer": "Linear", "out_features": 8}, "act": "ReLU", "out": "Linear"}
     assert plain_layers(named) == plain_layers(linear(8)) and plain_layers(linear(8)).widths == (8,)
