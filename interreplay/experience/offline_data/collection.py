@@ -12,6 +12,7 @@ import torch
 
 from interreplay.environments.actions import actions_of
 from interreplay.environments.relabeled import Relabel, narrowed
+from interreplay.environments.space_records import record_of
 from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.conversion import Conversion, Spaces
@@ -107,7 +108,9 @@ class Collection:
         parts = [conversion.described for conversion in self._conversions]
         if self._simple:
             return parts[0]
-        return repr([parts, str(self._where), self._relabel and self._relabel.digest])
+        if self._relabel is not None:  # the function receives actions in the environment's units
+            parts += [self._relabel.digest, *(str(record_of(self._action_space(each))) for each in self._datasets)]
+        return repr([parts, str(self._where)])
 
     def portions(self) -> Iterator[Transitions]:
         """Yield the rows with the columns of the environment, with actions as stored in a replay buffer.

@@ -282,6 +282,21 @@ def test_functions_of_one_name_have_their_own_rows(tmp_path, kind):
         assert torch.allclose(rows.rewards, factor * first.rewards), factor
 
 
+def test_actions_in_other_units_have_their_own_rewards(tmp_path):
+    buffer = Uniform(capacity=5)
+    buffer.add(episodes_of([5]))
+    state_files.save(tmp_path / "buffer", buffer.state_dict())  # without the bounds of actions
+    for bound in (1.0, 2.0):
+        actions = gym.spaces.Box(-bound, bound, SPACES[1].shape)
+        storage = open_rows(str(tmp_path / "buffer"), (SPACES[0], actions), relabel=first_action)
+        rows = stored(storage)
+        assert torch.allclose(rows.rewards, bound * rows.actions[:, 0])
+
+
+def first_action(obs, action, next_obs, **columns):
+    return action[:, 0]
+
+
 def test_equal_functions_share_their_rows():
     assert Relabel(Scaled(5.0).method).digest == Relabel(Scaled(5.0).method).digest
     assert Relabel(scaled_by_a_closure(5.0)).digest == Relabel(scaled_by_a_closure(5.0)).digest
