@@ -29,6 +29,11 @@ class Accepts(ABC):
     described: str
     metavar: str = "X"
 
+    @property
+    def in_python(self) -> str:
+        """The accepted values in Python, where None takes the place of words such as "none"."""
+        return self.described
+
     @abstractmethod
     def admits(self, value: Any) -> bool:
         """Return whether a value is accepted."""
@@ -156,6 +161,10 @@ class OrWord(Accepts):
             self.stands_for = word
         self.described = f"{other.described} or {word!r}"
         self.metavar = f"{other.metavar}|{word}"
+
+    @property
+    def in_python(self) -> str:
+        return f"{self.other.in_python} or {self.stands_for!r}"
 
     def admits(self, value: Any) -> bool:
         return value == self.stands_for or self.other.admits(value)

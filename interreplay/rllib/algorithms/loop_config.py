@@ -167,7 +167,7 @@ class LoopConfig(AlgorithmConfig):
         if "settings_class" in vars(cls) and training.__doc__ is None:
             training.__doc__ = "Set training options, also by RLlib's names.\n\nArgs:\n"
             for name, field in cls.own_settings().items():
-                accepted = f"default: {field.default}; {accepted_by(field).described}"
+                accepted = f"default: {field.default}; {accepted_by(field).in_python}"
                 training.__doc__ += f"    {name}: {field.metadata['help']} ({accepted}).\n"
 
     def replay(self, kind: Any, **arguments: Any) -> Self:
@@ -333,7 +333,7 @@ class LoopConfig(AlgorithmConfig):
         if not accepts.admits(value):
             for own, rllib in RLLIB_NAMES.items():
                 name = name.replace(rllib, own)
-            raise ValueError(f"{name} is {value!r}; expected {accepts.described}")
+            raise ValueError(f"{name} is {value!r}; expected {accepts.in_python}")
 
     def progress(self, env_steps: int) -> float | None:
         """Return the progress of exploration's schedule, from 0 to 1, after a number of env steps, or None."""
