@@ -132,8 +132,16 @@ def checksum_of(arrays: Iterator[np.ndarray] | Sequence[np.ndarray]) -> int:
 
 
 def rewritten_journal(segment: Segment, rows: int, time: float) -> None:
-    """Replace the journal by one commit of the first `rows` rows."""
-    arrays = [segment.column(name)[:rows] for name in segment.columns]
+    """Replace the journal by one of the first `rows` rows; complete commits keep their checksums."""
+    records = []
+    start = 0
+    for count, checksum in segment.commits:
+        if count <= rows:
+            records.append(commit_record(count, checksum, time))
+            start = count
+    if start < rows:
+        arrays = [segment.column(name)[start:rows] for name in segment.columns]
+        records.append(commit_record(rows, checksum_of(arrays), time))
     work: Any = segment.path / f".{JOURNAL}"
-    work.write_bytes(commit_record(rows, checksum_of(arrays), time))
+    work.write_bytes(b"".join(records))
     work.replace(segment.path / JOURNAL)

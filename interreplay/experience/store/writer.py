@@ -25,10 +25,10 @@ from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
     RECORD_BYTES,
-    Segment,
     checksum_of,
     column_file,
     commit_record,
+    commits,
     first_row,
     rewritten_journal,
     segment_name,
@@ -232,11 +232,8 @@ class StoreWriter:
         path.mkdir(exist_ok=True)
         for name, (shape, dtype) in self._header.columns.items():
             self._files[name] = _opened(column_file(path, name), rows * width(shape, dtype))
-        kept = 0
-        if rows:
-            rewritten_journal(Segment(path, self._header.columns), rows, time.time())
-            kept = RECORD_BYTES
-        self._files[JOURNAL] = _opened(path / JOURNAL, kept)
+        kept = commits(path) if rows else []
+        self._files[JOURNAL] = _opened(path / JOURNAL, len(kept) * RECORD_BYTES)
 
     def _drop_oldest(self, most: int) -> None:
         """Drop the oldest segments until at most `most` rows or one segment remain."""

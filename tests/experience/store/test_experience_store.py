@@ -24,7 +24,7 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experience.store import ExperienceStore, StoreWriter
 from interreplay.experience.store import writer as writer_module
 from interreplay.experience.store.header import HEADER
-from interreplay.experience.store.segments import JOURNAL, RECORD_BYTES, column_file, commit_record
+from interreplay.experience.store.segments import JOURNAL, RECORD_BYTES, column_file, commit_record, segment_name
 from interreplay.experiments.commands.experience import main
 from interreplay.runs import state_files
 from replay_buffers import Uniform
@@ -71,6 +71,23 @@ def test_a_store_is_continued_after_its_last_row(tmp_path):
     store = ExperienceStore(tmp_path / "s")
     store.check()
     assert equal(everything(store), rows) and store.column("step").tolist() == list(range(1, 25))
+
+
+def test_damage_is_still_found_after_a_store_is_continued(tmp_path):
+    rows = episodes_of([8, 8, 8])
+    folder = fill(tmp_path / "experience", rows[:16])
+    obs = column_file(folder / segment_name(0), "obs")
+    damaged = bytearray(obs.read_bytes())
+    damaged[-1] ^= 1  # in the last row
+    obs.write_bytes(damaged)
+    fill(folder, rows[16:], step=17)
+    with pytest.raises(UsageError, match="is damaged at row 8 of 24"):
+        ExperienceStore(folder).check()
+    writer = writer_of(folder)
+    assert writer.rewind(20) == 4
+    writer.close()
+    with pytest.raises(UsageError, match="is damaged at row 8 of 20"):
+        ExperienceStore(folder).check()
 
 
 def test_the_oldest_segments_are_dropped(tmp_path):
