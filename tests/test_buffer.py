@@ -179,6 +179,20 @@ def test_user_defined_parts():
     assert sample.neighbor_slots.tolist() == [1, 1, 1] and sample.mix is None
 
 
+class OnlyColumns(Synthesizer):
+    """Returns the anchors without their discounts."""
+
+    def __call__(self, anchors, neighbors, rng):
+        return Synthesized(anchors.replace(discounts=None))
+
+
+def test_n_step_rows_without_discounts_have_those_of_their_anchors():
+    buffer = ReplayBuffer(50, synthesizer=OnlyColumns(), n_step=3, seed=0)
+    buffer.add(make(50, ends=0.1))
+    sample = buffer.sample(64)
+    assert torch.equal(sample.transitions.discounts, buffer.read(sample.slots).discounts)
+
+
 def test_users_parts_are_found_inside_other_parts():
     assert has_own_code(MixedSelection({"all": UniformSelector(), "first": First()}))
     assert has_own_code(MixedSelection({"all": Combined(ContextLog())}))

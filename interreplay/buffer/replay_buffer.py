@@ -160,7 +160,10 @@ class ReplayBuffer(Composition):
             if self.synthesizer.recomputes_termination:
                 rows = rows.replace(terminated=torch.where(mix < 1, rows.terminated, anchors.terminated))
         if rows.discounts is None:
-            rows = rows.replace(discounts=self.view.gamma * (~rows.terminated).to(rows.rewards.dtype))
+            discounts = anchors.discounts
+            if self.view.n_step == 1:
+                discounts = self.view.gamma * (~rows.terminated).to(rows.rewards.dtype)
+            rows = rows.replace(discounts=discounts)
         weights = draw.weights
         if weights is None:
             weights = self.credit.weights(
