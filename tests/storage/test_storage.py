@@ -245,6 +245,15 @@ def test_narrower_and_wider_floats_become_the_stored_dtype():
     assert storage.successor(torch.arange(5, 9)).ge(0).sum() >= 2
 
 
+def test_bfloat16_is_rejected_and_nothing_is_stored():
+    storage = Storage(20)
+    rows = make(5)
+    with pytest.raises(ValueError, match="obs is of torch.bfloat16; expected a dtype that numpy supports"):
+        storage.add(rows.replace(obs=rows.obs.bfloat16(), next_obs=rows.next_obs.bfloat16()))
+    storage.add(rows)
+    assert len(storage) == 5
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"capacity": 0}, {"capacity": -5}, {"capacity": 2**31}, {"gamma": 1.1}, {"gamma": -0.1}],
