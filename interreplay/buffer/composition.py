@@ -11,7 +11,7 @@ from torch import Tensor
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import Neighborhood
 from interreplay.part import Context, union
-from interreplay.selection import Selector
+from interreplay.selection import MixedSelection, Selector
 from interreplay.storage.columns import Columns, num_features
 from interreplay.storage.read_views import ReadView
 from interreplay.storage.ring import Storage
@@ -127,8 +127,11 @@ class Composition:
 
     @property
     def brings_critic_loss(self) -> bool:
-        """Whether batches define the critic loss."""
-        return self.selector.critic_loss is not None or CRITIC_LOSS in self.selector.needs
+        """Whether batches define the critic loss of all rows."""
+        selectors: Collection[Selector] = [self.selector]
+        if isinstance(self.selector, MixedSelection):
+            selectors = self.selector.selectors.values()
+        return all(each.critic_loss is not None or CRITIC_LOSS in each.needs for each in selectors)
 
     def check_offers(self, offers: Collection[str], algorithm: str) -> None:
         """Reject an algorithm that does not provide what a part needs.

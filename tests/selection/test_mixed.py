@@ -8,6 +8,7 @@ import torch
 from builders import identical, make, same_sample
 from scipy.stats import chisquare
 
+from interreplay import ReplayBuffer
 from interreplay.selection import ActorPrioritized, Combined, LossAdjusted, MixedSelection, Online, Prioritized, Uniform
 from interreplay.storage.ring import Storage
 from replay_buffers import NMER
@@ -122,3 +123,13 @@ def test_statistics_are_prefixed_with_names():
             return {"size": 3.0}
 
     assert MixedSelection({"a": WithStatistics(), "b": Uniform()}).statistics() == {"a_size": 3.0}
+
+
+def test_a_mixture_defines_the_critic_loss_if_all_its_selectors_do():
+    kinds = {"large": LossAdjusted(), "small": ActorPrioritized()}
+    for selectors, defined in ((kinds, True), (kinds | {"all": Uniform()}, False)):
+        buffer = ReplayBuffer(30, MixedSelection(selectors))
+        buffer.add(make(30))
+        sample = buffer.sample(30)
+        assert buffer.brings_critic_loss is defined
+        assert all(loss is not None for _, loss in sample.critic_loss.parts) is defined
