@@ -69,7 +69,6 @@ class Diagnostics:
             "rng": self._rng.bit_generator.state,
             "batches": self._batches,
             "found": copy.deepcopy(self._found),
-            "drawn": sum(self._drawn.values()),
             "drawn_by_buffer": dict(self._drawn),
         }
 
