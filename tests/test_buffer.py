@@ -186,6 +186,19 @@ class OnlyColumns(Synthesizer):
         return Synthesized(anchors.replace(discounts=None))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"selector": "Prioritized"}, "selector is 'Prioritized'; expected an object of a class derived from Selector"),
+        ({"synthesizer": UniformSelector}, "synthesizer is .*Uniform.*; expected .* derived from Synthesizer"),
+        ({"neighborhood": UniformSelector()}, "neighborhood is .*; expected .* derived from Neighborhood"),
+    ],
+)
+def test_parts_of_other_kinds_are_rejected(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ReplayBuffer(10, **arguments)
+
+
 def test_n_step_rows_without_discounts_have_those_of_their_anchors():
     buffer = ReplayBuffer(50, synthesizer=OnlyColumns(), n_step=3, seed=0)
     buffer.add(make(50, ends=0.1))

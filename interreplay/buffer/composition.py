@@ -18,6 +18,12 @@ from interreplay.storage.ring import Storage
 from interreplay.synthesis import Synthesizer
 from interreplay.transitions import Transitions
 
+BASES: dict[str, type[Selector | Neighborhood | Synthesizer]] = {
+    "selector": Selector,
+    "neighborhood": Neighborhood,
+    "synthesizer": Synthesizer,
+}
+"""The base class of each part."""
 LINK_CHECK_ROWS = 64
 """Number of rows after which `check_links` decides whether rows continue each other."""
 
@@ -26,7 +32,8 @@ class Composition:
     """A storage, a view of its rows, a selector, a neighborhood and a synthesizer.
 
     Raises:
-        ValueError: If n-step rows are combined with a part that recomputes rewards or termination.
+        ValueError: If a part has another base class, or n-step rows are combined with a part that recomputes rewards or
+            termination.
     """
 
     device: torch.device
@@ -44,6 +51,9 @@ class Composition:
         self.neighborhood = neighborhood
         self.synthesizer = synthesizer
         self._links_checked = False
+        for name, part in self.parts.items():
+            if not isinstance(part, BASES[name]):
+                raise ValueError(f"{name} is {part!r}; expected an object of a class derived from {BASES[name].__name__}")
         self.use_view(view)
 
     def __len__(self) -> int:
