@@ -121,6 +121,7 @@ class Training:
                 if self.stop_reason:
                     result |= {"done": True, "stop_reason": self.stop_reason}
                 self._write(log, result)
+                self._keep_due(self.algo.env_steps)
                 freq = self.settings.checkpoint_freq
                 if self._saving or self.complete or (freq and result["training_iteration"] % freq == 0):
                     self.save()
@@ -237,7 +238,6 @@ class Training:
 
     def _round(self, steps: int) -> None:
         self._progress(steps)
-        self._keep_due(steps)
         if time.monotonic() > self._deadline:
             self.timed_out = True
             self._stopping = True
@@ -245,6 +245,7 @@ class Training:
             self.algo.request_stop()
         if self.complete or steps >= self._goal:
             return  # the iteration ends now, and the requests are handled after it
+        self._keep_due(steps)
         if self._stopping:
             raise _Stop
         if self._saving:

@@ -8,6 +8,7 @@ import io
 import math
 import os
 import queue
+import shutil
 import signal
 from itertools import pairwise
 from pathlib import Path
@@ -259,6 +260,22 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
     finish(folder)
     assert TrialFolder(folder).status()["begun_at"] == int(before.name[-8:])
     assert rows(folder) == rows(whole)
+
+
+@pytest.mark.slow
+def test_a_run_resumes_from_a_kept_checkpoint_at_the_end_of_an_iteration(whole, tmp_path):
+    folder = tmp_path / "run"
+    with StudyRun(folder, settings("--keep_checkpoints_at", "50"), 60) as run:
+        results = run.results()
+        for _ in range(2):
+            next(results)
+        results.close()
+    for checkpoint in RunFolder(folder).checkpoints():
+        shutil.rmtree(checkpoint)
+    (folder / "kept_checkpoint_00000050").rename(folder / "checkpoint_00000050")
+    finish(folder)
+    assert rows(folder) == rows(whole)
+    assert weights_and_buffer(folder) == weights_and_buffer(whole)
 
 
 def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_path, monkeypatch):
