@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,7 +19,8 @@ from typing import Any
 import yaml
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.flags.values import only, without, written
+from interreplay.experiments.flags.reading import Flag
+from interreplay.experiments.flags.values import only, read_written, without
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, built_in, is_algorithm
 
 FOLDER = Path(__file__).resolve().parents[2] / "presets"
@@ -164,13 +165,13 @@ def shown(settings: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Callable[[str], Any]]) -> dict[str, Any]:
+def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Flag]) -> dict[str, Any]:
     """Return the settings of a preset as read by the flags.
 
     Args:
         name: Name of the preset.
         settings: Flags and values.
-        accepted: The readers of the flags that a preset may contain.
+        accepted: The flags that a preset may contain.
 
     Raises:
         UsageError: A flag is unknown, or its reader rejects the value.
@@ -180,7 +181,7 @@ def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Cal
         if flag not in accepted:
             raise UsageError(f"preset {name}: unknown flag {flag!r}; {accepted_names(flag, sorted(accepted))}")
         try:
-            values[flag] = accepted[flag](written(value))
+            values[flag] = read_written(accepted[flag], value)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"preset {name}: {flag} {error}") from None
     return values

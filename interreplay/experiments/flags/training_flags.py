@@ -161,8 +161,7 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
     if "exploration" in given:  # scales differ between kinds of exploration
         found = without(found, ("exploration_sigma", "exploration_theta"))
     excluded = with_scope("method", "invocation") | {"trainer", "env", "preset"}
-    accepted = {name: flag.type for name, flag in FLAGS.items() if name not in excluded}
-    return presets.converted(preset.name, found, accepted)
+    return presets.converted(preset.name, found, without(FLAGS, excluded))
 
 
 def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:

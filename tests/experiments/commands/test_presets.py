@@ -198,3 +198,6 @@ def test_a_preset_of_a_user(tmp_path):
     assert settings_for({"preset": str(path)}).tau == 0.5
     made = settings_for({"preset": str(path), "env": "Hopper-v5"})
     assert (made.tau, made.buffer, made.preset) == (0.25, "CER", str(path))
+    for wrappers in ("my_envs:Scaled factor=2", "[{my_envs:Scaled: {factor: 2}}]"):
+        path.write_text(f"everywhere: {{wrapper: {wrappers}}}")
+        assert settings_for({"preset": str(path)}).wrapper == [{"type": "my_envs:Scaled", "factor": 2}]
