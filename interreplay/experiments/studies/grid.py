@@ -144,13 +144,13 @@ def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsRe
         resolver: Resolves flags to settings.
 
     Raises:
-        UsageError: The values contradict each other.
+        UsageError: A flag rejects its value, or the values contradict each other.
     """
     flags = dict(run.flags)
     arguments = dict(flags.get("buffer_args", {}))
     for name, value in values.items():
         if name in resolver.flags:
-            flags[name] = value
+            flags |= typed({name: value}, resolver.flags)
         else:
             arguments[name] = value
     if arguments:

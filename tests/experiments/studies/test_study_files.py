@@ -299,6 +299,12 @@ def test_a_search_draws_the_settings_of_each_method(file, capsys):
     assert len(cluster_run.read_new(given)[0].runs) == 10
 
 
+def test_flags_read_the_values_of_a_search():
+    words = ["--num_samples", "1", "--search", "hiddens=choice(['64,64']),buffer_size=quniform(1000,2000,500)"]
+    (run,) = cluster_run.read_new(cluster_run.make_parser().given(words))[0].runs
+    assert run.flags["hiddens"] == [64, 64] and isinstance(run.flags["buffer_size"], int)
+
+
 @pytest.mark.parametrize(
     ("search", "line"),
     [
@@ -308,6 +314,8 @@ def test_a_search_draws_the_settings_of_each_method(file, capsys):
         ("k=__import__('os')", "expected a distribution of Ray Tune such as randint(3,30)"),
         ("kk=randint(3,30)", "search: no run has a setting 'kk'; did you mean k?"),
         ("alpha=uniform(-2,-1)", "alpha is -"),
+        ("gamma=uniform(2,3)", "gamma must be a number of at least 0, at most 1, got '2."),
+        ("seed=randint(0,9)", "seed does not belong in a study; use seeds"),
     ],
 )
 def test_invalid_searches(search, line, capsys):
