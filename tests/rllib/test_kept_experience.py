@@ -353,6 +353,13 @@ def test_another_method_is_rebuilt_from_the_parent_s_rows(tmp_path, method):
     assert bool(ends[149]) or int(arm.replay_buffer.storage.successor(torch.tensor([149]))) == 150
 
 
+def test_a_method_of_other_recorded_rows_is_rebuilt(tmp_path):
+    _, settings = parent(tmp_path)
+    lines = []
+    fork(config().build_algo(), SimpleNamespace(**settings | {"offline_where": "newest=30"}), lines.append)
+    assert "Uniform rebuilt from the parent's transitions" in lines[0]
+
+
 @pytest.mark.slow
 def test_arms_may_scale_rewards_and_networks_of_other_shapes_are_rejected(tmp_path):
     _, settings = parent(tmp_path)

@@ -25,7 +25,10 @@ from interreplay.runs.run_folder import find_checkpoints, read_settings
 
 MAY_DIFFER = ("replay buffer", "capacity")
 """Properties in which a fork may differ from its parent."""
-OF_METHOD = ("buffer", "buffer_args", "prioritized", "credit_both", "buffer_size", "n_step", "offline_data")
+OF_METHOD = (
+    *("buffer", "buffer_args", "prioritized", "credit_both", "buffer_size", "n_step"),
+    *("offline_data", "offline_where", "relabel"),
+)
 """Settings that must be equal for a fork to keep the state of the replay method."""
 STREAM = 0xF04C
 """Part of the key of a fork's random streams."""
