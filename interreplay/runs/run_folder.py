@@ -60,6 +60,10 @@ class RunFolder:
         found = [path for path in self.path.glob("checkpoint_*") if _CHECKPOINT.fullmatch(path.name)]
         return sorted(found, key=steps_of, reverse=True)
 
+    def kept(self) -> list[Path]:
+        """Return the checkpoints that are never removed."""
+        return [path for path in self.path.glob("kept_checkpoint_*") if steps_of(path) >= 0]
+
     def save(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], keep: int) -> Path:
         """Write a checkpoint under a temporary name, rename it, then remove the oldest checkpoints.
 
@@ -155,8 +159,7 @@ class RunFolder:
     def set_aside_after(self, steps: int) -> list[Path]:
         """Rename the checkpoints with more than ``steps`` environment steps, and return their new paths."""
         renamed = []
-        kept = [path for path in self.path.glob("kept_checkpoint_*") if steps_of(path) >= 0]
-        for path in [*self.checkpoints(), *best_checkpoint.inside(self.path), *kept]:
+        for path in [*self.checkpoints(), *best_checkpoint.inside(self.path), *self.kept()]:
             if steps_of(path) > steps:
                 target = path.with_name(f"{path.name}.set_aside")
                 number = 1

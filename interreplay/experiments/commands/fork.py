@@ -27,6 +27,7 @@ from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FINISHED, write_whole
 from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.runs import state_files
 from interreplay.runs.checkpoints import best
 from interreplay.runs.folder_lock import held
 from interreplay.runs.results.reader import curve
@@ -78,7 +79,7 @@ def act(given: argparse.Namespace) -> int:
     """Run the study and write the report; return the exit code."""
     checkpoint = checkpoint_at(given.run, given.at)
     parent = read_settings(checkpoint)
-    step = steps_of(checkpoint)
+    step = steps_in(checkpoint)
     study = planned(given, checkpoint, parent, step)
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
@@ -103,7 +104,7 @@ def checkpoint_at(run: Path, at: int | None) -> Path:
     if (run / SETTINGS).exists():
         found = [run.absolute()]
     elif run.is_dir():
-        found = [*RunFolder(run).checkpoints(), *run.glob("kept_checkpoint_*"), *best.inside(run)]
+        found = [*RunFolder(run).checkpoints(), *RunFolder(run).kept(), *best.inside(run)]
         found = [path.absolute() for path in found if (path / SETTINGS).exists()]
     else:
         raise UsageError(f"{run} is not a folder; expected the folder of a run or of one of its checkpoints")
@@ -117,6 +118,17 @@ def checkpoint_at(run: Path, at: int | None) -> Path:
             "run keeps checkpoints to fork from"
         )
     return max(before, key=steps_of)
+
+
+def steps_in(checkpoint: Path) -> int:
+    """Return the env steps of a checkpoint, which may have been renamed."""
+    steps = steps_of(checkpoint)
+    if steps < 0:
+        from interreplay.rllib.algorithms.loop import LOOP_STATE  # imports Ray
+        from interreplay.rllib.checkpoints import ALGORITHM
+
+        steps = state_files.load(checkpoint, ALGORITHM, LOOP_STATE, "env_steps")
+    return steps
 
 
 def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, Any], step: int) -> Study:

@@ -7,9 +7,12 @@ import json
 import pytest
 from run_folders import row
 
+from interreplay.errors import UsageError
 from interreplay.experiments.commands import fork, study
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.studies.trial_folder import FINISHED, INTERRUPTED, TrialFolder
+from interreplay.rllib.algorithms.loop import LOOP_STATE
+from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest
 
 RELABELED = {"type": "interreplay.environments.relabeled:Relabeled", "function": "studies.rewards:turning"}
@@ -49,6 +52,15 @@ def test_unfinished_runs_are_left_out_and_the_first_arm_stays_the_baseline(paren
     table = out.partition("\narm ")[2]
     assert "mean - Uniform" in table and "-900" not in table
     assert "without 1 of 4 runs, which have not finished" in table
+
+
+def test_renamed_checkpoints_keep_their_steps_and_those_set_aside_are_not_chosen(parent):
+    (parent / "checkpoint_00100000").rename(parent / "kept_checkpoint_00100000.set_aside")
+    with pytest.raises(UsageError, match="has no checkpoint to fork from"):
+        fork.checkpoint_at(parent, 100_000)
+    renamed = fork.checkpoint_at(parent / "kept_checkpoint_00100000.set_aside", None)
+    state_files.save(renamed, {"algorithm": {LOOP_STATE: {"env_steps": 100_000}}})
+    assert fork.steps_in(renamed) == 100_000
 
 
 @pytest.mark.parametrize(("relabel", "kept"), [(None, [RELABELED]), ("studies.rewards:turning", None)])
