@@ -84,16 +84,20 @@ def align(runs: Sequence[Run], column: str) -> Curves | None:
 
 
 def together(curves: dict[str, Curves]) -> tuple[dict[str, Curves], float]:
-    """Return the curves of several methods over the steps that all of them have, and the last of these steps."""
+    """Return the curves of several methods over the range that all of them have, and its last step.
+
+    Curves without a value at an end of this range are interpolated there.
+    """
     low = -np.inf
     high = np.inf
     for c in curves.values():
         low = max(low, c.steps[0])
         high = min(high, c.steps[-1])
+    if low > high:
+        return {}, float(high)
     common: dict[str, Curves] = {}
     for method, c in curves.items():
-        kept = (c.steps >= low) & (c.steps <= high)
-        if not kept.any():
-            return {}, high
-        common[method] = Curves(c.steps[kept], c.values[:, kept])
+        inside = c.steps[(c.steps >= low) & (c.steps <= high)]
+        grid = np.union1d(inside, [low, high])
+        common[method] = Curves(grid, np.stack([np.interp(grid, c.steps, values) for values in c.values]))
     return common, float(high)

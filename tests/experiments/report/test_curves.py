@@ -60,3 +60,12 @@ def test_methods_share_the_steps_that_all_of_them_have():
     long, short = Curves(np.array([1.0, 2, 3, 4]), np.ones((2, 4))), Curves(np.array([2.0, 3]), np.zeros((1, 2)))
     shared, end = together({"long": long, "short": short})
     assert end == 3 and shared["long"].steps.tolist() == [2, 3] and shared["long"].values.shape == (2, 2)
+
+
+def test_methods_are_compared_over_the_same_range():
+    """Equal curves with evaluations at other steps have equal areas and final returns."""
+    steps = [np.array([5.0, 10]), np.array([3.0, 6, 9])]
+    shared, end = together({str(i): Curves(each, each[None]) for i, each in enumerate(steps)})
+    assert end == 9
+    for curves in shared.values():
+        assert curves.steps[[0, -1]].tolist() == [5, 9] and curves.means() == [7] and curves.finals() == [9]
