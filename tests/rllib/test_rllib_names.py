@@ -67,6 +67,7 @@ def test_a_name_with_a_counterpart_is_translated(kind, given, expected):
         (SACConfig, {"model": {"fcnet_hiddens": [32]}}, "use hiddens=(256, 256) and activation"),
         (SACConfig, {"target_network_update_freq": 10}, "tau moves the targets at every update"),
         (SACConfig, {"double_q": True}, "becomes double; SAC has no double"),
+        (SACConfig, {"v_max": 10.0}, "becomes the second number of value_range; SAC has no value_range"),
         (SACConfig, {"q_model_config": {}}, "use hiddens=(256, 256)"),
         (SACConfig, {"store_buffer_in_checkpoints": False}, "expected True"),
         (SACConfig, {"twin_q": True, "n_critics": 5}, "n_critics is 5, too; set one of them"),

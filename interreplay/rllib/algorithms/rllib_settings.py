@@ -73,6 +73,10 @@ def _distribution(value: Any, get: Lookup) -> dict[str, Any]:
     return {"distribution": "categorical", "atoms": value}
 
 
+def _value_range(get: Lookup) -> Any:
+    return get("value_range") or (None, None)  # algorithms without distributions have none
+
+
 def _epsilon(value: Any, get: Lookup) -> dict[str, Any]:
     if isinstance(value, Real) and not isinstance(value, bool):
         return {"initial_epsilon": value, "final_epsilon": value}
@@ -109,8 +113,8 @@ TRANSLATED: dict[str, Callable[[Any, Lookup], dict[str, Any]]] = {
     "training_intensity": _updates_per_step,
     "target_network_update_freq": _target_update_period,
     "num_atoms": _distribution,
-    "v_min": lambda value, get: {"value_range": (value, get("value_range")[1])},
-    "v_max": lambda value, get: {"value_range": (get("value_range")[0], value)},
+    "v_min": lambda value, get: {"value_range": (value, _value_range(get)[1])},
+    "v_max": lambda value, get: {"value_range": (_value_range(get)[0], value)},
     "epsilon": _epsilon,
     "td_error_loss_fn": _huber_delta,
     "lr_schedule": _lr,
