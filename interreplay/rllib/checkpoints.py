@@ -246,7 +246,7 @@ def config_of(folder: Path, trusted: bool = False) -> Any:
     for name, plain in state_files.load(folder, "settings").items():
         if name not in vars(config):
             raise CheckpointError(f"the checkpoint sets {name}, which {type(config).__name__} does not have")
-        value = _from_plain(plain)
+        value = _from_plain(name, plain)
         if not (trusted or _is_harmless(config, name, value)):
             raise CheckpointError(f"the checkpoint sets {name} to {str(value)[:100]}, which could execute code")
         setattr(config, name, value)
@@ -321,11 +321,11 @@ def _as_plain(config: Any, name: str, value: Any) -> Any:
     return {"setting": value}
 
 
-def _from_plain(stored: Mapping[str, Any]) -> Any:
+def _from_plain(name: str, stored: Mapping[str, Any]) -> Any:
     if "space" in stored:
         return space_of(stored["space"])
     value = stored["setting"]
-    if isinstance(value, dict) and value.keys() == {"type", "attributes"}:
+    if name == "exploration" and isinstance(value, dict) and value.keys() == {"type", "attributes"}:
         exploration = object.__new__(exploration_class(value["type"]))
         vars(exploration).update(value["attributes"])
         return exploration

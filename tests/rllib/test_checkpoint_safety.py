@@ -8,6 +8,7 @@ import pickle
 import shutil
 from pathlib import Path
 
+import gymnasium as gym
 import pytest
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from ray.rllib.algorithms.callbacks import DefaultCallbacks
@@ -45,6 +46,16 @@ class Callbacks(DefaultCallbacks):
 
 class Other(PendulumEnv):
     """Environment of evaluations."""
+
+
+class Arms(PendulumEnv):
+    """Environment with arguments named as those of an exploration in a checkpoint."""
+
+    def __init__(self, type, attributes, render_mode=None):
+        super().__init__(render_mode)
+
+
+gym.register("Arms-v0", Arms)
 
 
 class Module(SACModule):
@@ -214,6 +225,12 @@ def test_settings_that_are_not_plain_data_are_passed_again(tmp_path):
     again = SAC.from_checkpoint(tmp_path / "c", config=made())
     assert same(weights(algorithm), weights(again)) and again.config.callbacks_class is Callbacks
     assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1, "acting needs no callbacks"
+
+
+def test_arguments_of_an_environment_may_have_any_names(tmp_path):
+    made = config().environment(f"{Arms.__module__}:Arms-v0", env_config={"type": "long", "attributes": {"joints": 3}})
+    made.build_algo().save_to_path(tmp_path / "c")
+    assert SAC.from_checkpoint(tmp_path / "c").config.env_config == {"type": "long", "attributes": {"joints": 3}}
 
 
 def test_the_environment_of_evaluations_is_passed_again_if_it_is_a_class(tmp_path):
