@@ -43,9 +43,11 @@ def batch_of(space: gym.Space, observation: Any) -> Batch:
     for name, part in spaces.items():
         column = _column(name, part, given[name])
         counts[name] = 0
-        if column.shape != part.shape:
+        if column.shape == part.shape:
+            column = column[None]
+        else:
             counts[name] = len(column)
-        parts[name] = column.reshape(-1, *(part.shape or ()))
+        parts[name] = column
     single = 0 in counts.values()
     if len({*counts.values()}) > 1:
         raise ValueError(

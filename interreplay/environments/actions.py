@@ -93,7 +93,7 @@ class NestedActions(BoxActions):
         for (name, part), column in zip(self._parts.items(), columns, strict=True):
             if np.issubdtype(part.dtype, np.integer):
                 column = np.rint(column)
-            parts[name] = column.reshape(-1, *part.shape).astype(part.dtype)  # type: ignore[misc]
+            parts[name] = column.reshape(len(column), *part.shape).astype(part.dtype)  # type: ignore[misc]
         return nested(self._space, parts)
 
     def flat(self, actions: Any) -> np.ndarray:

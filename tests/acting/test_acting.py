@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 
 import interreplay
 import interreplay.rllib as ours
+from interreplay.acting.observations import batch_of
 from interreplay.environments.space_records import record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
@@ -136,6 +137,14 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
 def test_invalid_observations_are_rejected(saved, name, obs, message):
     with pytest.raises(ValueError, match=message):
         interreplay.load_policy(saved(name)[0]).act(obs)
+
+
+def test_parts_of_observations_may_be_empty():
+    space = gym.spaces.Dict({"goal": gym.spaces.Box(-1, 1, (0,)), "pose": gym.spaces.Box(-1, 1, (2,))})
+    one = {"goal": np.zeros(0), "pose": np.zeros(2)}
+    assert {name: part.shape for name, part in batch_of(space, one).parts.items()} == {"goal": (1, 0), "pose": (1, 2)}
+    several = batch_of(space, {"goal": np.zeros((3, 0)), "pose": np.zeros((3, 2))})
+    assert not several.single and several.parts["goal"].shape == (3, 0)
 
 
 def test_checkpoints_without_a_policy_are_rejected_in_one_line(tmp_path):

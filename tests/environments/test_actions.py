@@ -30,6 +30,12 @@ def test_integer_parts_of_nested_actions_are_rounded():
     assert made["b"].item() == 0.25
 
 
+def test_parts_of_nested_actions_may_be_empty():
+    space = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (0,)), "b": gym.spaces.Box(-1, 1, (1,))})
+    made = actions_of(space).to_env(np.float32([[0.5], [0.25]]))
+    assert made["a"].shape == (2, 0) and made["b"].tolist() == [[0.5], [0.25]]
+
+
 class Linear(torch.nn.Module):
     """A policy of one layer with actions in [-1, 1]."""
 
