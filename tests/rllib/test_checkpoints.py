@@ -141,6 +141,18 @@ def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
     assert not torch.equal(first, rows.obs[75]), "a resumed run must not replay its first episode"
 
 
+def test_other_arguments_of_the_environment_apply_to_a_new_episode(tmp_path):
+    stopped = config().build_algo()
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    other = config().environment("Pendulum-v1", env_config={"g": 5.0, "max_episode_steps": 40}).build_algo()
+    other.restore_from_path(tmp_path / "c")
+    assert other.env_runner.env.unwrapped.envs[0].unwrapped.g == 5.0
+    other.train()
+    rows = other.replay_buffer.storage[torch.arange(150)]
+    assert rows.truncated.nonzero().flatten().tolist() == [74, 114]
+
+
 @pytest.mark.slow
 def test_remote_runners_fill_one_buffer_and_resume(tmp_path):
     made = lambda: config("HalfCheetah-v5").env_runners(num_env_runners=2, num_envs_per_env_runner=2).build_algo()

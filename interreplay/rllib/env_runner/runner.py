@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -410,10 +411,20 @@ class BatchEnvRunner(SteppingRunner):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this runner, without its environments if one of them cannot be saved."""
-        return self._state.state_dict(self.env, self._needs_initial_reset)
+        state = self._state.state_dict(self.env, self._needs_initial_reset)
+        return state | {"env_config": self._env_config_as_text()}
+
+    def _env_config_as_text(self) -> str:
+        """Return ``env_config`` for comparisons between processes; values that are not plain count by their classes."""
+        return json.dumps(
+            self.config.env_config, default=lambda value: type(value).__name__, skipkeys=True, sort_keys=True
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`; at the start of an episode if the environments were not saved."""
+        """Continue from `state_dict`; at the start of an episode if the environments were not saved or differ."""
+        own = self._env_config_as_text()
+        if state.get("env_config", own) != own:  # saved attributes would replace the new arguments
+            state = state | {"envs": None}
         self._needs_initial_reset = self._state.load_state_dict(state, self.env)
         if self.env is not None and len(self._state.over) != self.num_envs:
             self._cut += self._state.resize(self.num_envs)
