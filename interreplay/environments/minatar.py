@@ -30,6 +30,16 @@ class MinAtar(gym.Env):
         self.observation_space = gym.spaces.Box(0, 1, (channels, height, width), bool)  # type: ignore[arg-type]
         self.action_space = gym.spaces.Discrete(len(self._actions))
 
+    @property
+    def np_random(self) -> np.random.Generator:
+        """Gymnasium's generator; a new one also seeds the generator of the game."""
+        return super().np_random
+
+    @np_random.setter
+    def np_random(self, generator: np.random.Generator) -> None:
+        self._np_random = generator
+        self.game.seed(int(generator.integers(2**32)))
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         if seed is not None:

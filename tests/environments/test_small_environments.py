@@ -123,6 +123,16 @@ def test_pixels_have_their_channels_first():
     assert np.array_equal(obs, env.unwrapped.game.state().transpose(2, 0, 1))
 
 
+def test_another_generator_changes_the_random_numbers_of_the_game():
+    played = []
+    for seed in (1, 1, 2):
+        env = make("MinAtar/Asterix-v0")
+        env.reset(seed=0)
+        env.np_random = np.random.default_rng(seed)
+        played.append(np.concatenate(list(map(np.ravel, play(env, [2] * 60)))).tolist())
+    assert played[0] == played[1] != played[2]
+
+
 def test_without_its_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
     assert registration.register("MinAtar/Breakout-v0") == "minatar"
