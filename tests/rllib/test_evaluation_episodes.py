@@ -10,7 +10,7 @@ import pytest
 
 from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.learning.setting_fields import SEED
-from interreplay.rllib import IMPALAConfig, SACConfig
+from interreplay.rllib import DQNConfig, IMPALAConfig, SACConfig
 from tests.rllib.small_runs import config, same, weights
 
 ID = "interreplay_tests/LongAndShort-v0"
@@ -77,6 +77,18 @@ def test_evaluations_explore_only_if_they_are_configured_to(interval, explores):
     seen.clear()
     algorithm.train()
     assert interval or set(seen) == {True}
+    algorithm.stop()
+
+
+def test_evaluations_that_explore_follow_the_schedule_of_the_run():
+    made = DQNConfig().environment("CartPole-v1").evaluation(evaluation_duration=1, evaluation_interval=1)
+    made.evaluation(evaluation_config={"explore": True}).training(hiddens=(8,), steps_per_iteration=10)
+    algorithm = made.training(initial_epsilon=1.0, final_epsilon=0.2, epsilon_steps=20).build_algo()
+    epsilons = []
+    for _ in range(3):
+        algorithm.train()
+        epsilons.append(algorithm.eval_env_runner._state.exploration.epsilon)
+    assert epsilons == pytest.approx([0.6, 0.2, 0.2])
     algorithm.stop()
 
 

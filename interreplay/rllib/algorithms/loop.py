@@ -254,6 +254,15 @@ class TrainingLoop(BaseAlgorithm):
         if self._acting is not None:
             self._acting.start()
 
+    @override(Algorithm)
+    def evaluate(self, *args: Any, **options: Any) -> Any:
+        progress = self.config.progress(self.env_steps)
+        group = self.eval_env_runner_group
+        if group is not None and progress is not None and self.evaluation_config.explore:
+            with runner_errors():
+                group.foreach_env_runner(lambda runner: runner.anneal(progress))
+        return super().evaluate(*args, **options)
+
     # -- the loop ---------------------------------------------------------------------------------
 
     @property

@@ -144,7 +144,7 @@ class BatchEnvRunner(SteppingRunner):
         """
         self._recorded = frozenset(record)
         if progress is not None:
-            self._state.exploration.anneal(progress)
+            self.anneal(progress)
         if self._builds_episodes:
             self._hooks.begin_sample()
         self._raise_postponed_failure()
@@ -164,6 +164,10 @@ class BatchEnvRunner(SteppingRunner):
         if self._builds_episodes:
             self._hooks.end_sample()
         return rounds[0] if len(rounds) == 1 else cat(rounds)
+
+    def anneal(self, progress: float) -> None:
+        """Set the schedule of exploration to the progress of the run, from 0 to 1."""
+        self._state.exploration.anneal(progress)
 
     @property
     def _builds_episodes(self) -> bool:
