@@ -267,6 +267,16 @@ class OfRenderMode(Arm):
         assert render_mode is None, render_mode
 
 
+class PassingOn(OfRenderMode):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+class PassingOnMapping(OfMapping):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
 class Several(MultiAgentEnv):
     """Environment with several agents."""
 
@@ -282,6 +292,10 @@ class Several(MultiAgentEnv):
         (OfKeywords, {}, 0.75),
         (OfRenderMode, {"size": 0.3}, 0.3),
         (OfRenderMode, {}, 0.6),
+        (PassingOn, {"size": 0.3}, 0.3),
+        (PassingOn, {}, 0.6),
+        (PassingOnMapping, {"size": 0.3}, 0.3),
+        (PassingOnMapping, {}, 0.25),
     ],
 )
 def test_classes_of_environments_receive_keywords_or_one_mapping(env, given, size):

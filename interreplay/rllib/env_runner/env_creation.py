@@ -61,7 +61,7 @@ def instance_of(kind: type, context: Mapping[str, Any]) -> Any:
     by_name = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     if context and set(context) <= set(by_name):
         return kind(**context)
-    if _takes_mapping(parameters):
+    if _takes_mapping(kind):
         return kind(context)
     any_keyword = any(one.kind is one.VAR_KEYWORD for one in parameters)
     for name in context:
@@ -73,8 +73,15 @@ def instance_of(kind: type, context: Mapping[str, Any]) -> Any:
     return kind(**context)
 
 
-def _takes_mapping(parameters: list[inspect.Parameter]) -> bool:
-    """Return whether the first argument of a constructor may be a mapping, judged by its kind, name and default."""
+def _takes_mapping(kind: type) -> bool:
+    """Return whether the first argument of a constructor may be a mapping, judged by its kind, name and default.
+
+    ``*args`` count as the arguments of the next base class that has any.
+    """
+    parameters = list(inspect.signature(kind).parameters.values())
+    for base in kind.__mro__[1:]:
+        if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+            parameters = list(inspect.signature(base).parameters.values()) or parameters
     if not parameters or parameters[0].kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
         return False
     if parameters[0].name == "render_mode":
