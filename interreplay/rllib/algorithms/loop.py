@@ -6,6 +6,7 @@ import copy
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import torch
@@ -260,7 +261,7 @@ class TrainingLoop(BaseAlgorithm):
         group = self.eval_env_runner_group
         if group is not None and progress is not None and self.evaluation_config.explore:
             with runner_errors():
-                group.foreach_env_runner(lambda runner: runner.anneal(progress))
+                group.foreach_env_runner(methodcaller("anneal", progress))
         return super().evaluate(*args, **options)
 
     # -- the loop ---------------------------------------------------------------------------------
