@@ -90,7 +90,7 @@ def load_policy(
     Args:
         checkpoint: A checkpoint, or the folder of a run to load its newest checkpoint.
         device: Device of the networks.
-        exploration: See `TrainedPolicy`.
+        exploration: See `TrainedPolicy`; a schedule is at its end.
         seed: Seed of exploration.
         best: Whether to load the best checkpoint of a run instead of the newest.
 
@@ -110,7 +110,10 @@ def load_policy(
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"the policy in {folder} cannot be read: {reason}") from error
     about = {"algorithm": description.get("algorithm"), "env": description.get("env"), "checkpoint": str(folder)}
-    return TrainedPolicy(nets.to(device), seen, done, description["normalized"], exploration, seed, about)
+    policy = TrainedPolicy(nets.to(device), seen, done, description["normalized"], exploration, seed, about)
+    if policy.exploration is not None:
+        policy.exploration.anneal(1.0)
+    return policy
 
 
 def described(folder: Path) -> dict[str, Any]:

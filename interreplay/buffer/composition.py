@@ -53,7 +53,9 @@ class Composition:
         self._links_checked = False
         for name, part in self.parts.items():
             if not isinstance(part, BASES[name]):
-                raise ValueError(f"{name} is {part!r}; expected an object of a class derived from {BASES[name].__name__}")
+                raise ValueError(
+                    f"{name} is {part!r}; expected an object of a class derived from {BASES[name].__name__}"
+                )
         self.use_view(view)
 
     def __len__(self) -> int:

@@ -35,7 +35,7 @@ from interreplay.acting import stored_policy
 from interreplay.environments.own_modules import own_class
 from interreplay.environments.registration import own_name
 from interreplay.environments.space_records import record_of, space_of
-from interreplay.errors import CheckpointError
+from interreplay.errors import CheckpointError, in_words
 from interreplay.learning.exploration import Exploration, exploration_class, name_of
 from interreplay.learning.value.dqn import ConfiguredEpsilon
 from interreplay.runs import state_files
@@ -136,7 +136,8 @@ class CheckpointedAlgorithm(Algorithm):
             **kwargs: RLlib's options of its own format, ignored.
 
         Raises:
-            CheckpointError: The checkpoint is unreadable or damaged, or has another environment, algorithm or buffer.
+            CheckpointError: The checkpoint is unreadable or damaged, or has another environment, algorithm, network or
+                buffer.
         """
         folder = state_files.resolve(Path(path).absolute())
         saved = read_description(folder)["fits"]
@@ -153,6 +154,8 @@ class CheckpointedAlgorithm(Algorithm):
             self.set_state(state)
         except (OSError, EOFError, KeyError, ValueError) as error:
             raise CheckpointError(f"the checkpoint {folder} cannot be read: {error}") from error
+        except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
+            raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
         if component:
             return
         try:

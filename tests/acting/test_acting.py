@@ -91,6 +91,8 @@ def test_exploring(saved):
     noisy = interreplay.load_policy(td3, exploration={"type": "Gaussian", "sigma": 0.05}, seed=0)
     away = noisy.act(zeros, explore=True) - noisy.act(zeros)
     assert away.std() == pytest.approx(2 * 0.05, rel=0.3)  # of a range of 4
+    greedy = interreplay.load_policy(saved("DQN")[0], exploration={"type": "EpsilonGreedy", "end": 0.02})
+    assert greedy.exploration.epsilon == 0.02, "schedules have ended"
     with pytest.raises(ValueError, match="actions are discrete"):
         interreplay.load_policy(saved("DQN")[0], exploration=Gaussian(0.1))
 

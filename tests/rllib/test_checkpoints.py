@@ -188,6 +188,7 @@ def saved(tmp_path_factory):
         (lambda: config("Pendulum-v1", "PER"), "replay buffer 'Uniform'"),
         (lambda: config("MountainCarContinuous-v0"), "environment 'Pendulum-v1'"),
         (lambda: config().training(hiddens=(8,)), "hidden layers"),
+        (lambda: config().training(n_critics=3), "the networks of .* differ from this run's: .* size mismatch"),
         (lambda: config(trainer="TD3"), "algorithm 'SAC'"),
     ],
 )
