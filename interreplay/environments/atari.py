@@ -15,7 +15,8 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 KEY = "learner_view"
-"""Key in infos for the reward and termination ``(float, bool)`` to store, if an environment ``has_learner_view``."""
+"""Key in infos for what to store if an environment ``has_learner_view``: the learner's reward and termination, and
+those of the game that they replace, ``(float, bool, float, bool)``."""
 RETIRED = "NoFrameskip"
 """Part of retired ids without sticky actions, such as ``PongNoFrameskip-v4``."""
 SIZE = 84
@@ -168,7 +169,7 @@ class Atari(gym.Env):
         self._lives = self.emulator.lives()
         cut = not over and self.emulator.getEpisodeFrameNumber() >= self.max_frames
         ends = over or (self.lives_terminate and self._lives < before)
-        return stack, reward, over, cut, {"lives": self._lives, KEY: (self._clip(reward), ends)}
+        return stack, reward, over, cut, {"lives": self._lives, KEY: (self._clip(reward), ends, reward, over)}
 
     def _act(self, action: int) -> tuple[float, bool]:
         """Play the frames of one step; return the score and whether the game is over."""

@@ -2,12 +2,14 @@
 
 import json
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
+from interreplay.environments.wrapped import named
 from interreplay.experiments.commands.train import main
 from interreplay.learning.networks.convolutions import body_of
 from interreplay.rllib import DQNConfig
@@ -61,6 +63,27 @@ def test_lives_end_rows_but_not_games_and_stored_rewards_are_clipped():
     assert torch.equal(storage[index].obs, rows.obs[:400]) and torch.equal(storage[index].next_obs, rows.next_obs[:400])
     # No row continues a row with a lost life: n-step returns and bootstraps end there.
     assert (storage.successor(torch.from_numpy(np.flatnonzero(ends[:400]))) < 0).all()
+    algorithm.stop()
+
+
+class Costs(gym.Wrapper):
+    """Costs of 2 in each step; a game ends after 20 steps."""
+
+    def reset(self, **options):
+        self.count = 0
+        return self.env.reset(**options)
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.count += 1
+        return obs, reward - 2, terminated or self.count == 20, truncated, info
+
+
+def test_rewards_and_terminations_of_wrappers_are_stored():
+    name, arguments = named("ALE/Breakout-v5", {}, [{"type": f"{__name__}:Costs"}])
+    algorithm = config().environment(name, env_config=arguments).build_algo()
+    rows = algorithm.env_runner.collect(45, random_actions=True)
+    assert set(rows.rewards.tolist()) <= {-2.0, -1.0} and rows.terminated[[19, 39]].all()
     algorithm.stop()
 
 

@@ -107,7 +107,7 @@ class Lives(gym.Wrapper):
     def step(self, action):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.steps = getattr(self, "steps", 0) + 1
-        return obs, 10.0, terminated, truncated, info | {KEY: (1.0, self.steps % 5 == 0)}
+        return obs, 10.0, terminated, truncated, info | {KEY: (1.0, self.steps % 5 == 0, 10.0, terminated)}
 
 
 gym.register("LivesForTables-v0", entry_point=lambda: Lives(gym.make("CartPole-v1").unwrapped), max_episode_steps=20)

@@ -208,13 +208,22 @@ class SteppingRunner(SingleAgentEnvRunner):
         raise EnvironmentFailure(self.env_name, f"raised {text}{suffix}") from copyable(error)
 
     def _stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
-        """Return the rewards and terminations ``(n,)`` to store; an environment may report separate ones for that."""
+        """Return the rewards and terminations ``(n,)`` to store; an environment may report separate ones for that.
+
+        What a wrapper has changed is stored as it is.
+        """
         if not self._has_learner_view:
             return rewards, terminated
         rewards = rewards.astype(np.float64)
         terminated = terminated.copy()
-        for i, info in enumerate(infos):  # the first step of an episode has the outcome of the game
-            rewards[i], terminated[i] = info.get(KEY, (rewards[i], terminated[i]))
+        for i, info in enumerate(infos):
+            if KEY not in info:  # the first step of an episode has the outcome of the game
+                continue
+            reward, ends, score, over = info[KEY]
+            if rewards[i] == score:
+                rewards[i] = reward
+            if terminated[i] == over:
+                terminated[i] = ends
         return rewards, terminated
 
     def _cut_long(self, long: np.ndarray) -> None:
