@@ -79,6 +79,7 @@ class Costs(gym.Wrapper):
         return obs, reward - 2, terminated or self.count == 20, truncated, info
 
 
+@pytest.mark.slow
 def test_rewards_and_terminations_of_wrappers_are_stored():
     name, arguments = named("ALE/Breakout-v5", {}, [{"type": f"{__name__}:Costs"}])
     algorithm = config().environment(name, env_config=arguments).build_algo()
