@@ -1,5 +1,6 @@
 """Checkpoints are complete: a resumed run equals one that was never interrupted."""
 
+import math
 import shutil
 
 import gymnasium as gym
@@ -151,6 +152,15 @@ def test_other_arguments_of_the_environment_apply_to_a_new_episode(tmp_path):
     other.train()
     rows = other.replay_buffer.storage[torch.arange(150)]
     assert rows.truncated.nonzero().flatten().tolist() == [74, 114]
+
+
+def test_env_config_is_compared_by_its_values(monkeypatch):
+    runner = config().build_algo().env_runner
+    texts = []
+    for table in ({0: 1.0, "goal": math.nan}, {"goal": math.nan, "0": 1.0}, {0: 2.0, "goal": math.nan}):
+        monkeypatch.setattr(runner.config, "env_config", {"table": table, "made_by": object()})
+        texts.append(runner.state_dict()["env_config"])
+    assert texts[0] == texts[1] != texts[2]
 
 
 @pytest.mark.slow

@@ -420,9 +420,8 @@ class BatchEnvRunner(SteppingRunner):
 
     def _env_config_as_text(self) -> str:
         """Return ``env_config`` for comparisons between processes; values that are not plain count by their classes."""
-        return json.dumps(
-            self.config.env_config, default=lambda value: type(value).__name__, skipkeys=True, sort_keys=True
-        )
+        text = json.dumps(self.config.env_config, default=lambda value: type(value).__name__, skipkeys=True)
+        return json.dumps(json.loads(text), sort_keys=True)  # numbers and texts as keys could not be sorted
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`; at the start of an episode if the environments were not saved or differ."""
