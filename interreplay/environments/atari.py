@@ -23,6 +23,25 @@ SIZE = 84
 FIRE = 1
 
 
+def learner_view(info: dict[str, Any], reward: float, terminated: bool) -> tuple[float, bool]:
+    """Return the reward and termination to store after a step of an environment that ``has_learner_view``.
+
+    What a wrapper has changed is stored as it is.
+
+    Args:
+        info: Info of the step.
+        reward: Reward that the environment returned, with its wrappers.
+        terminated: Termination that it returned.
+    """
+    if KEY not in info:  # the first step of an episode has the outcome of the game
+        return reward, terminated
+    stored_reward, stored_end, game_reward, game_end = info[KEY]
+    return (
+        stored_reward if reward == game_reward else reward,
+        stored_end if terminated == game_end else terminated,
+    )
+
+
 def sign(reward: float) -> float:
     """Return −1, 0 or 1 (Mnih et al. 2015)."""
     return float(np.sign(reward))

@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 
 from interreplay.environments.atari import KEY as LEARNER_VIEW
+from interreplay.environments.atari import learner_view
 from interreplay.environments.own_modules import described, import_own
 from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError, accepted_names, did_you_mean
@@ -160,7 +161,7 @@ class Relabeled(gym.Wrapper):
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        stored_reward, stored_end = info.get(LEARNER_VIEW, (reward, terminated))
+        stored_reward, stored_end = learner_view(info, float(reward), terminated)
         columns = {
             "reward": np.array([stored_reward], np.float32),
             "terminated": np.array([stored_end], bool),
@@ -169,7 +170,8 @@ class Relabeled(gym.Wrapper):
         rewards, ends = self._relabel(_row(self._obs), _row(action), _row(obs), columns, "a step")
         self._obs = copy.deepcopy(obs)
         if LEARNER_VIEW in info:  # a lost life ends the stored episode, not the game
-            return obs, reward, terminated, truncated, info | {LEARNER_VIEW: (float(rewards[0]), bool(ends[0]))}
+            view = (float(rewards[0]), bool(ends[0]), reward, terminated)
+            return obs, reward, terminated, truncated, info | {LEARNER_VIEW: view}
         return obs, float(rewards[0]), bool(ends[0]), truncated, info
 
     def save_state(self) -> dict[str, Any]:

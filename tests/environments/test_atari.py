@@ -75,7 +75,7 @@ def test_frames_rewards_and_lives_are_those_of_the_emulator():
         assert reward == sum(rewards) and (terminated, truncated) == (plain.game_over(), False)
         assert obs.dtype == np.uint8 and (terminated or np.array_equal(obs, np.stack(stack)))
         lost = plain.lives() < lives
-        assert info[KEY] == (np.sign(reward), lost) and info["lives"] == plain.lives()
+        assert info[KEY] == (np.sign(reward), lost, reward, terminated) and info["lives"] == plain.lives()
         ends += lost
         if terminated:
             break

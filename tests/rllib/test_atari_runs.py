@@ -9,6 +9,7 @@ import torch
 
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
+from interreplay.environments.relabeled import WRAPPER
 from interreplay.environments.wrapped import named
 from interreplay.experiments.commands.train import main
 from interreplay.learning.networks.convolutions import body_of
@@ -85,6 +86,26 @@ def test_rewards_and_terminations_of_wrappers_are_stored():
     algorithm = config().environment(name, env_config=arguments).build_algo()
     rows = algorithm.env_runner.collect(45, random_actions=True)
     assert set(rows.rewards.tolist()) <= {-2.0, -1.0} and rows.terminated[[19, 39]].all()
+    algorithm.stop()
+
+
+def costly_lives(obs, action, next_obs, reward, terminated, truncated):
+    """Reward function: −3 for a lost life, which does not end an episode."""
+    return np.where(terminated, -3.0, reward), np.zeros_like(terminated)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outer", [False, True], ids=["games", "wrapped_games"])
+def test_relabeled_rewards_are_stored_and_scores_are_those_of_the_game(outer):
+    wrappers = [{"type": f"{__name__}:Costs"}] * outer + [{"type": WRAPPER, "function": f"{__name__}:costly_lives"}]
+    name, arguments = named("ALE/Breakout-v5", {}, wrappers)
+    algorithm = config().environment(name, env_config=arguments).build_algo()
+    rows = algorithm.env_runner.collect(300, random_actions=True)
+    stored = set(rows.rewards.tolist())
+    assert -3.0 in stored and stored <= ({-3.0, -2.0, -1.0} if outer else {-3.0, 0.0, 1.0})
+    assert not rows.terminated.any()
+    finished = algorithm.env_runner._state.log.take_finished()
+    assert len(finished) >= 1 and all(game.ret < 0 if outer else game.ret >= 0 for game in finished)
     algorithm.stop()
 
 

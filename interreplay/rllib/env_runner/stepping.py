@@ -18,7 +18,7 @@ from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 
 from interreplay.environments import registration
-from interreplay.environments.atari import KEY
+from interreplay.environments.atari import learner_view
 from interreplay.environments.registration import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, in_words, is_request_to_end
 from interreplay.rllib.env_runner.env_creation import creator_of
@@ -208,22 +208,13 @@ class SteppingRunner(SingleAgentEnvRunner):
         raise EnvironmentFailure(self.env_name, f"raised {text}{suffix}") from copyable(error)
 
     def _stored(self, infos: Any, rewards: Any, terminated: Any) -> tuple[Any, Any]:
-        """Return the rewards and terminations ``(n,)`` to store; an environment may report separate ones for that.
-
-        What a wrapper has changed is stored as it is.
-        """
+        """Return the rewards and terminations ``(n,)`` to store; an environment may report separate ones for that."""
         if not self._has_learner_view:
             return rewards, terminated
         rewards = rewards.astype(np.float64)
         terminated = terminated.copy()
         for i, info in enumerate(infos):
-            if KEY not in info:  # the first step of an episode has the outcome of the game
-                continue
-            reward, ends, score, over = info[KEY]
-            if rewards[i] == score:
-                rewards[i] = reward
-            if terminated[i] == over:
-                terminated[i] = ends
+            rewards[i], terminated[i] = learner_view(info, rewards[i], terminated[i])
         return rewards, terminated
 
     def _cut_long(self, long: np.ndarray) -> None:
