@@ -38,6 +38,7 @@ class MinAtar(gym.Env):
     @np_random.setter
     def np_random(self, generator: np.random.Generator) -> None:
         self._np_random = generator
+        self._np_random_seed = -1  # unknown, as in Gymnasium
         self.game.seed(int(generator.integers(2**32)))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
+from interreplay.environments.registration import WRAPPED, own_name
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.errors import check_number
 from interreplay.experience.learned_models.dynamics import Dynamics
@@ -165,16 +166,22 @@ class Imagination:
         """Set the policy, the environment's goal functions and its termination function.
 
         Raises:
-            ValueError: The environment has no known termination function.
+            ValueError: The environment has no known termination function, or wrappers that may change observations.
         """
         self.context = context
-        name = context.environment
-        if self.limits.schedule is None and name is not None:
+        arguments = context.environment_arguments or {}
+        name = own_name(context.environment or "unnamed", arguments)
+        if self.limits.schedule is None:
             self._schedule = PUBLISHED.get(name.rpartition(":")[2].rsplit("-v", 1)[0], (1, 1, 0, 0))
         if self._given is not None:
             return
+        if context.compute_terminated is None and context.environment == WRAPPED:
+            raise ValueError(
+                f"{name} has wrappers or stacked observations; expected a termination_fn for its observations "
+                f"(termination_fn={name} if they are the environment's own)"
+            )
         try:
-            self._terminated = termination_function(name or "unnamed", context.environment_arguments)
+            self._terminated = termination_function(context.environment or "unnamed", arguments)
         except ValueError as error:
             if context.compute_terminated is None:
                 raise ValueError(f"{error}, as termination_fn") from None

@@ -9,6 +9,7 @@ from builders import make, same_sample, same_state
 from kept_rows import SPACES, episodes_of, fill
 
 from interreplay import Mix, ModelBased
+from interreplay.environments.registration import WRAPPED
 from interreplay.experience import make_source
 from interreplay.experience.recipes import as_settings
 from interreplay.neighborhood import ClusterMember
@@ -380,6 +381,12 @@ def test_environments_without_termination_function_are_rejected_in_one_line():
         source(about=context(environment="LunarLander-v3"))
     assert "\n" not in str(refused.value)
     source(about=context(environment="LunarLander-v3"), termination_fn="never")
+    wrapped = context(environment=WRAPPED, environment_arguments={"env": "Hopper-v5", "arguments": {}})
+    with pytest.raises(ValueError, match=r"Hopper-v5 has wrappers or stacked .*termination_fn=Hopper-v5 if"):
+        source(about=wrapped)
+    assert (
+        source(about=wrapped, termination_fn="Hopper-v5").imagination.most_rows == 15 * source().imagination.most_rows
+    )
     with pytest.raises(ValueError, match="obs of torch.uint8 cannot be predicted"):
         source().check({"obs": ((3,), torch.uint8), "actions": ((2,), torch.float32)})
     with pytest.raises(ValueError, match="actions of torch.int64 cannot be predicted"):

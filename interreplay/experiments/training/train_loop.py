@@ -195,24 +195,26 @@ class Training:
     def save(self, more: int = 0) -> Path:
         """Write a checkpoint, and keep ``more`` older ones than usual."""
         self._saving = False
-        if self._store is not None:
-            self._store.commit()  # the store must contain the steps of the checkpoint
         if self._episodes is not None:
             with contextlib.suppress(OSError):  # a full disk; the checkpoint contains the rows
                 self._episodes.write()
-        keep = self.settings.keep_checkpoints + more
-        self.checkpoint = self.folder.save(self.algo.env_steps, self.algo.save_to_path, self._settings(), keep)
+        self.checkpoint = self._checkpoint(self.folder.save, self.settings.keep_checkpoints + more)
+        return self.checkpoint
+
+    def _checkpoint(self, save: Callable[..., Path], *arguments: Any) -> Path:
+        """Write a checkpoint with a method of the run's folder, and return its path."""
+        if self._store is not None:
+            self._store.commit()  # the store must contain the steps of the checkpoint
+        path = save(self.algo.env_steps, self.algo.save_to_path, self._settings(), *arguments)
         self._saved()
         self._saves += 1
-        return self.checkpoint
+        return path
 
     def _keep_if_best(self, found: Best) -> None:
         """Keep the current checkpoint if its return is the best so far."""
         before = self.folder.best()
         if before is None or found > before:
-            self.folder.save_best(self.algo.env_steps, self.algo.save_to_path, self._settings(), found)
-            self._saved()
-            self._saves += 1
+            self._checkpoint(self.folder.save_best, found)
 
     def _early_stop(self) -> EarlyStop:
         """Return the early stop of the run, given the returns in the run's folder."""
@@ -232,9 +234,7 @@ class Training:
         due = [step for step in self._kept_at if step <= steps]
         if due:
             self._kept_at = self._kept_at[len(due) :]
-            self.folder.save_kept(self.algo.env_steps, self.algo.save_to_path, self._settings())
-            self._saved()
-            self._saves += 1
+            self._checkpoint(self.folder.save_kept)
 
     def _round(self, steps: int) -> None:
         self._progress(steps)

@@ -106,6 +106,11 @@ class IMPALASettings:
         for name in ("policy_cloning", "value_cloning", "relevance_bound"):
             if self.returns == "gae" and getattr(self, name):
                 raise ValueError(f"{name} is {getattr(self, name)} and returns 'gae'; expected 'vtrace' with replay")
+        if self.initial_log_std and not self.free_log_std:
+            raise ValueError(
+                f"initial_log_std is {self.initial_log_std} and standard deviations are outputs of the network; "
+                "expected free_log_std True"
+            )
 
 
 @dataclass(frozen=True)

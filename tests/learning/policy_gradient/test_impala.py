@@ -293,6 +293,11 @@ def test_losses_decrease_on_repeated_unrolls():
     assert last < 0.7 * first
 
 
+def test_an_initial_log_std_requires_a_free_one():
+    with pytest.raises(ValueError, match="initial_log_std is -1.0 .*; expected free_log_std True"):
+        IMPALASettings(initial_log_std=-1.0, free_log_std=False)
+
+
 def test_generalized_advantages_are_rejected_with_settings_that_require_ratios():
     with pytest.raises(ValueError, match="policy_cloning is 0.01 and returns 'gae'; expected 'vtrace'"):
         IMPALASettings(returns="gae", policy_cloning=0.01)
