@@ -214,7 +214,7 @@ def imagined(rows: Any, repeats: int) -> str:
         for _ in range(repeats):
             start, before = time.process_time(), source.virtual.storage.written
             with torch.no_grad():
-                for step in source.imagination.rollouts(source.real, source._rng):
+                for step in source.imagination.rollouts(source.real, source.rng):
                     source.virtual.add(step)
             taken.append(time.process_time() - start)
             assert source.virtual.storage.written - before == 100_000

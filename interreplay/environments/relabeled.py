@@ -9,6 +9,7 @@ import os
 import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import gymnasium as gym
@@ -237,13 +238,24 @@ def _captured(function: Any) -> bytes:
     code = getattr(function, "__code__", None)
     if code is None:  # an object without a source, whose address is hashed
         return b""
-    source = repr((code.co_firstlineno, code.co_code, code.co_names, code.co_consts)).encode()
+    source = repr((code.co_firstlineno, _described(code))).encode()
     owner = getattr(function, "__self__", None)
     try:
         captured = [cell.cell_contents for cell in function.__closure__ or ()]
         return source + pickle.dumps((owner, function.__defaults__, function.__kwdefaults__, captured))
     except Exception:  # the values cannot be pickled
         return source + _address(function).encode()
+
+
+def _described(constant: Any) -> Any:
+    """Return a constant of a function with the same ``repr`` in every process: code by its contents, sets in order."""
+    if isinstance(constant, CodeType):
+        return constant.co_code, constant.co_names, _described(constant.co_consts)
+    if isinstance(constant, tuple):
+        return tuple(map(_described, constant))
+    if isinstance(constant, frozenset):
+        return sorted(map(repr, constant))
+    return constant
 
 
 _HASHED_BY_ADDRESS: list[RewardFunction] = []

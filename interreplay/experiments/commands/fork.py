@@ -181,8 +181,8 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
         if folder.trial(run).status()["state"] == FINISHED:
             folders[run.label, run.seed] = folder.trial(run).path
     arms = paired.arms_of(folders, step)
-    if not arms:
-        print("no run has finished with results after the fork")
+    if labels[0] not in arms:
+        print(f"no run of {labels[0]}, the arm to compare with, has finished with results after the fork")
         return
     print(f"\n{paired.as_text(paired.table_of(arms))}")
     left = len(study.runs) - len(folders)

@@ -116,7 +116,7 @@ def act(given: Mapping[str, Any]) -> int:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
-    check(study, numbers, here=address == "local")
+    check(study, numbers, here=address == "local", folder=folder)
     if given.get("dry_run"):
         lines = [("", "run", "steps", "state")]
         for number, run in enumerate(study.runs):

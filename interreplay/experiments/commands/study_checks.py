@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from interreplay.experiments.commands.preparation import (
 )
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.values import without
 from interreplay.experiments.process.machine import (
     check_device,
     check_room,
@@ -29,18 +31,21 @@ from interreplay.experiments.process.machine import (
     own_gpus,
 )
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
+from interreplay.experiments.studies.study_folder import StudyFolder
+from interreplay.experiments.studies.trial_folder import OVER
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 
 find = functools.lru_cache(maxsize=None)(find_environment)
 
 
-def check(study: Study, numbers: Iterable[int], here: bool) -> None:
+def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> None:
     """Make the environment and the empty replay buffer of each kind of run, and find the runs that cannot start.
 
     Args:
         study: The study.
         numbers: The runs to check.
         here: Whether they run on this machine, with its files, GPUs and memory.
+        folder: The study's folder, to leave out runs that are over and the parents of forks that have checkpoints.
 
     Raises:
         RefusedRuns: Runs cannot start; the error lists each reason with its runs.
@@ -49,6 +54,12 @@ def check(study: Study, numbers: Iterable[int], here: bool) -> None:
     by_kind: dict[str, str] = {}
     for number in numbers:
         run = study.runs[number]
+        if folder is not None:
+            trial = folder.trial(run)
+            if trial.status()["state"] in OVER:
+                continue
+            if trial.checkpoints():
+                run = replace(run, flags=without(run.flags, {"fork_from"}))
         kind = repr({**run.flags, "seed": 0})
         if kind not in by_kind:
             try:

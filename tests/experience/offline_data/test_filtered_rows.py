@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -26,6 +28,8 @@ from interreplay.rllib.env_runner.runner_state import restore_env, save_env
 from interreplay.runs import state_files
 from interreplay.transitions import cat
 from replay_buffers import Uniform
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -300,6 +304,24 @@ def first_action(obs, action, next_obs, **columns):
 def test_equal_functions_share_their_rows():
     assert Relabel(Scaled(5.0).method).digest == Relabel(Scaled(5.0).method).digest
     assert Relabel(scaled_by_a_closure(5.0)).digest == Relabel(scaled_by_a_closure(5.0)).digest
+
+
+@pytest.mark.slow
+def test_the_digest_of_a_function_is_the_same_in_every_process(tmp_path):
+    """Addresses of inner code and the order of sets differ between processes."""
+    (tmp_path / "rewards.py").write_text(
+        "def reward(obs, action, next_obs, **columns):\n"
+        "    return [len(row) if 'x' in {'a', 'b', 'c'} else 0.0 for row in obs], (lambda: 1, ('d', 'e'))\n"
+    )
+    program = (
+        "import rewards; from interreplay.environments.relabeled import Relabel; print(Relabel(rewards.reward).digest)"
+    )
+    digests = set()
+    for seed in "123":
+        own = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+        command = [sys.executable, "-c", program]
+        digests.add(subprocess.run(command, env=own, capture_output=True, check=True).stdout)
+    assert len(digests) == 1
 
 
 def test_other_rewards_and_ends_as_a_plain_loop_computes_them(tmp_path):

@@ -29,12 +29,13 @@ def parent(tmp_path):
 
 def test_unfinished_runs_are_left_out_and_the_first_arm_stays_the_baseline(parent, tmp_path, monkeypatch, capsys):
     begun = {}
+    left = {0}
 
     def run_with_tune(study, folder, address, jobs, reporter):
         begun.update(reporter._steps)
         for run in study.runs:
             trial = folder.trial(run)
-            unfinished = run.label == "Uniform" and run.seed == 0
+            unfinished = run.label == "Uniform" and run.seed in left
             trial.note(state=INTERRUPTED if unfinished else FINISHED)
             values = [-900.0] if unfinished else [float(run.seed), 10.0 * (run.label == "PER")]
             lines = [row(100_000.0 + 500 * (i + 1), 0.0, value) for i, value in enumerate(values)]
@@ -52,6 +53,10 @@ def test_unfinished_runs_are_left_out_and_the_first_arm_stays_the_baseline(paren
     table = out.partition("\narm ")[2]
     assert "mean - Uniform" in table and "-900" not in table
     assert "without 1 of 4 runs, which have not finished" in table
+    left.add(1)
+    assert fork.main([str(parent), *words]) == 75
+    out = capsys.readouterr().out
+    assert "no run of Uniform, the arm to compare with, has finished" in out and "mean - " not in out
 
 
 def test_renamed_checkpoints_keep_their_steps_and_those_set_aside_are_not_chosen(parent):

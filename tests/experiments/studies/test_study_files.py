@@ -115,7 +115,11 @@ def test_misspelt_flags_and_contradictions(file, capsys, tmp_path):
     with_wandb = file(settings="{wandb: project}")
     assert "settings: wandb does not belong in a study" in refused(capsys, with_wandb, "--dry_run")
     forks = file(settings=f"{{fork_from: {tmp_path}/missing}}")
-    assert f"--fork_from {tmp_path}/missing does not exist" in refused(capsys, forks, "--dry_run")
+    words = [forks, "--dry_run", "--output_dir", tmp_path / "r"]
+    assert f"--fork_from {tmp_path}/missing does not exist" in refused(capsys, *words)
+    (tmp_path / "r" / "SAC_Pendulum-v1_Uniform_s0" / "checkpoint_00000100").mkdir(parents=True)
+    TrialFolder(tmp_path / "r" / "SAC_Pendulum-v1_Uniform_s1").note(state="finished")
+    assert cluster_run.main(list(map(str, words))) == 0, "runs that have begun do not need the parent"
 
 
 @pytest.mark.parametrize(
