@@ -120,8 +120,8 @@ class DeterministicPolicy(nn.Module):
         if self.whole:
             return bounded.round().to(self.dtype)
         if self.rounded is not None:
-            return torch.where(self.rounded, bounded.round(), bounded)
-        return bounded
+            bounded = torch.where(self.rounded, bounded.round(), bounded)
+        return bounded.to(self.dtype)
 
 
 def _rounded(space: gym.Space) -> Tensor | None:

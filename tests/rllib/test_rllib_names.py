@@ -108,6 +108,13 @@ def test_settings_that_would_be_ignored_are_in_one_message():
     assert "\n" not in str(caught.value)
 
 
+def test_the_training_intensity_of_a_dictionary_is_divided_by_its_batch_size():
+    settings = StockDQNConfig().training(train_batch_size_per_learner=64, training_intensity=8).to_dict()
+    left_out = {"replay_buffer_config", "lr_schedule", "store_buffer_in_checkpoints"}
+    given = {name: value for name, value in settings.items() if name not in left_out}
+    assert DQNConfig().update_from_dict(given).updates_per_step == 1 / 8
+
+
 def test_a_configuration_of_ours_as_a_dictionary_is_understood():
     for kind in (SACConfig, DQNConfig):
         made = kind().training(tau=0.3, exploration="Random").to_dict()

@@ -62,7 +62,10 @@ class Where:
         if self.env:
             parts.append(f"env={self.env}")
         if self.min_return is not None:
-            parts.append(f"return>={float(self.min_return)}")  # all digits
+            text = f"{self.min_return:g}"
+            if float(text) != self.min_return:
+                text = repr(float(self.min_return))  # all digits
+            parts.append(f"return>={text}")
         if self.success:
             parts.append("success")
         if self.min_version is not None:

@@ -63,7 +63,7 @@ def _updates_per_step(value: Any, get: Lookup) -> dict[str, Any]:
     if value is None:
         return {}
     check_number("training_intensity", value, 0)
-    batch = get("train_batch_size_per_learner", "train_batch_size")
+    batch = get("train_batch_size_per_learner", "_train_batch_size_per_learner", "train_batch_size")
     return {"updates_per_step": value / batch}
 
 
@@ -141,7 +141,7 @@ def understood(
 
     def get(*names: str) -> Any:
         for name in names:
-            if name in settings:
+            if settings.get(name) is not None:
                 return settings[name]
         return getattr(config, names[0], None)
 

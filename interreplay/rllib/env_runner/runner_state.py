@@ -308,9 +308,13 @@ def can_save(env: gym.Env) -> bool:
     *wrappers, core = map(type, chain(env))
     for kind in wrappers:
         known = kind.__name__ in WRAPPERS and kind.__module__.startswith("gymnasium.")
-        if not known and not hasattr(kind, "save_state"):
+        if not known and not _has_methods(kind):
             return False
-    return core.__module__.startswith(KNOWN) or hasattr(core, "save_state")
+    return core.__module__.startswith(KNOWN) or _has_methods(core)
+
+
+def _has_methods(kind: type) -> bool:
+    return hasattr(kind, "save_state") and hasattr(kind, "restore_state")
 
 
 def save_env(env: gym.Env) -> list[dict[str, Any]]:
@@ -330,11 +334,18 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN) and not (isinstance(value, np.ndarray) and value.dtype == object)
 
 
+def _has_complete_methods(kind: type) -> bool:
+    """Return whether `save_state` is a user's and therefore complete; those of `KNOWN` leave out plain attributes."""
+    owner = next((base for base in kind.__mro__ if "save_state" in vars(base)), kind)
+    return _has_methods(kind) and not owner.__module__.startswith(KNOWN)
+
+
 def _save_layer(layer: gym.Env) -> dict[str, Any]:
     values = {}
-    for name, value in vars(layer).items():
-        if name.lstrip("_") not in KEEP and _is_plain(value):
-            values[name] = copy.deepcopy(value)
+    if not _has_complete_methods(type(layer)):  # a copy of an attribute may be a view of a simulator's memory
+        for name, value in vars(layer).items():
+            if name.lstrip("_") not in KEEP and _is_plain(value):
+                values[name] = copy.deepcopy(value)
     state: dict[str, Any] = {"values": values}
     rng = vars(layer).get("_np_random")
     if isinstance(rng, np.random.Generator):

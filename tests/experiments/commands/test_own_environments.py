@@ -208,6 +208,32 @@ def test_an_environment_with_methods_to_save_its_state_continues_within_an_episo
     assert np.array_equal(one, other)
 
 
+class Viewing(gym.Env):
+    """Observes the memory of a simulator through a view."""
+
+    def __init__(self):
+        self.simulator = deque([np.zeros(1)])
+        self.memory = self.simulator[0][:]
+
+    def save_state(self):
+        return {"memory": self.memory.copy()}
+
+    def restore_state(self, state):
+        self.memory[:] = state["memory"]
+
+
+class SavedOnly(Remembering):
+    def save_state(self):
+        return {}
+
+
+def test_the_methods_of_a_users_environment_save_all_of_it():
+    made = [Viewing(), Viewing()]
+    made[0].memory[:] = 7.0
+    restore_env(made[1], save_env(made[0]))
+    assert made[1].simulator[0] == 7.0 and not can_save(SavedOnly())
+
+
 WRONG = {
     "--wrapper my_envs:Scaled": ["my_envs has no 'Scaled'", "did you mean ScaledReward?"],
     "--wrapper my_envs:PointGoal": ["PointGoal is not a subclass of Wrapper", "accepted: ScaledReward"],
