@@ -125,6 +125,10 @@ class EpisodeTable:
         for episode in episodes:
             self._begun.pop(episode, None)
 
+    def continue_after(self, episode: int) -> None:
+        """Number the following episodes after `episode`, if fewer have finished."""
+        self._finished = max(self._finished, episode)
+
     def take(self) -> list[dict[str, Any]]:
         """Return the episodes that finished since the last call."""
         rows = self.rows

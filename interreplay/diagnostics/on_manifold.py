@@ -18,7 +18,8 @@ class OnManifold:
     A blend of two transitions is useful if it obeys the dynamics; the error measures the deviation from them. Supported
     are Gymnasium's MuJoCo environments that observe all velocities, and all positions except those along the ground:
     Ant, HalfCheetah, Hopper, Humanoid, HumanoidStandup, InvertedPendulum, Swimmer, Walker2d. Hopper and Walker2d clip
-    observed velocities to ±10, so real transitions at higher velocities have an error.
+    observed velocities to ±10, so real transitions at higher velocities have an error. Rewards are compared with the
+    environment's own, before wrappers.
 
     Args:
         env: A supported environment that is used by this object only.
@@ -40,6 +41,11 @@ class OnManifold:
             raise ValueError(
                 f"the state of {env} cannot be derived from an observation; expected a MuJoCo environment that "
                 "observes positions and velocities, such as HalfCheetah-v5"
+            )
+        if env.observation_space != self.env.observation_space or env.action_space != self.env.action_space:
+            raise ValueError(
+                f"the wrappers of {self.env} change observations or actions, which determine the state of the "
+                "simulator; expected none with on_manifold_rows"
             )
         self.env.reset(seed=0)
 

@@ -108,8 +108,13 @@ class Mix(SharedSources[RowSource]):
         return any(map(attrgetter("wants_goal_functions"), self.sources.values()))
 
     def check(self, columns: Columns) -> None:
-        for source in self.sources.values():
+        views = {}
+        for name, source in self.sources.items():
             source.check(columns)
+            buffer: Any = getattr(source, "buffer", source)  # that of recorded rows
+            views[name] = getattr(buffer.synthesizer, "views", 1)
+        if len({*views.values()}) > 1:
+            raise ValueError(f"the sources return {views} views of a row; expected equal numbers")
 
     def connect(self, context: Context) -> None:
         for source in self.sources.values():

@@ -35,7 +35,7 @@ from interreplay.acting import stored_policy
 from interreplay.environments.own_modules import own_class
 from interreplay.environments.registration import own_name
 from interreplay.environments.space_records import record_of, space_of
-from interreplay.errors import CheckpointError, in_words
+from interreplay.errors import CheckpointError, UsageError, in_words
 from interreplay.learning.exploration import Exploration, exploration_class, name_of
 from interreplay.learning.value.dqn import ConfiguredEpsilon
 from interreplay.runs import state_files
@@ -138,6 +138,7 @@ class CheckpointedAlgorithm(Algorithm):
         Raises:
             CheckpointError: The checkpoint is unreadable or damaged, or has another environment, algorithm, network or
                 buffer.
+            UsageError: Recorded experience has changed since the run began.
         """
         folder = state_files.resolve(Path(path).absolute())
         saved = read_description(folder)["fits"]
@@ -160,6 +161,8 @@ class CheckpointedAlgorithm(Algorithm):
             return
         try:
             self.replay_buffer.load_state_dict(state_files.load(folder, BUFFER))
+        except UsageError:
+            raise
         except (KeyError, ValueError) as error:
             raise CheckpointError(f"the replay buffer in {folder} does not fit: {error}") from error
 

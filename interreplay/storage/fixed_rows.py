@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from interreplay.errors import UsageError
 from interreplay.storage.columns import columns_of_state
 from interreplay.storage.frame_stacks import FrameStacks
 from interreplay.storage.linked_rows import LinkedRows
@@ -48,10 +49,10 @@ class FixedStorage(Storage):
         """Check that a state has the same rows.
 
         Raises:
-            ValueError: If it has other rows.
+            UsageError: If it has other rows.
         """
         if state.get("key") != self.key:
-            raise ValueError(
+            raise UsageError(
                 f"offline data {self.name} has the key {self.key} and {len(self):,} rows, the state has the key "
                 f"{state.get('key')} and {int(state.get('written', 0)):,} rows; expected the same data"
             )

@@ -62,6 +62,12 @@ def test_environments_with_hidden_state_are_rejected():
             OnManifold(gym.make(env_id))
 
 
+def test_wrappers_that_change_observations_are_rejected():
+    stacked = gym.wrappers.FrameStackObservation(gym.make("InvertedPendulum-v5"), 2)
+    with pytest.raises(ValueError, match=r"wrappers of .* change observations or actions"):
+        OnManifold(stacked)
+
+
 @pytest.mark.parametrize(("n_step", "arguments"), [(3, {}), ((1, 2), {}), (1, {"n_step": 2})])
 def test_rows_of_several_steps_are_rejected(n_step, arguments):
     config = SACConfig().environment("HalfCheetah-v5").replay("Uniform", **arguments)

@@ -174,6 +174,8 @@ def test_some_views_cannot_be_mixed_with_no_views():
     mix.add(make(20))
     with pytest.raises(ValueError, match="only some of these batches have several views"):
         mix.sample(8)
+    with pytest.raises(ValueError, match="the sources return .* views of a row; expected equal numbers"):
+        mix.check({"obs": ((3,), torch.float32), "actions": ((2,), torch.float32)})
 
 
 def test_a_state_continues_bit_for_bit():

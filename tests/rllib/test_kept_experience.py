@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -117,7 +118,7 @@ def test_resuming_is_exact_and_moves_later_rows_aside(tmp_path, capsys):
 
 def crashed(tmp_path):
     """A run whose last checkpoint is at step 80 and whose experience has 120 rows."""
-    assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9")) == 0
+    assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9", "--episode_table")) == 0
     run = only_run(tmp_path)
     shutil.rmtree(run / "checkpoint_00000120")
     for path in run.glob("best_*"):
@@ -137,6 +138,8 @@ def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, c
     assert equal(everything(store)[:120], before)
     newer = everything(store)[120:]
     assert set(newer.episode.tolist()).isdisjoint(before.episode.tolist())
+    lines = [line.split(",")[:2] for line in (run / "episodes.csv").read_text().splitlines()[1:]]
+    assert lines == [[str(n), str(20 * n)] for n in range(1, 9)], "every episode once"
     last = read_rows(run).rows[-1]
     assert last["num_env_steps_sampled_lifetime"] == 160
     assert last["learners/default_policy/num_updates_lifetime"] == 131  # as without the crash
@@ -450,6 +453,38 @@ def test_the_command_fork_runs_a_study_with_paired_differences(tmp_path, capsys)
         assert steps[0] > 50 and steps[-1] == 110
     params = json.loads(next((tmp_path / "fork").glob("SAC_*PER_s0/params.json")).read_text())
     assert (params["hiddens"], params["horizon"], params["keep_experience"]) == ([16], 20, 0)
+
+
+class Succeeding(gym.Env):
+    """Episodes of `length` steps, the last of which is a success; the other steps report none."""
+
+    observation_space = gym.spaces.Box(-1, 1, (1,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+    made = 0
+
+    def __init__(self):
+        Succeeding.made += 1
+        self.length = 5 + Succeeding.made % 2
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        ends = self.steps == self.length
+        return np.zeros(1, np.float32), 0.0, ends, False, {"is_success": True} if ends else {}
+
+
+def test_successes_of_several_environments_are_kept():
+    algorithm = config(Succeeding).env_runners(num_envs_per_env_runner=2).build_algo()
+    kept = []
+    algorithm.record_rows(kept.append)
+    algorithm.train()
+    rows = cat(kept)
+    assert torch.equal(rows.extras["success"], rows.terminated) and rows.terminated.any()
+    algorithm.stop()
 
 
 def test_reported_successes_are_kept():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
 
-from interreplay.rllib import DQNConfig
+from interreplay.learning.actor_critic.sac import SACUpdate
+from interreplay.rllib import DQNConfig, SACConfig
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.update_group import UpdateGroup
 from tests.rllib.small_runs import config
 
@@ -114,4 +117,31 @@ def test_batches_must_have_equal_shapes(change, message):
 def test_learners_of_values_are_rejected():
     learner = DQNConfig().environment("CartPole-v1").training(steps_per_iteration=50).build_algo().learner
     with pytest.raises(ValueError, match="learns by DQNUpdate"):
+        UpdateGroup([learner, learner])
+
+
+def test_methods_that_set_targets_are_rejected():
+    learner = config(buffer="LaBER").build_algo().learner
+    with pytest.raises(ValueError, match="a replay method sets targets or losses"):
+        UpdateGroup([learner, learner])
+
+
+class ClippedUpdate(SACUpdate):
+    def learn(self, batch, rng):
+        rows = batch.transitions.replace(rewards=batch.transitions.rewards.clamp(-1, 1))
+        return super().learn(replace(batch, transitions=rows), rng)
+
+
+class ClippedSACConfig(SACConfig):
+    update_class = ClippedUpdate
+
+
+class ClippedSAC(OffPolicyAlgorithm):
+    config_class = ClippedSACConfig
+
+
+def test_updates_with_a_method_of_their_own_that_would_not_be_called_are_rejected():
+    made = ClippedSACConfig(ClippedSAC).environment("Pendulum-v1").training(hiddens=(8,), train_batch_size=8)
+    learner = made.replay("Uniform", capacity=100).build_algo().learner
+    with pytest.raises(ValueError, match="ClippedUpdate has its own learn; expected none"):
         UpdateGroup([learner, learner])

@@ -29,6 +29,7 @@ class EpisodeFile:
         self._last = 0
         if self._table is not None and self.path.exists():
             self._rewind(algo.env_steps)
+            self._table.continue_after(self._last)  # after --recover, more than in the checkpoint
 
     def _rewind(self, env_steps: int) -> None:
         """Keep the complete rows of episodes that ended by `env_steps`."""

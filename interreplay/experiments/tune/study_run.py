@@ -27,7 +27,7 @@ from interreplay.experiments.training.forking import fork
 from interreplay.experiments.training.train_loop import Training
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.folder_lock import held
-from interreplay.runs.resume import restore, unwritten
+from interreplay.runs.resume import first_settings, restore, unwritten
 
 NOT_STARTED = "not started"
 """State in the event of a run that another process trains. Its folder is not changed."""
@@ -112,17 +112,21 @@ class StudyRun:
             self._note(self.over)
 
     def _prepare(self) -> Training:
-        algo = build(ALGORITHMS[self.settings.trainer].config, self.settings)
-        self._exits.callback(algo.stop)
         checkpoints = self.folder.checkpoints()
         notes: list[str] = []
         checkpoint = None
+        if checkpoints:
+            with contextlib.suppress(CheckpointError):  # all are unusable, see below
+                saved = first_settings(checkpoints)  # the wrapper of --relabel has the hash of the function's source
+                self.settings.wrapper = saved.get("wrapper", self.settings.wrapper)
+        algo = self._built()
         if checkpoints:
             try:
                 checkpoint = restore(algo, checkpoints, notes.append)
             except CheckpointError as error:
                 notes.append(f"{error}; the run starts from scratch")
                 self.folder.set_aside_after(-1)  # otherwise they would count as newer than those of the new attempt
+                algo = self._built()  # the first one may have parts of a checkpoint
         if checkpoint is None:
             self.folder.clear()
             if self.settings.fork_from:
@@ -142,6 +146,12 @@ class StudyRun:
         if self._requested:
             self.ask(self._requested)
         return self.training
+
+    def _built(self) -> Any:
+        """Return a new algorithm, and end its processes at the end of the run."""
+        algo = build(ALGORITHMS[self.settings.trainer].config, self.settings)
+        self._exits.callback(algo.stop)
+        return algo
 
     def _note_line(self, line: str) -> None:
         """Add a line to the notes of the run."""

@@ -24,6 +24,11 @@ NOT_TOGETHER = (
     *("target_subset", "reset_interval", "reset_at"),
 )
 """Settings that do not support a joint update of several runs."""
+REPLACED = (
+    *("update", "learn", "learn_critics", "critic_gradients", "learn_policy", "policy_gradients"),
+    *("step", "move_targets"),
+)
+"""Methods of an update that joint updates do not call."""
 UNREAD = ("exploration", "initial_alpha")
 """Settings that joint updates do not read."""
 
@@ -241,6 +246,9 @@ def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
         raise ValueError(
             f"the algorithm learns by {type(first).__name__}; expected SAC, TQC, TD3 or DDPG for several runs"
         )
+    for name in REPLACED:
+        if getattr(type(first), name) is not getattr(ActorCriticUpdate, name):
+            raise ValueError(f"{type(first).__name__} has its own {name}; expected none in updates of several runs")
     for name in NOT_TOGETHER:
         if getattr(first.settings, name, None):
             raise ValueError(f"{name} is {getattr(first.settings, name)!r}; expected none in updates of several runs")

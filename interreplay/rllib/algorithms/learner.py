@@ -38,7 +38,10 @@ class BatchLearner(ExactOptimizerStates):
 
     Attributes:
         updates: Number of updates in the whole run, including those before a resume.
+        batches_define_loss: Whether a replay method sets targets or a loss, or scores rows under the current networks.
     """
+
+    batches_define_loss: bool = False
 
     config: Any
     _device: Any  # a `torch.device`

@@ -24,7 +24,7 @@ from interreplay.experience.recipes import as_settings
 from interreplay.experience.store import StoreWriter
 from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.learning.settings import ActorCriticSettings, ReplaySettings
-from interreplay.learning.update import SUCCESS_COLUMN, Update
+from interreplay.learning.update import CRITIC_LOSS, SCORING, SUCCESS_COLUMN, Update
 from interreplay.part import Context
 from interreplay.rllib.algorithms.learner import OffPolicyLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
@@ -140,12 +140,22 @@ class OffPolicyAlgorithm(TrainingLoop):
             self._recorded |= {EPISODE_RETURN, EPISODE_LENGTH}
         self.replay_buffer.connect(self._context())
         self.learner.request_scores(self.replay_buffer.scores_wanted)
+        self.learner.batches_define_loss = self._batches_define_loss()
         scale = self.learner.reward_scale
         if self.config.normalize_observations or scale is not None:
             for recorded in self.replay_buffer.recorded_rows():
                 self._observe(recorded)
         if scale is not None:
             scale.forget()  # no env step continues a recorded episode
+
+    def _batches_define_loss(self) -> bool:
+        rows = self.replay_buffer
+        offers = self.learner.offers - {SCORING, CRITIC_LOSS}
+        try:
+            rows.check_offers(offers | {SUCCESS_COLUMN}, type(self).__name__)
+        except ValueError:  # the method needs one of the two
+            return True
+        return rows.brings_critic_loss
 
     def _observe(self, rows: Transitions) -> None:
         """Add rows to the running statistics of observations and rewards."""
@@ -196,7 +206,8 @@ class OffPolicyAlgorithm(TrainingLoop):
         self.on_rows = on_rows
         self._recorded -= {REPORTED_SUCCESS, SUCCESS_COLUMN} - self._wanted
         if on_rows is not None:
-            one_round = self.config.rollout_fragment_length in (1, "auto")
+            single = self.config.num_envs_per_env_runner == 1
+            one_round = single and self.config.rollout_fragment_length in (1, "auto")
             self._recorded |= {REPORTED_SUCCESS if one_round else SUCCESS_COLUMN}
 
     def recover(self, rows: Iterable[Transitions]) -> int:

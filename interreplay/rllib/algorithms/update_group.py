@@ -120,6 +120,8 @@ def check_group(learners: Sequence[Any]) -> None:
                 raise ValueError(f"{name} of the runs is {first[name]} and {value}; expected equal settings of updates")
         if learner.update_rule.scores_wanted:
             raise ValueError("a replay method needs scores of each update; expected methods that do not")
+        if learner.batches_define_loss:
+            raise ValueError("a replay method sets targets or losses; expected methods that do not")
 
 
 def settings_outside_updates(config: Any) -> dict[str, Any]:

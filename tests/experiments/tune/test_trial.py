@@ -282,11 +282,17 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
     def write(path):
         state_files.write_atomically(path, lambda work: (work / "weights").write_text("new"))
 
-    algo = SimpleNamespace(env_steps=0, stop=lambda: None, save_to_path=write)
-    algo.restore_from_path = lambda path: state_files.resolve(Path(path))
-    algo.learner = SimpleNamespace(updates=0)
-    monkeypatch.setattr(study_run, "build", lambda *arguments: algo)
-    how = {"trainer": "SAC", "fork_from": None, "max_time": None, "keep_checkpoints": 2}
+    built = []
+
+    def build(*arguments):
+        algo = SimpleNamespace(env_steps=0, stop=lambda: None, save_to_path=write)
+        algo.restore_from_path = lambda path: state_files.resolve(Path(path))
+        algo.learner = SimpleNamespace(updates=0)
+        built.append(algo)
+        return algo
+
+    monkeypatch.setattr(study_run, "build", build)
+    how = {"trainer": "SAC", "fork_from": None, "max_time": None, "keep_checkpoints": 2, "wrapper": []}
     how |= {"total_env_steps": 100, "steps_per_iteration": 25}
     with StudyRun(tmp_path / "run", how, 60) as run:
         for steps in (50, 75):
@@ -295,7 +301,8 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
         for weights in run.folder.path.glob("*/weights"):
             weights.write_text("damaged")
         training = run._prepare()
-        for algo.env_steps in (25, 50, 75):
+        assert len(built) == 2 and training.algo is built[1], "the first one may have parts of a checkpoint"
+        for training.algo.env_steps in (25, 50, 75):
             assert (training.save() / "weights").read_text() == "new"
         (note,) = run.folder.status()["notes"]
         assert "checkpoint_00000075 is unusable" in note and note.endswith("the run starts from scratch")
@@ -303,6 +310,30 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
     assert aside == [f"{name}.set_aside" for name in (
         "checkpoint_00000050", "checkpoint_00000075", "kept_checkpoint_00000025"
     )]  # fmt: skip
+
+
+def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+    text = "def same(obs, action, next_obs, reward, **columns):\n    return reward\n"
+    (tmp_path / "changed_rewards.py").write_text(text)
+    finish(tmp_path / "data")
+    words = ("--offline_data", str(tmp_path / "data"), "--relabel", "changed_rewards.py:same")
+    for name, change in (
+        ("rewards", lambda: (tmp_path / "changed_rewards.py").write_text(text + "# changed\n")),
+        ("rows", lambda: shutil.rmtree(tmp_path / "data" / "experience" / "rows_000000000000")),
+    ):
+        part = words if name == "rewards" else words[:2]
+        with StudyRun(tmp_path / name, settings(*part), 60) as run:
+            results = run.results()
+            next(results)
+            results.close()
+        change()
+        with StudyRun(tmp_path / name, settings(*part), 60) as run, pytest.raises(PermanentFailure) as failure:
+            list(run.results())
+        expected = {"rewards": "has changed since the run began", "rows": "expected the same data"}
+        assert expected[name] in str(failure.value)
 
 
 def test_invalid_settings_are_a_permanent_failure(tmp_path):
