@@ -361,7 +361,7 @@ def test_names_of_runs_never_leave_the_folder(name, file, tmp_path, capsys):
 STUDIES = {"first_study": 105, "td3_nmer_ratio": 48, "sac_nmer_ratio": 72, "sac_stable_critic": 36}
 STUDIES |= {"halfcheetah_ingredients": 15, "experience_replay": 280, "values": 90, "search": 20}
 STUDIES |= {"actors": 45, "unroll_replay": 110, "pong": 12, "sac_near_partners": 12}
-STUDIES |= {"sample_efficiency_two_critics": 24}
+STUDIES |= {"sample_efficiency_two_critics": 24, "sample_efficiency_second_seed": 12}
 STUDIES |= {"sample_efficiency_screening": 72, "sample_efficiency_residual": 12, "sample_efficiency_anchors": 12}
 STUDIES |= {"sample_efficiency_confirmation": 120, "old_data": 2, "relabeled_data": 30, "actor_learner_recipes": 12}
 
