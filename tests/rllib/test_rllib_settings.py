@@ -112,7 +112,9 @@ class Other(TorchRLModule):
             lambda c: c.rl_module(rl_module_spec=RLModuleSpec(module_class=Other)),
             "the RLModule is Other; expected SACModule",
         ),
+        (lambda c: c.evaluation(evaluation_duration="auto"), "evaluation_duration is 'auto'; expected a number"),
         (lambda c: c.rl_module(model_config={"use_lstm": True}), "SAC has no 'use_lstm'"),
+        (lambda c: c.rl_module(rl_module_spec=RLModuleSpec(model_config={"use_lstm": True})), "SAC has no 'use_lstm'"),
         (lambda c: c.rl_module(model_config={"fcnet_hidens": [8]}), "did you mean fcnet_hiddens"),
         (lambda c: c.rl_module(model_config=DefaultModelConfig(use_lstm=True)), "SAC has no 'use_lstm'"),
         (
@@ -130,6 +132,12 @@ def test_unsupported_settings_are_rejected_in_one_line(change, message):
     with pytest.raises(ValueError, match=message) as caught:
         change(config()).validate()
     assert "\n" not in str(caught.value)
+
+
+def test_layers_in_a_specification_of_the_module_are_used():
+    made = config().rl_module(rl_module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [7]}))
+    made.validate()
+    assert list(made.hiddens) == [7]
 
 
 def test_lr_sets_all_learning_rates_at_their_defaults():

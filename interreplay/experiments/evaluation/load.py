@@ -40,7 +40,14 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
     """
     # Checkpoints of earlier versions of this package have a manifest only; reading them reports that.
     if (folder / CHECKPOINT).exists() or (folder / state_files.MANIFEST).exists():
-        config = config_of(state_files.resolve(folder, trusted), trusted)
+        resolved = state_files.resolve(folder, trusted)
+        missing = [name for name in ("env", "env_config") if name in read_description(resolved)["not_stored"]]
+        if missing:
+            raise CheckpointError(
+                f"the checkpoint {folder} does not store {' and '.join(missing)}, which is not plain data; "
+                "in Python, from_checkpoint(path, config=...) takes the configuration again"
+            )
+        config = config_of(resolved, trusted)
     else:
         config = _pickled_config(folder, trusted)
     if isinstance(config.env, str):

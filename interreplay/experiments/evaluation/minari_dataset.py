@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from importlib.util import find_spec
 from typing import Any
@@ -25,12 +26,12 @@ class Recorder(gym.Wrapper):
     def reset(self, **options: Any) -> Any:
         self._end_episode()
         obs, info = self.env.reset(**options)
-        self._observations = [obs]
+        self._observations = [copy.deepcopy(obs)]  # an environment may change it in place
         return obs, info
 
     def step(self, action: Any) -> Any:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        self._observations.append(obs)
+        self._observations.append(copy.deepcopy(obs))
         self._steps.append((action, float(reward), bool(terminated), bool(truncated)))
         return obs, reward, terminated, truncated, info
 

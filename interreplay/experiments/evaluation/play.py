@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from interreplay.errors import UsageError
@@ -19,6 +20,7 @@ from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
+from interreplay.rllib.actor_learner.a3c import A3CConfig
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.runs.checkpoints.search import find
 
@@ -156,9 +158,13 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
         UsageError: The environment cannot be rendered.
     """
     config = config.copy(copy_frozen=False)
-    config.env_runners(num_env_runners=0, num_envs_per_env_runner=1)
-    config.evaluation(evaluation_interval=None, evaluation_num_env_runners=0)
+    config.env_runners(num_env_runners=0, num_envs_per_env_runner=1, gym_env_vectorize_mode="sync")
+    config.evaluation(evaluation_interval=None, evaluation_num_env_runners=0, evaluation_parallel_to_training=False)
     config.learners(num_learners=0)
+    if not torch.cuda.is_available():
+        config.learners(num_gpus_per_learner=0)
+    if isinstance(config, A3CConfig):
+        config.training(train_batch_size_per_learner=1)  # one environment
     config.callbacks_on_episode_step = None
     if window:
         config.environment(env_config={**config.env_config, "render_mode": "human"})

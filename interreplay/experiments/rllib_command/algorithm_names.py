@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.dqn import DQNConfig
@@ -20,7 +21,9 @@ WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
 STOCK = "-stock"
 
 
-def config_for(run: str, env: str, report: Callable[[str], object]) -> AlgorithmConfig:
+def config_for(
+    run: str, env: str, report: Callable[[str], object], arguments: Mapping[str, Any] | None = None
+) -> AlgorithmConfig:
     """Return the default configuration of an algorithm for an environment.
 
     Names such as ``SAC`` select our algorithms, ``SAC-stock`` selects RLlib's.
@@ -29,6 +32,7 @@ def config_for(run: str, env: str, report: Callable[[str], object]) -> Algorithm
         run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
         env: A Gymnasium id, retired versions included, or a name registered with Ray Tune.
         report: Receives a line about the replacement of a retired version.
+        arguments: Arguments of the environment, if they are known.
 
     Raises:
         UsageError: The algorithm or environment is unknown; the message suggests the nearest name.
@@ -36,7 +40,7 @@ def config_for(run: str, env: str, report: Callable[[str], object]) -> Algorithm
     name = env
     space = None  # unknown before the environment is made
     if not _global_registry.contains(ENV_CREATOR, env):
-        found = find_environment(env)
+        found = find_environment(env, arguments or {})
         name = found.name
         space = found.action_space
         if found.note:

@@ -68,7 +68,7 @@ class Experiment:
         stop_criteria(self.stop)
         most = {"CPU": 0.0, "GPU": 0.0}
         for _, settings in itertools.islice(generate_variants(self.config), MOST_CHECKED):
-            point = configured(config_for(self.run, self.env, str), settings)
+            point = configured(config_for(self.run, self.env, str, settings.get("env_config")), settings)
             try:
                 point.validate()
             except ValueError as error:
@@ -93,7 +93,8 @@ class Experiment:
             report: Receives a line about the replacement of a retired environment.
             callbacks: Callbacks of Tune.
         """
-        config = configured(config_for(self.run, self.env, report), self.config)
+        _, first = next(generate_variants(self.config))
+        config = configured(config_for(self.run, self.env, report, first.get("env_config")), self.config)
         run_config = tune.RunConfig(
             name=self.name,
             storage_path=str(local_dir.absolute()),

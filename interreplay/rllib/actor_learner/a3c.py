@@ -87,7 +87,7 @@ class GradientExperience(UnrollExperience):
     def state_dict(self) -> dict[str, Any]:
         waiting = []
         for gradients in self._waiting:
-            waiting.append({name: column.numpy() for name, column in gradients.columns().items()})
+            waiting.append({name: column.cpu().numpy() for name, column in gradients.columns().items()})
         return super().state_dict() | {"waiting": waiting}
 
     @override(UnrollExperience)

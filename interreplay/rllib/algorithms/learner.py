@@ -22,6 +22,7 @@ from interreplay.learning.networks.optimizers import PlainOptimizer
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.rllib.algorithms.update_group import UpdateGroup
+from interreplay.rllib.env_runner.runner_state import restore_generator
 from interreplay.rllib.host import ExactOptimizerStates
 from interreplay.transitions import Observation, Transitions
 
@@ -205,7 +206,7 @@ class BatchLearner(ExactOptimizerStates):
             self._update_rule.optimizers[name].param_groups[0].update(settings)
         if UPDATE_STATE in state:
             own = state[UPDATE_STATE]
-            self._rng.set_state(torch.as_tensor(own["rng"]))
+            restore_generator(self._rng, own["rng"])
             self.updates = int(own["updates"])
             self._since = int(own["since"])
             self._totals = torch.as_tensor(own["totals"], device=self._device).clone()

@@ -259,10 +259,20 @@ class TrainingLoop(BaseAlgorithm):
     def evaluate(self, *args: Any, **options: Any) -> Any:
         progress = self.config.progress(self.env_steps)
         group = self.eval_env_runner_group
-        if group is not None and progress is not None and self.evaluation_config.explore:
+        if group is None and progress is not None:
+            self.env_runner.anneal(progress)
+        elif group is not None and progress is not None and self.evaluation_config.explore:
             with runner_errors():
                 group.foreach_env_runner(methodcaller("anneal", progress))
         return super().evaluate(*args, **options)
+
+    @override(Algorithm)
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """Return the networks of the runner in this process, with the learner's weights."""
+        module = super().get_module(module_id)
+        if module is not None and self.config.num_env_runners:
+            module.set_state(self.learner.single_module.get_state())
+        return module
 
     # -- the loop ---------------------------------------------------------------------------------
 

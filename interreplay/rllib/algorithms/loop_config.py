@@ -293,6 +293,8 @@ class LoopConfig(AlgorithmConfig):
         log_once(f"{getattr(self.algo_class, '__name__', None)}_on_new_api_stack")
         if not self.in_evaluation:  # RLlib derives that configuration from this one, and changes settings of its own
             check_not_ignored(self)
+            if self.evaluation_duration == "auto":
+                raise ValueError("evaluation_duration is 'auto'; expected a number, the same in every evaluation")
         check_host(self)
         if requests_normalization(self):
             self.normalize_observations = True

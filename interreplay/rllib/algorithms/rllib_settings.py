@@ -295,6 +295,9 @@ def adopt_model_settings(config: Any) -> None:
         ValueError: The networks do not have such a key or activation.
     """
     given = config._model_config
+    spec = config._rl_module_spec
+    if not given and spec is not None and getattr(spec, "module_class", None) is None:
+        given = getattr(spec, "model_config", None)
     if isinstance(given, DefaultModelConfig):
         plain = dataclasses.asdict(DefaultModelConfig())
         given = {name: value for name, value in dataclasses.asdict(given).items() if value != plain[name]}

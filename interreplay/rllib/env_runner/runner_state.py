@@ -262,7 +262,7 @@ class RunnerState:
         Returns:
             Whether the next step resets the environments.
         """
-        self.torch_rng.set_state(torch.as_tensor(np.array(state["torch_rng"])))
+        restore_generator(self.torch_rng, state["torch_rng"])
         self.numpy_rng.bit_generator.state = state["numpy_rng"]
         own = type(self.exploration).__qualname__
         if state.get("exploration_class", own) == own:  # the parent of a fork may explore differently
@@ -290,6 +290,13 @@ class RunnerState:
 def environments(env: Any) -> list[Any]:
     """Return the environments inside a vector environment, [] if they are not accessible."""
     return list(getattr(env.unwrapped, "envs", []))
+
+
+def restore_generator(generator: torch.Generator, state: Any) -> None:
+    """Restore the state of a generator, unless it is of another kind of device, whose states have other sizes."""
+    saved = torch.as_tensor(np.array(state))
+    if saved.shape == generator.get_state().shape:
+        generator.set_state(saved)
 
 
 # -- environments ------------------------------------------------------------------------------------

@@ -140,7 +140,8 @@ class SteppingRunner(SingleAgentEnvRunner):
         if mode in (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP):
             raise ValueError(f"autoreset_mode of the vector environment {self.env_name} is {mode}; expected NEXT_STEP")
         made = environments(self.env)
-        self._has_learner_view = bool(made) and all(hasattr(env.unwrapped, "has_learner_view") for env in made)
+        # Environments in other processes are not accessible; without a learner's view, their infos lack it.
+        self._has_learner_view = all(hasattr(env.unwrapped, "has_learner_view") for env in made)
         if SerialEnvs.fits(self.env):
             self.env = SerialEnvs(self.env)
 

@@ -8,26 +8,70 @@ import os
 import pickle
 import shutil
 import sys
+from fractions import Fraction
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageSequence
 from ray.rllib.algorithms.sac import SACConfig as StockConfig
 
 import enjoy
 from interreplay.environments import rendering
-from interreplay.errors import UsageError
+from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.commands import main as dispatcher
 from interreplay.experiments.evaluation import video
-from interreplay.experiments.evaluation.play import PlaybackOptions, watch
+from interreplay.experiments.evaluation.load import saved_config
+from interreplay.experiments.evaluation.minari_dataset import Recorder
+from interreplay.experiments.evaluation.play import PlaybackOptions, playback_config, watch
 from interreplay.experiments.rllib_command import main
+from interreplay.rllib import A3CConfig
 from interreplay.runs.checkpoints.search import find
 from tests.rllib.small_runs import config
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
 ENV = "InvertedDoublePendulum-v5"
+
+
+class Counting(gym.Env):
+    """Returns one array in every step, and changes it in place."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = np.zeros(1, np.float32)
+        return self.steps, {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.steps, 0.0, bool(self.steps[0] == 3), False, {}
+
+
+def test_recorded_observations_are_copies():
+    recorder = Recorder(Counting())
+    recorder.reset()
+    for _ in range(3):
+        recorder.step(np.zeros(1))
+    assert np.concatenate(recorder._observations).tolist() == [0, 1, 2, 3]
+
+
+def test_runs_of_other_machines_and_modes_are_played_here():
+    made = A3CConfig().environment("CartPole-v1").env_runners(num_env_runners=0, num_envs_per_env_runner=4)
+    made.env_runners(gym_env_vectorize_mode="async").evaluation(evaluation_num_env_runners=1)
+    made.evaluation(evaluation_interval=1, evaluation_parallel_to_training=True).learners(num_gpus_per_learner=1)
+    found = playback_config(made)
+    found.validate()
+    assert (found.gym_env_vectorize_mode, found.num_gpus_per_learner) == ("sync", int(torch.cuda.is_available()))
+
+
+def test_arguments_of_the_environment_that_are_not_stored_are_reported(tmp_path):
+    made = config("Pendulum-v1").environment("Pendulum-v1", env_config={"g": Fraction(10)})
+    with pytest.raises(CheckpointError, match="does not store env_config, which is not plain data"):
+        saved_config(saved(made, tmp_path / "c"))
 
 
 def saved(made, folder, train=False):

@@ -48,6 +48,16 @@ def test_algorithms_by_name():
     assert names()[0] == "SAC" and {"SAC-stock", "DQN-stock"} <= {*names()}
 
 
+def test_arguments_of_the_environment_are_known():
+    """With them, LunarLander has continuous actions."""
+    pytest.importorskip("Box2D")
+    settings = {"env_config": {"continuous": True}, "hiddens": [8]}
+    experiment = Experiment("x", "TD3", "LunarLander-v3", config=settings)
+    assert experiment.request()["CPU"] >= 1
+    with pytest.raises(UsageError, match="TD3 requires continuous actions"):
+        Experiment("x", "TD3", "LunarLander-v3", config={"hiddens": [8]}).request()
+
+
 def test_settings_of_an_algorithm():
     made = configured(config_for("SAC", "Pendulum-v1", str), {
         "tau": 0.1, "replay_buffer_config": {"type": "NMER", "k": 3}, "num_env_runners": 0,
