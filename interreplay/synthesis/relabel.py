@@ -86,6 +86,10 @@ class Relabel(Synthesizer):
         rows = self.with_recomputed_rewards(with_goals(anchors, goals[:, 0], chosen), chosen)
         if self.blend is None:
             return Synthesized(rows)
+        if goals.shape[1] == 1:
+            raise ValueError(
+                "there are no partners to blend with; expected the neighborhood HindsightGoals(partners=...)"
+            )
         chosen = chosen.unsqueeze(1).expand(goals.shape[0], goals.shape[1] - 1)
         partners = self.with_recomputed_rewards(with_goals(neighbors, goals[:, 1:], chosen), chosen)
         made = self.blend(rows, partners, rng)

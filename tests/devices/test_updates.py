@@ -7,12 +7,14 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
 import pytest
 import torch
 from torch import Tensor
 
 from interreplay.learning.listed.networks import list_actor_and_critics
 from interreplay.learning.networks.between_layers import Dropout
+from interreplay.learning.networks.encoders import make_encoder
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.update import Batch
@@ -154,3 +156,14 @@ def test_unrolls(continuous, device):
     networks = of_impala.networks(continuous)
     batches = [from_unrolls(of_impala.unrolls(continuous, seed)) for seed in range(UPDATES)]
     assert_same_updates(lambda nets: IMPALAUpdate(nets, IMPALASettings(), 0.9), networks, batches, device)
+
+
+def test_statistics_of_observations_in_main_memory(device):
+    """The encoder of one-hot parts has tensors on the device."""
+    space = gym.spaces.Dict(kind=gym.spaces.Discrete(3), position=gym.spaces.Box(-1, 1, (2,)))
+    rows = {"kind": torch.tensor([0, 2, 1, 1]), "position": torch.randn(4, 2)}
+    here, _ = make_encoder(space, normalize=True)
+    there, _ = make_encoder(space, normalize=True)
+    here.observe(rows)
+    there.to(device).observe(rows)
+    assert torch.equal(here.shift, there.shift.cpu()) and torch.equal(here.factor, there.factor.cpu())

@@ -87,6 +87,8 @@ def test_columns_of_spaces():
     assert columns["obs.observation"] == ((10,), torch.float32) and columns["rewards"] == ((), torch.float32)
     assert columns_of_spaces(*SPACES["image"])["obs"] == ((28, 28), torch.uint8)
     assert columns_of_spaces(*SPACES["image"])["actions"] == ((), torch.int64)
+    whole = gym.spaces.Box(-3, 3, (2,), np.int32)
+    assert columns_of_spaces(whole, whole)["actions"] == ((2,), torch.float32), "stored in [−1, 1]"
 
 
 def test_spaces_without_a_shape_are_rejected():

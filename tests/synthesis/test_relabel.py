@@ -12,7 +12,7 @@ from builders import Episodes, make, same_sample
 from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
-from interreplay.neighborhood import KNN, RandomNeighbor, Successor
+from interreplay.neighborhood import KNN, HindsightGoals, RandomNeighbor, Successor
 from interreplay.part import Context
 from interreplay.selection import Prioritized
 from interreplay.synthesis import AdaptiveMixup, Mixup, NearestOutcome, Relabel
@@ -223,6 +223,11 @@ def test_error_messages():
     buffer = ReplayBuffer(10, neighborhood=RandomNeighbor(), synthesizer=Relabel(compute_reward=reward))
     buffer.add(make(5, obs_shape=GOAL))
     with pytest.raises(ValueError, match="expected the neighborhood HindsightGoals"):
+        buffer.sample(4)
+    blended = Relabel(4, reward, None, Mixup())
+    buffer = ReplayBuffer(10, neighborhood=HindsightGoals(), synthesizer=blended)
+    buffer.add(make(5, obs_shape=GOAL))
+    with pytest.raises(ValueError, match=r"no partners to blend with; expected .* HindsightGoals\(partners="):
         buffer.sample(4)
     buffer = HER()
     buffer.add(make(5, obs_shape=GOAL))

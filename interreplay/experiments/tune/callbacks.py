@@ -10,7 +10,7 @@ from typing import Any
 
 from ray import tune
 
-from interreplay.experiments.studies.trial_folder import STOPPED, TrialFolder
+from interreplay.experiments.studies.trial_folder import FINISHED, STOPPED, TrialFolder
 
 OnEvent = Callable[[str, str, dict[str, Any]], Any]
 PATIENCE = 60.0
@@ -39,7 +39,9 @@ class Progress(tune.Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         figures = dict(trial.last_result or {})
-        figures["state"] = figures.get("state") or STOPPED  # a run that ends by itself reports its state
+        total = trial.config["job"]["settings"]["total_env_steps"]
+        state = FINISHED if figures.get("env_steps", 0) >= total else STOPPED  # also by a scheduler at its last step
+        figures["state"] = figures.get("state") or state  # a run that ends by itself reports its state
         self._leave("end", trial, figures)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

@@ -21,6 +21,7 @@ from interreplay.buffer.catalogue import OF_PARTS, resolve
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.studies.grid import SettingsResolver, with_values
 from interreplay.experiments.studies.study import PlannedRun
+from interreplay.runs.resume import plain
 
 DISTRIBUTIONS = (
     *("uniform", "quniform", "loguniform", "qloguniform", "randn", "qrandn", "choice"),
@@ -45,7 +46,8 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
             call = ast.parse(str(text).strip(), mode="eval").body
             assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords
             assert call.func.id in DISTRIBUTIONS
-            found[name] = getattr(tune, call.func.id)(*map(ast.literal_eval, call.args))
+            arguments = [plain(ast.literal_eval(argument)) for argument in call.args]  # lists, as in study.yaml
+            found[name] = getattr(tune, call.func.id)(*arguments)
             found[name].sample(random_state=np.random.RandomState(0))
         except (SyntaxError, AssertionError):
             raise UsageError(f"search: {name}={text}: {FORM}") from None

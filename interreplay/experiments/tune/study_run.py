@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from interreplay.errors import (
     TrainingDiverged,
     UsageError,
 )
+from interreplay.experiments.flags.run_flags import with_scope
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.studies import trial_folder as states
 from interreplay.experiments.studies.trial_folder import FINISHED, INTERRUPTED, OVER, RUNNING, TrialFolder
@@ -27,7 +28,7 @@ from interreplay.experiments.training.forking import fork
 from interreplay.experiments.training.train_loop import Training
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.folder_lock import held
-from interreplay.runs.resume import first_settings, restore, unwritten
+from interreplay.runs.resume import first_settings, plain, restore, unwritten
 
 NOT_STARTED = "not started"
 """State in the event of a run that another process trains. Its folder is not changed."""
@@ -119,6 +120,7 @@ class StudyRun:
             with contextlib.suppress(CheckpointError):  # all are unusable, see below
                 saved = first_settings(checkpoints)  # the wrapper of --relabel has the hash of the function's source
                 self.settings.wrapper = saved.get("wrapper", self.settings.wrapper)
+                check_unchanged(saved, vars(self.settings))
         algo = self._built()
         if checkpoints:
             try:
@@ -161,6 +163,8 @@ class StudyRun:
     def ended_from_outside(self) -> None:
         """Record that Tune ended the run: by a scheduler, or because the whole study stops."""
         self.over = INTERRUPTED if self._requested == "stop" else states.STOPPED
+        if self.training is not None and self.training.complete:  # a scheduler judged its last result
+            self.over = FINISHED
         self._note(self.over)
 
     def _note(self, state: str) -> None:
@@ -205,6 +209,20 @@ class StudyRun:
     def _progress(self) -> tuple[int, ...] | None:
         """Return counts that change with any progress, None before the first progress."""
         return self.training.pulse() if self.training is not None else None
+
+
+def check_unchanged(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Reject settings of learning that differ from a checkpoint's, for example because a preset has changed.
+
+    Raises:
+        UsageError: A setting differs.
+    """
+    for name in sorted(with_scope("learning", "method") & saved.keys() & settings.keys()):
+        if saved[name] != plain(settings[name]):
+            raise UsageError(
+                f"the run was begun with {name} {saved[name]}, not {settings[name]}; expected the same preset, or a "
+                "new study"
+            )
 
 
 def described(error: BaseException) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interreplay.transitions import Observation, Transitions, observation_parts
+from interreplay.transitions import Observation, Transitions, map_observation, observation_parts
 
 
 class Moments:
@@ -157,6 +159,9 @@ class Normalized(nn.Module):
         for name, pixels in self._pixels.items():
             pixels.observe(parts[name])
         if self._measures:
+            tensor = next(chain(self.encoder.parameters(), self.encoder.buffers()), None)
+            if tensor is not None:  # otherwise, the encoder works where the observations are
+                obs = map_observation(methodcaller("to", tensor.device), obs)
             self.moments.observe(self.encoder(obs).double().numpy(force=True))
             self._publish()
 

@@ -193,8 +193,9 @@ class AsyncCollector(RemoteCollector):
 
     @override(Collector)
     def metrics(self) -> list[Any]:
-        found = self._metrics
-        self._metrics = []
+        used = max(0, len(self._metrics) - len(self._arrived))  # unused answers are not yet counted as env steps
+        found = self._metrics[:used]
+        self._metrics = self._metrics[used:]
         return found
 
     @override(Collector)

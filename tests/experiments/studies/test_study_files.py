@@ -309,6 +309,13 @@ def test_flags_read_the_values_of_a_search():
     assert run.flags["hiddens"] == [64, 64] and isinstance(run.flags["buffer_size"], int)
 
 
+def test_tuples_of_a_search_are_lists_as_in_the_file_of_the_study(tmp_path):
+    words = ["--num_samples", "1", "--search", "hiddens=choice([(64,64)])"]
+    study = cluster_run.read_new(cluster_run.make_parser().given(words))[0]
+    for _ in range(2):  # tasks of an array begin the same study
+        StudyFolder(tmp_path).begin(study)
+
+
 @pytest.mark.parametrize(
     ("search", "line"),
     [

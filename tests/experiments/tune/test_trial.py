@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import json
 import math
 import os
 import queue
@@ -334,6 +335,14 @@ def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, m
             list(run.results())
         expected = {"rewards": "has changed since the run began", "rows": "expected the same data"}
         assert expected[name] in str(failure.value)
+
+
+def test_changed_settings_of_learning_are_rejected():
+    """A preset of a user can change between two starts of a study."""
+    saved = json.loads(json.dumps(settings()))
+    study_run.check_unchanged(saved, settings() | {"quiet": True})
+    with pytest.raises(UsageError, match=r"begun with gamma 0\.99, not 0\.5; expected the same preset"):
+        study_run.check_unchanged(saved, settings("--gamma", "0.5"))
 
 
 def test_invalid_settings_are_a_permanent_failure(tmp_path):

@@ -24,7 +24,11 @@ def reported(tmp_path):
     error.write_text("traceback\nThe actor died: worker exit type SYSTEM_ERROR\nmore\n")
     folder = tmp_path / "a"
     folder.mkdir()
-    trial = Trial(config={"job": {"folder": str(folder)}}, error_file=str(error), last_result={})
+    trial = Trial(
+        config={"job": {"folder": str(folder), "settings": {"total_env_steps": 500}}},
+        error_file=str(error),
+        last_result={},
+    )
     progress = Progress(lambda event, name, figures: events.append((event, figures.get("reason"))))
     return SimpleNamespace(progress=progress, trial=trial, folder=TrialFolder(folder), events=events)
 
@@ -83,6 +87,9 @@ def test_a_run_that_a_scheduler_stops_has_ended(reported):
     reported.trial.last_result = {"env_steps": 300, "state": ""}
     progress.on_trial_complete(0, [], reported.trial)
     assert output.getvalue().startswith("[1/2] a: stopped early at 300 steps, ")
-    reported.trial.last_result = {"env_steps": 500, "state": "interrupted"}
+    reported.trial.last_result = {"env_steps": 400, "state": "interrupted"}
     progress.on_trial_complete(0, [], reported.trial)
-    assert output.getvalue().splitlines()[1].startswith("[1/2] a: interrupted at 500 steps, ")
+    assert output.getvalue().splitlines()[1].startswith("[1/2] a: interrupted at 400 steps, ")
+    reported.trial.last_result = {"env_steps": 500, "state": ""}
+    progress.on_trial_complete(0, [], reported.trial)
+    assert "stopped" not in output.getvalue().splitlines()[2], "it is complete"
