@@ -44,6 +44,9 @@ from interreplay.runs.state_files.arrays import encode
 
 ALGORITHM = "algorithm"
 BUFFER = "replay_buffer"
+LEARNER = ("learner_group", "learner")
+NETWORKS = "/".join((*LEARNER, "rl_module"))
+"""Components of an algorithm: its learner, and the networks of the learner."""
 RL_MODULE = "_rl_module_spec"
 """Setting with a user's RLModule."""
 DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_run_training_always"))
@@ -158,6 +161,8 @@ class CheckpointedAlgorithm(Algorithm):
         except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
             raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
         if component:
+            if component.startswith(NETWORKS):  # their normalization continues from its statistics
+                self.learner.load_statistics(state_files.load(folder, ALGORITHM, *LEARNER))
             return
         try:
             self.replay_buffer.load_state_dict(state_files.load(folder, BUFFER))

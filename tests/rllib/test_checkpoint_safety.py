@@ -287,6 +287,17 @@ def test_a_component_is_restored_alone(made):
         algorithm.restore_from_path(made, component="learner_group/nothing")
 
 
+def test_restored_networks_continue_the_statistics_of_observations(tmp_path):
+    source, algorithm = (config(seed=n).training(normalize_observations=True).build_algo() for n in (0, 1))
+    source.train()
+    source.save_to_path(tmp_path / "c")
+    algorithm.restore_from_path(tmp_path / "c", component="learner_group/learner/rl_module")
+    encoders = [each.learner.single_module.nets.encoder for each in (source, algorithm)]
+    before = encoders[1].moments.count
+    algorithm.train()
+    assert before == encoders[0].moments.count == 75 and encoders[1].moments.count == 150
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "settings"),

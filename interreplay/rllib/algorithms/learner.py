@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -175,6 +175,12 @@ class BatchLearner(ExactOptimizerStates):
         self._clear()
         return dict(zip(self._update_rule.metrics, means, strict=True))
 
+    def load_statistics(self, state: Mapping[str, Any]) -> None:
+        """Restore the statistics of observations in a state of a learner."""
+        own = state.get(UPDATE_STATE, {})
+        if isinstance(self._encoder, Normalized) and "observations" in own:
+            self._encoder.load_statistics(own["observations"])
+
     @override(Learner)
     def compute_loss_for_module(self, **kwargs: Any) -> Tensor:
         raise NotImplementedError("this learner updates from its own batches; use learn_from")
@@ -211,8 +217,7 @@ class BatchLearner(ExactOptimizerStates):
             self._since = int(own["since"])
             self._totals = torch.as_tensor(own["totals"], device=self._device).clone()
             self._update_rule.load_state_dict(own["rule"])
-            if isinstance(self._encoder, Normalized) and "observations" in own:
-                self._encoder.load_statistics(own["observations"])
+            self.load_statistics(state)
 
     @property
     def single_module(self) -> Any:
