@@ -177,8 +177,8 @@ class Imagination:
             return
         if context.compute_terminated is None and context.environment == WRAPPED:
             raise ValueError(
-                f"{name} has wrappers or stacked observations; expected a termination_fn for its observations "
-                f"(termination_fn={name} if they are the environment's own)"
+                f"{name} has wrappers or stacked observations; expected a termination_fn for these observations: a "
+                "function (s, a, s') -> (n,) bool, or the id of an environment with equal observations"
             )
         try:
             self._terminated = termination_function(context.environment or "unnamed", arguments)

@@ -112,7 +112,7 @@ class Mix(SharedSources[RowSource]):
         for name, source in self.sources.items():
             source.check(columns)
             buffer: Any = getattr(source, "buffer", source)  # that of recorded rows
-            views[name] = getattr(buffer.synthesizer, "views", 1)
+            views[name] = getattr(getattr(buffer, "synthesizer", None), "views", 1)
         if len({*views.values()}) > 1:
             raise ValueError(f"the sources return {views} views of a row; expected equal numbers")
 

@@ -160,6 +160,7 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
     config = config.copy(copy_frozen=False)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1, gym_env_vectorize_mode="sync")
     config.evaluation(evaluation_interval=None, evaluation_num_env_runners=0, evaluation_parallel_to_training=False)
+    config.evaluation(evaluation_duration=1)  # not "auto", which requires parallel evaluations
     config.learners(num_learners=0)
     if not torch.cuda.is_available():
         config.learners(num_gpus_per_learner=0)

@@ -19,7 +19,7 @@ from interreplay.errors import (
     TrainingDiverged,
     UsageError,
 )
-from interreplay.experiments.flags.run_flags import with_scope
+from interreplay.experiments.flags.run_flags import CHANGEABLE, with_scope
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.studies import trial_folder as states
 from interreplay.experiments.studies.trial_folder import FINISHED, INTERRUPTED, OVER, RUNNING, TrialFolder
@@ -128,7 +128,8 @@ class StudyRun:
             except CheckpointError as error:
                 notes.append(f"{error}; the run starts from scratch")
                 self.folder.set_aside_after(-1)  # otherwise they would count as newer than those of the new attempt
-                algo = self._built()  # the first one may have parts of a checkpoint
+                algo.stop()  # it may have parts of a checkpoint
+                algo = self._built()
         if checkpoint is None:
             self.folder.clear()
             if self.settings.fork_from:
@@ -217,7 +218,8 @@ def check_unchanged(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> No
     Raises:
         UsageError: A setting differs.
     """
-    for name in sorted(with_scope("learning", "method") & saved.keys() & settings.keys()):
+    names = with_scope("learning", "method") | {"buffer_args", "prioritized", "credit_both"}
+    for name in sorted((names - CHANGEABLE) & saved.keys() & settings.keys()):
         if saved[name] != plain(settings[name]):
             raise UsageError(
                 f"the run was begun with {name} {saved[name]}, not {settings[name]}; expected the same preset, or a "

@@ -343,8 +343,8 @@ def _is_plain(value: Any) -> bool:
 
 def _has_complete_methods(kind: type) -> bool:
     """Return whether `save_state` is a user's and therefore complete; those of `KNOWN` leave out plain attributes."""
-    owner = next((base for base in kind.__mro__ if "save_state" in vars(base)), kind)
-    return _has_methods(kind) and not owner.__module__.startswith(KNOWN)
+    owners = [base for base in kind.__mro__ if "save_state" in vars(base)]
+    return _has_methods(kind) and not any(owner.__module__.startswith(KNOWN) for owner in owners)
 
 
 def _save_layer(layer: gym.Env) -> dict[str, Any]:

@@ -286,7 +286,8 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
     built = []
 
     def build(*arguments):
-        algo = SimpleNamespace(env_steps=0, stop=lambda: None, save_to_path=write)
+        algo = SimpleNamespace(env_steps=0, stopped=0, save_to_path=write)
+        algo.stop = lambda: vars(algo).update(stopped=algo.stopped + 1)
         algo.restore_from_path = lambda path: state_files.resolve(Path(path))
         algo.learner = SimpleNamespace(updates=0)
         built.append(algo)
@@ -303,6 +304,7 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
             weights.write_text("damaged")
         training = run._prepare()
         assert len(built) == 2 and training.algo is built[1], "the first one may have parts of a checkpoint"
+        assert built[0].stopped and not built[1].stopped
         for training.algo.env_steps in (25, 50, 75):
             assert (training.save() / "weights").read_text() == "new"
         (note,) = run.folder.status()["notes"]
@@ -343,6 +345,8 @@ def test_changed_settings_of_learning_are_rejected():
     study_run.check_unchanged(saved, settings() | {"quiet": True})
     with pytest.raises(UsageError, match=r"begun with gamma 0\.99, not 0\.5; expected the same preset"):
         study_run.check_unchanged(saved, settings("--gamma", "0.5"))
+    with pytest.raises(UsageError, match=r"begun with buffer_args \{'k': 3.*, not .*'k': 4"):
+        study_run.check_unchanged(saved, settings("--kneighbors", "4"))
 
 
 def test_invalid_settings_are_a_permanent_failure(tmp_path):
