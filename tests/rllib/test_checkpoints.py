@@ -175,6 +175,8 @@ def test_remote_runners_fill_one_buffer_and_resume(tmp_path):
         result = algorithm.train()
         assert result["env_runners"]["num_env_steps_sampled_lifetime"] == algorithm.env_steps >= 150
     assert_same_run(stopped, resumed)
+    acting, learned = resumed.get_module().state_dict(), weights(resumed)
+    assert same({name: learned[name] for name in acting}, acting), "the learner's weights, not the initial ones"
     rows = resumed.replay_buffer.storage[torch.arange(resumed.env_steps)]
     episodes = rows.episode.unique().tolist()
     assert len(episodes) == 4, "each environment continues its episode"
