@@ -54,7 +54,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
     by_kind: dict[str, str] = {}
     for number in numbers:
         run = study.runs[number]
-        if folder is not None:
+        if folder is not None and folder.trial(run).path.is_dir():
             trial = folder.trial(run)
             if trial.status()["state"] in OVER:
                 continue
