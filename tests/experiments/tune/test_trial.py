@@ -315,6 +315,7 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
     )]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
