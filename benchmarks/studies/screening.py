@@ -20,8 +20,10 @@ from benchmarks.studies.study_curves import read
 from benchmarks.studies.study_report import Found, report
 
 PARTS = (
-    *("sample_efficiency_screening", "sample_efficiency_two_critics", "sample_efficiency_residual"),
-    *("sample_efficiency_second_seed",),
+    "sample_efficiency_screening",
+    "sample_efficiency_two_critics",
+    "sample_efficiency_residual",
+    "sample_efficiency_second_seed",
 )
 """Studies of stage 1; a study that has not begun is left out."""
 PRESET = "preset"

@@ -21,14 +21,15 @@ def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> 
         ValueError: A space has no fixed shape.
     """
     columns = {column_of(name): _column(space) for name, space in leaves(observation_space).items()}
-    actions = _column(flat_actions(action_space))
-    if isinstance(flat_actions(action_space), gym.spaces.Box):  # stored in [−1, 1]
-        actions = (actions[0], torch.float32)
+    flat = flat_actions(action_space)
+    shape, dtype = _column(flat)
+    if isinstance(flat, gym.spaces.Box):  # stored in [−1, 1]
+        dtype = torch.float32
     flags = {"terminated": ((), torch.bool), "truncated": ((), torch.bool)}
     return (
         {"episode": ((), torch.int64)}
         | columns
-        | {"actions": actions, "rewards": ((), torch.float32)}
+        | {"actions": (shape, dtype), "rewards": ((), torch.float32)}
         | flags
         | {"link": ((), torch.int32)}
     )

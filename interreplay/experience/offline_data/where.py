@@ -62,10 +62,8 @@ class Where:
         if self.env:
             parts.append(f"env={self.env}")
         if self.min_return is not None:
-            text = f"{self.min_return:g}"
-            if float(text) != self.min_return:
-                text = repr(float(self.min_return))  # all digits
-            parts.append(f"return>={text}")
+            all_digits = repr(float(self.min_return)).removesuffix(".0")
+            parts.append(f"return>={all_digits}")
         if self.success:
             parts.append("success")
         if self.min_version is not None:

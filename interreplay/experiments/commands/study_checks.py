@@ -54,8 +54,8 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
     by_kind: dict[str, str] = {}
     for number in numbers:
         run = study.runs[number]
-        if folder is not None and folder.trial(run).path.is_dir():
-            trial = folder.trial(run)
+        trial = folder and folder.trial(run)
+        if trial and trial.path.is_dir():
             if trial.status()["state"] in OVER:
                 continue
             if trial.checkpoints():

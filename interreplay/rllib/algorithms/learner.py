@@ -43,7 +43,6 @@ class BatchLearner(ExactOptimizerStates):
     """
 
     batches_define_loss: bool = False
-
     config: Any
     _device: Any  # a `torch.device`
     _module: MultiRLModule

@@ -259,9 +259,11 @@ class TrainingLoop(BaseAlgorithm):
     def evaluate(self, *args: Any, **options: Any) -> Any:
         progress = self.config.progress(self.env_steps)
         group = self.eval_env_runner_group
-        if group is None and progress is not None:
+        if progress is None:
+            return super().evaluate(*args, **options)
+        if group is None:
             self.env_runner.anneal(progress)
-        elif group is not None and progress is not None and self.evaluation_config.explore:
+        elif self.evaluation_config.explore:
             with runner_errors():
                 group.foreach_env_runner(methodcaller("anneal", progress))
         return super().evaluate(*args, **options)

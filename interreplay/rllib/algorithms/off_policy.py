@@ -149,13 +149,13 @@ class OffPolicyAlgorithm(TrainingLoop):
             scale.forget()  # no env step continues a recorded episode
 
     def _batches_define_loss(self) -> bool:
-        rows = self.replay_buffer
-        offers = self.learner.offers - {SCORING, CRITIC_LOSS}
+        """Return whether the replay method sets the critics' loss, or requires the update's scores to draw rows."""
+        others = self.learner.offers - {SCORING, CRITIC_LOSS} | {SUCCESS_COLUMN}
         try:
-            rows.check_offers(offers | {SUCCESS_COLUMN}, type(self).__name__)
-        except ValueError:  # the method needs one of the two
+            self.replay_buffer.check_offers(others, type(self).__name__)
+        except ValueError:
             return True
-        return rows.brings_critic_loss
+        return self.replay_buffer.brings_critic_loss
 
     def _observe(self, rows: Transitions) -> None:
         """Add rows to the running statistics of observations and rewards."""
