@@ -32,7 +32,7 @@ from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import GREEN, colored, folded
-from interreplay.experiments.process.progress import Reporter
+from interreplay.experiments.process.progress import reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.experiments.studies.trial_folder import STATUS
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -181,20 +181,8 @@ def train(
     from interreplay.experiments.training.train_loop import Training
 
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
-    unit = "steps"
-    warm_up = getattr(settings, "learning_starts", 0)
-    if getattr(settings, "updates", None) is not None:
-        unit = "updates"
-        warm_up = 0
-    reporter = Reporter(
-        settings.total_env_steps,
-        algo.env_steps,
-        sys.stdout,
-        quiet=settings.quiet,
-        unit=unit,
-        warm_up=warm_up,
-        best=max(folder.returns(evaluations=True), default=math.nan),
-    )
+    best_before = max(folder.returns(evaluations=True), default=math.nan)
+    reporter = reporter_of(settings, algo.env_steps, sys.stdout, best_before)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
     watch = HangWatch(
         folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")
@@ -222,7 +210,7 @@ def train(
         print(line)
     if training.complete:
         if training.stop_reason:
-            print(f"stopped before {settings.total_env_steps:,} {unit}: {training.stop_reason}")
+            print(f"stopped before {settings.total_env_steps:,} {reporter.unit}: {training.stop_reason}")
         return 0
     if training.timed_out:
         print(f"--max_time {settings.max_time} has elapsed; {again}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -65,7 +66,7 @@ class Reporter:
         self._total = total
         self._stream = stream
         self._quiet = quiet
-        self._unit = unit
+        self.unit = unit
         self._best = best
         self.last_return = math.nan
         self.last_evaluation = math.nan
@@ -146,9 +147,9 @@ class Reporter:
             evaluation = colored(evaluation, GREEN, self._stream)
         figures = f"return {shown(self.last_return):>8}  {evaluation}{self._success('  ')}"
         if self._bar is not None:
-            return f"{steps:>9,} {self._unit}  {figures}"
+            return f"{steps:>9,} {self.unit}  {figures}"
         rate = (steps - self._lap_steps) / max(time.monotonic() - self._lap_time, 1e-9)
-        line = f"{steps:>9,} / {self._total:,} {self._unit}  {rate:6.0f} {self._unit}/s  {figures}  {self.left(steps)}"
+        line = f"{steps:>9,} / {self._total:,} {self.unit}  {rate:6.0f} {self.unit}/s  {figures}  {self.left(steps)}"
         return line.rstrip()
 
     def _success(self, separator: str) -> str:
@@ -175,7 +176,7 @@ class Reporter:
         seconds = time.monotonic() - self.start_time
         rate = (steps - self.start_steps) / max(seconds, 1e-9)
         return (
-            f"{steps:,} {self._unit}, {seconds:,.0f} s ({rate:.0f} {self._unit}/s), return {shown(self.last_return)}, "
+            f"{steps:,} {self.unit}, {seconds:,.0f} s ({rate:.0f} {self.unit}/s), return {shown(self.last_return)}, "
             f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)}){self._success(', ')}"
         )
 
@@ -183,6 +184,29 @@ class Reporter:
         """Close the bar; it stays on the screen."""
         if self._bar is not None:
             self._bar.close()
+
+
+def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
+    """Return the reporter of a run, which counts updates if the run makes no env steps.
+
+    Args:
+        settings: Settings of the run.
+        steps: Environment steps at the beginning.
+        stream: Output stream.
+        best: Highest evaluation return so far, NaN if there is none.
+    """
+    unit = "steps"
+    if getattr(settings, "updates", None) is not None:
+        unit = "updates"
+    return Reporter(
+        settings.total_env_steps,
+        steps,
+        stream,
+        quiet=settings.quiet,
+        unit=unit,
+        warm_up=getattr(settings, "learning_starts", 0),
+        best=best,
+    )
 
 
 def shown(value: float) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any, TextIO
 
 from interreplay.experiments.process.outcome import RED, colored
-from interreplay.experiments.process.progress import Reporter
+from interreplay.experiments.process.progress import Reporter, reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
@@ -33,7 +34,7 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
     ray_session.prepare_host(settings["threads"], settings["num_workers"], settings["device"])
     for attempt in range(how.max_failures + 1):
         try:
-            return _attempt(StudyRun(folder.path, settings, how.hang_timeout), stream)
+            return _attempt(folder, settings, how.hang_timeout, stream)
         except FolderInUse:  # the run does not fail: another process trains it
             raise
         except PermanentFailure as error:
@@ -49,21 +50,25 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
     return 1
 
 
-def _attempt(run: StudyRun, stream: TextIO) -> int:
+def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float, stream: TextIO) -> int:
+    reporters: list[Reporter] = []
+
+    def progress(steps: int) -> None:
+        if not reporters:  # the run is ready
+            best = max(folder.returns(evaluations=True), default=math.nan)
+            reporters.append(reporter_of(run.settings, steps, stream, best))
+        reporters[0].progress(steps)
+
+    run = StudyRun(folder.path, settings, hang_timeout, progress)
     with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
         if run.over:
             _write(stream, f"already {run.over}")
-        reporter = None
-        for figures in run.results():
-            reporter = reporter or Reporter(
-                run.settings.total_env_steps,
-                figures["begun_at"],
-                stream,
-                warm_up=getattr(run.settings, "learning_starts", 0),
-            )
-            reporter.report(figures["env_steps"], figures["return"], figures["evaluation_return"])
-        if reporter is not None:
-            reporter.close()
+        try:
+            for figures in run.results():
+                reporters[0].report(figures["env_steps"], figures["return"], figures["evaluation_return"])
+        finally:
+            for reporter in reporters:
+                reporter.close()
         if run.over in OVER:
             return 0
     status = run.folder.status()

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 import traceback
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,18 +45,26 @@ class StudyRun:
         folder: Folder of the run, created if necessary.
         settings: Result of ``argument_parser.settings_for``.
         hang_timeout: Seconds without progress after which this process ends.
+        progress: Called with the env steps at the beginning and after each round of sampling.
 
     Attributes:
         over: The final state of the run, ``""`` while it runs.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], hang_timeout: float):
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, Any],
+        hang_timeout: float,
+        progress: Callable[[int], object] = lambda _: None,
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = TrialFolder(folder)
         self.settings = SimpleNamespace(**settings)
         self.over = ""
         self.training: Training | None = None
         self._timeout = hang_timeout
+        self._on_progress = progress
         self._started = time.monotonic()
         self._exits = contextlib.ExitStack()
         self._requested = ""
@@ -96,12 +104,9 @@ class StudyRun:
         try:
             if not self.over and self._requested != "stop":
                 training = self._prepare()
-                begun_at = training.algo.env_steps
+                self._on_progress(training.algo.env_steps)
                 for result in training.iterations():
-                    yield figures(result, training.algo.env_steps) | {
-                        "evaluations": self.settings.evaluation_interval,
-                        "begun_at": begun_at,
-                    }
+                    yield figures(result, training.algo.env_steps) | {"evaluations": self.settings.evaluation_interval}
         except (GeneratorExit, SystemExit):  # Ray raises SystemExit in a process after its driver has ended
             raise
         except BaseException as error:
@@ -142,6 +147,7 @@ class StudyRun:
             algo,
             self.settings,
             self.folder,
+            progress=self._on_progress,
             notify=self._note_line,
             saved=self._saved,
             unwritten=unwritten(checkpoint),

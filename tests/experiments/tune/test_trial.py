@@ -9,6 +9,7 @@ import json
 import math
 import os
 import queue
+import re
 import shutil
 import signal
 from itertools import pairwise
@@ -192,6 +193,8 @@ def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path):
     broke = "EnvironmentFailure: the environment Fragile-v0 raised RuntimeError: the simulator broke, at env step 38"
     assert status["failures"] == [broke] and status["begun_at"] == 37
     assert any(f"trying again from its last checkpoint: {broke}" in line for line in output)
+    rates = [float(rate) for rate in re.findall(r"([\d.]+) steps/s", "\n".join(output))]
+    assert len(rates) == 4 and max(rates) < 1e5  # the first one too
     steps = [float(row["num_env_steps_sampled_lifetime"]) for row in rows(tmp_path / "run")]
     assert steps == [25, 50, 75, 100]
 
