@@ -124,7 +124,10 @@ class Part:
             part.check(columns)
 
     def connect(self, context: Context) -> None:
-        """Use the functions in `context`. Called before the first rows are added, possibly several times."""
+        """Use the functions in `context`. Called, possibly several times, before the first rows of a run are added.
+
+        Recorded rows may be stored already.
+        """
         for part in self.inner_parts().values():
             part.connect(context)
 

@@ -52,6 +52,16 @@ def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:
             _check(part, name, column, (size,))
 
 
+def check_weights(part: Part, weights: Any, size: int) -> None:
+    """Check the importance weights that a selector computed for `size` rows.
+
+    Raises:
+        PartError: If the weights violate the contract.
+    """
+    _check(part, "weights", weights, (size,))
+    _check_range(part, "weights", weights, 0.0, float("inf"))
+
+
 def check_neighbors(part: Part, found: Neighbors, slots: Tensor, stored: int) -> None:
     """Check the result of a neighborhood.
 
@@ -71,6 +81,9 @@ def check_neighbors(part: Part, found: Neighbors, slots: Tensor, stored: int) ->
     _check_range(part, "neighbors' slots", given, least, stored - 1)
     if bool((given == slots.unsqueeze(1)).any()):
         raise PartError(f"{_name(part)} returned an anchor as its own neighbor; expected another row, or {NO_NEIGHBOR}")
+    if found.rows is not None:
+        for name, column in found.rows.columns().items():
+            _check(part, f"neighbors' {name}", column, (len(slots), k, *column.shape[2:]), dtype=column.dtype)
 
 
 def check_synthesized(part: Part, made: Synthesized, anchors: Transitions) -> None:
@@ -98,6 +111,9 @@ def check_synthesized(part: Part, made: Synthesized, anchors: Transitions) -> No
     if made.mix is not None:
         _check(part, "mix", made.mix, (size,))
         _check_range(part, "mix", made.mix, 0.0, 1.0)
+    if made.variances is not None:
+        _check(part, "variances", made.variances, (size, *made.variances.shape[1:]))
+        _check_range(part, "variances", made.variances, 0.0, float("inf"))
     if made.row_weights is not None:
         _check(part, "row_weights", made.row_weights, (size,))
         _check_range(part, "row_weights", made.row_weights, 0.0, float("inf"))

@@ -10,7 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.buffer.answers import CHECKED_DRAWS, check_draw, check_neighbors, check_synthesized, has_own_code
+from interreplay.buffer.answers import (
+    CHECKED_DRAWS,
+    check_draw,
+    check_neighbors,
+    check_synthesized,
+    check_weights,
+    has_own_code,
+)
 from interreplay.buffer.composition import Composition
 from interreplay.buffer.sample import Sample
 from interreplay.errors import as_range
@@ -137,7 +144,8 @@ class ReplayBuffer(Composition):
             self._use_n_step(int(self.rng.integers(low, high, endpoint=True)))
         self.check_links()
         draw = self.selector.draw(self.storage, size, self.rng)
-        if self._needs_check("selector"):
+        checked = self._needs_check("selector")
+        if checked:
             check_draw(self.selector, draw, size, len(self))
         self.synthesizer.prepare(self.storage, self.rng)
         inputs = self._gather(draw.slots)
@@ -169,6 +177,8 @@ class ReplayBuffer(Composition):
             weights = self.credit.weights(
                 self.storage, self.selector, draw.slots, draw.probabilities, partners=partners, mix=mix
             )
+            if checked:
+                check_weights(self.selector, weights, size)
         return Sample(
             transitions=rows,
             slots=draw.slots,

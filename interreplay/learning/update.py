@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -176,6 +176,9 @@ class SampleLike(Protocol):
     @property
     def targets(self) -> Tensor | None: ...
 
+    def replace(self, **columns: Any) -> SampleLike:
+        """Return the batch with some columns replaced."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -187,6 +190,10 @@ class Batch:
     actor_weights: Tensor | None = None
     critic_loss: CriticLoss | None = None
     targets: Tensor | None = None
+
+    def replace(self, **columns: Any) -> Batch:
+        """Return the batch with some columns replaced."""
+        return replace(self, **columns)
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Batch:
         """Return a batch with `fn` applied to every column."""

@@ -44,13 +44,14 @@ from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SAC, SACConfig, TQC, TQCConfig, CrossQ, CrossQConfig
 from interreplay.rllib.algorithms.td3 import DDPG, DDPGConfig, TD3, TD3Config
 from interreplay.rllib.stock.buffer import ReplayBuffer
-from interreplay.rllib.stock.configs import ReplayMixin, StockDQNConfig, StockSACConfig, StockTQCConfig
+from interreplay.rllib.stock.configs import BufferCheckpoints, ReplayMixin, StockDQNConfig, StockSACConfig, StockTQCConfig
 
 __all__ = [
     "A2C",
     "A2CConfig",
     "A3C",
     "A3CConfig",
+    "BufferCheckpoints",
     "C51",
     "C51Config",
     "CLEAR",

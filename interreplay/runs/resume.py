@@ -143,7 +143,10 @@ def reopen(home: Path, checkpoint: Path, steps: int, total: int, notify: Callabl
     restored = steps_of(checkpoint)
     if restored < 0:  # a checkpoint under another name, such as one that was set aside
         restored = steps
-    for path in folder.set_aside_after(restored):
+    renamed = folder.set_aside_after(restored)
+    for path in renamed:
         notify(f"a checkpoint newer than {checkpoint.name} is kept as {path.name}")
+    if renamed:
+        notify("the results so far are kept in copies whose names end in .set_aside")
     folder.rewind(steps)
     return folder

@@ -22,6 +22,8 @@ from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
 
 SETTINGS = "settings.json"
+RESULTS = ("progress.csv", "result.json", "episodes.csv")
+"""Files of results, one row per iteration or episode."""
 STEPS = "num_env_steps_sampled_lifetime"
 """Name of the env steps in results."""
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
@@ -58,6 +60,11 @@ class RunFolder:
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints in descending order of environment steps."""
         found = [path for path in self.path.glob("checkpoint_*") if _CHECKPOINT.fullmatch(path.name)]
+        return sorted(found, key=steps_of, reverse=True)
+
+    def resumable(self) -> list[Path]:
+        """Return all checkpoints, the best and the kept ones included, in descending order of environment steps."""
+        found = [*self.checkpoints(), *best_checkpoint.inside(self.path), *self.kept()]
         return sorted(found, key=steps_of, reverse=True)
 
     def kept(self) -> list[Path]:
@@ -157,16 +164,18 @@ class RunFolder:
             ) from error
 
     def set_aside_after(self, steps: int) -> list[Path]:
-        """Rename the checkpoints with more than ``steps`` environment steps, and return their new paths."""
+        """Rename the checkpoints with more than ``steps`` environment steps, and return their new paths.
+
+        If there are any, the results so far are copied to names that end in the same way.
+        """
         renamed = []
-        for path in [*self.checkpoints(), *best_checkpoint.inside(self.path), *self.kept()]:
+        for path in self.resumable():
             if steps_of(path) > steps:
-                target = path.with_name(f"{path.name}.set_aside")
-                number = 1
-                while target.exists():
-                    number += 1
-                    target = path.with_name(f"{path.name}.set_aside_{number}")
-                renamed.append(path.rename(target))
+                renamed.append(path.rename(_set_aside_name(path)))
+        if renamed:
+            for name in RESULTS:
+                if (self.path / name).exists():
+                    shutil.copy2(self.path / name, _set_aside_name(self.path / name))
         return renamed
 
     def rewind(self, steps: int) -> None:
@@ -210,6 +219,16 @@ class RunFolder:
         return list(map(itemgetter(1), values(self.path, kind)))
 
 
+def _set_aside_name(path: Path) -> Path:
+    """Return a name that does not exist yet for a file or folder that is set aside."""
+    target = path.with_name(f"{path.name}.set_aside")
+    number = 1
+    while target.exists():
+        number += 1
+        target = path.with_name(f"{path.name}.set_aside_{number}")
+    return target
+
+
 def _steps_in(row: Any) -> float:
     """Return the env steps of a result, infinity for damaged rows."""
     try:
@@ -240,7 +259,7 @@ def find_checkpoints(path: Path, flag: str = "--resume") -> list[Path]:
     path = path.resolve()
     if (path / SETTINGS).exists() or _CHECKPOINT.fullmatch(path.name):
         return [path]
-    found = RunFolder(path).checkpoints()
+    found = RunFolder(path).resumable()
     if not found:
         raise UsageError(f"{flag} {path} holds no checkpoint_* folder; give the folder of a run or of a checkpoint")
     return found

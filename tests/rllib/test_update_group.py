@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 import torch
@@ -129,7 +128,7 @@ def test_methods_that_set_targets_are_rejected():
 class ClippedUpdate(SACUpdate):
     def learn(self, batch, rng):
         rows = batch.transitions.replace(rewards=batch.transitions.rewards.clamp(-1, 1))
-        return super().learn(replace(batch, transitions=rows), rng)
+        return super().learn(batch.replace(transitions=rows), rng)
 
 
 class ClippedSACConfig(SACConfig):

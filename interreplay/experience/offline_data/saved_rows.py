@@ -22,7 +22,7 @@ PORTION = 10_000
 
 def saved_buffer_in(folder: Path) -> Path | None:
     """Return the folder with a buffer: a state, a checkpoint, or the newest checkpoint of a run; None if not found."""
-    newest = next(iter(RunFolder(folder).checkpoints()), folder)
+    newest = next(iter(RunFolder(folder).resumable()), folder)
     return newest if (newest / state_files.STATE).is_file() else None
 
 

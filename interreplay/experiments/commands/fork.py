@@ -104,7 +104,7 @@ def checkpoint_at(run: Path, at: int | None) -> Path:
     if (run / SETTINGS).exists():
         found = [run.absolute()]
     elif run.is_dir():
-        found = [*RunFolder(run).checkpoints(), *RunFolder(run).kept(), *best.inside(run)]
+        found = RunFolder(run).resumable()
         found = [path.absolute() for path in found if (path / SETTINGS).exists()]
     else:
         raise UsageError(f"{run} is not a folder; expected the folder of a run or of one of its checkpoints")

@@ -233,7 +233,7 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
 
 def steps_at_start(trial: TrialFolder, settings: Mapping[str, Any]) -> int:
     """Return the env steps of the checkpoint at which a run resumes, or of the one that it forks; 0 for a new run."""
-    checkpoints = trial.checkpoints()
+    checkpoints = trial.resumable()
     if not checkpoints and settings["fork_from"]:
         checkpoints = [Path(settings["fork_from"])]
     return max(0, steps_of(checkpoints[0])) if checkpoints else 0

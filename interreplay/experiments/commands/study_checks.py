@@ -58,7 +58,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
         if trial and trial.path.is_dir():
             if trial.status()["state"] in OVER:
                 continue
-            if trial.checkpoints():
+            if trial.resumable():
                 run = replace(run, flags=without(run.flags, {"fork_from"}))
         kind = repr({**run.flags, "seed": 0})
         if kind not in by_kind:

@@ -22,7 +22,7 @@ def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
         unit: Name of a step.
     """
     return tqdm(
-        total=total,
+        total=max(total, steps),
         initial=steps,
         unit=unit,
         file=stream,
@@ -30,6 +30,16 @@ def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
         dynamic_ncols=True,
         smoothing=0.05,
     )
+
+
+def move(progress_bar: tqdm, steps: int, text: str) -> None:
+    """Move a bar to a number of steps, with a text behind it.
+
+    The last round of sampling may exceed the total, which tqdm would drop.
+    """
+    progress_bar.total = max(progress_bar.total, steps)
+    progress_bar.set_postfix_str(text, refresh=False)
+    progress_bar.update(steps - progress_bar.n)
 
 
 class Reporter:
@@ -98,8 +108,7 @@ class Reporter:
             steps: Environment steps so far.
         """
         if self._bar is not None:
-            self._bar.set_postfix_str(self.left(steps), refresh=False)
-            self._bar.update(steps - self._bar.n)
+            move(self._bar, steps, self.left(steps))
 
     def iteration(self, steps: int, result: dict[str, Any]) -> None:
         """Report the end of an iteration.

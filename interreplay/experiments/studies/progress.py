@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from interreplay.experiments.process.outcome import GREEN, RED, colored
-from interreplay.experiments.process.progress import bar, duration, shown
+from interreplay.experiments.process.progress import bar, duration, move, shown
 
 EVERY = 300.0
 LEAST = 0.01
@@ -44,8 +44,7 @@ class StudyReporter:
         self.failed: dict[str, str] = {}
         self._bar = None
         if stream.isatty():
-            self._bar = bar(sum(totals.values()), stream)
-            self._bar.initial = self._bar.n = self._saved  # these steps do not count for the rate
+            self._bar = bar(sum(totals.values()), stream, self._saved)
 
     def note(self, line: str) -> None:
         """Write a line, above the bar if there is one."""
@@ -75,8 +74,7 @@ class StudyReporter:
         elif event == "result":
             self._steps[name] = int(figures["env_steps"])
             if self._bar is not None:
-                self._bar.set_postfix_str(self._left(), refresh=False)
-                self._bar.update(sum(self._steps.values()) - self._bar.n)
+                move(self._bar, sum(self._steps.values()), self._left())
         elif event == "retry":
             self._running.discard(name)
             line = f"{name}: failed, trying again from its last checkpoint: {reason}"

@@ -177,7 +177,7 @@ class Training:
 
     def last_checkpoint(self) -> str:
         """Return a clause that names the newest checkpoint; all checkpoints have finite weights."""
-        for newest in self.folder.checkpoints():
+        for newest in self.folder.resumable():
             return f"the last finite checkpoint is {newest}"
         return "no checkpoint was made before"
 

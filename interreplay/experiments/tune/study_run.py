@@ -118,7 +118,7 @@ class StudyRun:
             self._note(self.over)
 
     def _prepare(self) -> Training:
-        checkpoints = self.folder.checkpoints()
+        checkpoints = self.folder.resumable()
         notes: list[str] = []
         checkpoint = None
         if checkpoints:

@@ -153,10 +153,10 @@ class BatchLearner(ExactOptimizerStates):
             self._encoder.observe(obs)
 
     def set_rates(self, rates: dict[str, float]) -> None:
-        """Set the learning rate of each optimizer by its name."""
-        for name, rate in rates.items():
+        """Set the learning rate of each optimizer by its name; a user's update may have other optimizers."""
+        for name in rates.keys() & self._update_rule.optimizers.keys():
             for group in self._update_rule.optimizers[name].param_groups:
-                group["lr"] = rate
+                group["lr"] = rates[name]
 
     def reseed(self, seed: int) -> None:
         """Seed the random generator of updates."""

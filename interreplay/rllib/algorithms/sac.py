@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import gymnasium as gym
 from ray.rllib.utils.annotations import override
 
+from interreplay.errors import UsageError
 from interreplay.learning.actor_critic.crossq import CrossQUpdate, critic_widths
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
 from interreplay.learning.actor_critic.sac import SACUpdate
@@ -60,8 +61,15 @@ class SACConfig(SACTraining, OffPolicyConfig):
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
         kind = self.update_class
-        if module.discrete and kind is SACUpdate:
-            kind = DiscreteSACUpdate
+        expected, other, actions = SACUpdate, DiscreteSACUpdate, "Box"
+        if module.discrete:
+            expected, other, actions = DiscreteSACUpdate, SACUpdate, "Discrete"
+        if kind is SACUpdate:
+            kind = expected
+        if issubclass(kind, other):
+            raise UsageError(
+                f"{kind.__name__} derives from {other.__name__}; expected {expected.__name__} for {actions} actions"
+            )
         return kind(module.nets, settings=self.update_settings())
 
 

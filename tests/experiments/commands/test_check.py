@@ -23,7 +23,7 @@ import sys
 import torch
 
 from interreplay import ReplayBuffer
-from interreplay.neighborhood import Neighborhood
+from interreplay.neighborhood import Neighborhood, Neighbors
 from interreplay.selection import Uniform
 from interreplay.synthesis import Synthesized, Synthesizer
 
@@ -71,6 +71,16 @@ class DrawsPairs(Uniform):
         return self.select(stored, size, rng)
 
 
+class ColumnWeights(Uniform):
+    def weights(self, stored, probabilities):
+        return torch.ones(len(probabilities), 1)
+
+
+class NegativeWeights(Uniform):
+    def weights(self, stored, probabilities):
+        return torch.full_like(probabilities, -1)
+
+
 class Around(Uniform):
     def __init__(self):
         self.inner = Beyond()
@@ -113,6 +123,11 @@ class Negative(Neighborhood):
         return torch.full_like(slots, -5).unsqueeze(1)
 
 
+class FewerRows(Neighborhood):
+    def gather(self, storage, slots, rng):
+        return Neighbors(torch.full_like(slots, -2).unsqueeze(1), storage[slots[1:].unsqueeze(1)])
+
+
 class BareSlots(Neighborhood):
     def gather(self, storage, slots, rng):
         return slots.unsqueeze(1)
@@ -148,6 +163,11 @@ class Half(Made):
         return Synthesized(rows[: len(rows) // 2])
 
 
+class Unpredicted(Made):
+    def make(self, rows):
+        return Synthesized(rows, variances=torch.full((len(rows), 3), float("nan")))
+
+
 class Infinite(Made):
     def make(self, rows):
         return Synthesized(rows.replace(rewards=rows.rewards / 0))
@@ -169,14 +189,18 @@ WRONG = [
     ("selector", "NotANumber", "NotANumber returned probabilities with the value nan; expected 0.0 to 1.0"),
     ("selector", "Above1", "Above1 returned probabilities with the value 2.0.*; expected 0.0 to 1.0"),
     ("selector", "DrawsPairs", "DrawsPairs returned a tuple from draw; expected a Draw"),
+    ("selector", "ColumnWeights", r"ColumnWeights returned weights of shape \(16, 1\) .* shape \(16,\)"),
+    ("selector", "NegativeWeights", "NegativeWeights returned weights with the value -1.0; expected 0.0 to inf"),
     ("selector", "Around", "Around returned slots with the value 1"),
     ("neighborhood", "Itself", "Itself returned an anchor as its own neighbor"),
     ("neighborhood", "Negative", "Negative returned neighbors' slots with the value -5; expected -1 to 49"),
+    ("neighborhood", "FewerRows", r"FewerRows returned neighbors' .* of shape \(15, .*expected .* shape \(16, 1"),
     ("neighborhood", "BareSlots", r"BareSlots returned a Tensor; expected Neighbors\(slots\)"),
     ("synthesizer", "BareRows", "BareRows returned a Transitions; expected Synthesized"),
     ("synthesizer", "Double", "Double returned rewards of shape .* of torch.float64; expected .* of torch.float32"),
     ("synthesizer", "MixOf2", "MixOf2 returned mix with the value 2.0; expected 0.0 to 1.0"),
     ("synthesizer", "Half", r"Half returned .* of shape \(8.*\) of .*; expected a tensor of shape \(16"),
+    ("synthesizer", "Unpredicted", "Unpredicted returned variances with the value nan; expected 0.0 to inf"),
     ("synthesizer", "Infinite", "Infinite returned rewards with non-finite values"),
 ]
 

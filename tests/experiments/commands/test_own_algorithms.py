@@ -28,6 +28,9 @@ TINY = (
     "--total_env_steps 120 --evaluation_num_episodes 1 --steps_per_iteration 60 --checkpoint_freq 1"
 ).split()
 MORE = """
+import torch
+
+from interreplay.learning.update import Update, UpdateResult
 from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.rllib import DQN, DQNConfig, IMPALA, IMPALAConfig, SAC
@@ -55,6 +58,24 @@ class UnrollsConfig(IMPALAConfig):
 
 class MyIMPALA(IMPALA):
     config_class = UnrollsConfig
+
+
+class Still(Update):
+    metrics = ("loss",)
+
+    def __init__(self, nets, settings):
+        self.optimizers = {"policy": torch.optim.Adam(nets.actor.parameters())}
+
+    def learn(self, batch, rng):
+        return UpdateResult(torch.zeros_like(batch.weights), torch.zeros(1))
+
+
+class StillConfig(SACConfig):
+    update_class = Still
+
+
+class Sits(OffPolicyAlgorithm):
+    config_class = StillConfig
 
 
 class Renamed(SAC):
@@ -144,6 +165,34 @@ def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
     sys.modules.pop("my_alg")
     with pytest.raises(UsageError, match="there is no module 'my_alg' to import"):
         type(algorithm).from_checkpoint(path)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_it_learns_from_batches_of_several_sources(folder):
+    made = settings("--trainer", NAME, *TINY)
+    config = configure(NAME, made).replay("Mix", sources={"blended": "NMER", "prioritized": "PER"}, capacity=500)
+    algorithm = config.build_algo()
+    algorithm.train()
+    algorithm.train()
+    assert algorithm.learner.updates > 0
+    algorithm.stop()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_checkpoint_of_an_update_with_its_own_optimizers_is_restored(folder):
+    algorithm = configure("more_algs:Sits", settings("--trainer", "more_algs:Sits", *TINY)).build_algo()
+    path = algorithm.save_to_path(str(folder / "checkpoint"))
+    algorithm.stop()
+    again = type(algorithm).from_checkpoint(path)
+    assert list(again.learner._update_rule.optimizers) == ["policy"]
+    again.stop()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_update_for_boxes_is_rejected_for_discrete_actions(folder):
+    made = settings("--trainer", NAME, "--env", "CartPole-v1", "--hiddens", "16")
+    with pytest.raises(UsageError, match="ClippedUpdate derives from SACUpdate; expected DiscreteSACUpdate for Discrete"):
+        configure(NAME, made).build_algo()
 
 
 def test_studies_and_the_rllib_command_take_it(folder):

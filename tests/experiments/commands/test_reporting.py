@@ -93,6 +93,18 @@ def test_a_bar_on_a_terminal():
     assert "a note\n" in text
 
 
+def test_a_bar_beyond_its_total(terminal):
+    stream, written = terminal
+    reporter = Reporter(1_000, 990, stream)
+    reporter.progress(1_002)
+    reporter.iteration(1_002, result(1.0))
+    reporter.close()
+    recovered = Reporter(1_000, 1_200, stream)
+    recovered.close()
+    text = written()
+    assert "1,002/1,002" in text and "1,200/1,200" in text
+
+
 @pytest.fixture
 def terminal():
     """A terminal of 80 columns: a stream, and a function that returns what was written to it."""
