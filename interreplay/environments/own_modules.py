@@ -50,6 +50,7 @@ def import_own(module: str, subject: str, expected: str) -> ModuleType:
         raise UsageError(f"{subject}: {module!r} is not the name of a module; expected a name such as {expected}")
     if module.partition(".")[0] in sys.stdlib_module_names:
         raise UsageError(f"{subject} names a module of the standard library; expected a name such as {expected}")
+    check_outside_of_runs(module, subject)
     search_here()
     try:
         with exits_as_errors():
@@ -63,6 +64,28 @@ def import_own(module: str, subject: str, expected: str) -> ModuleType:
         ) from None
     except Exception as error:
         raise UsageError(f"{subject}: {module} cannot be imported: {described(error)}") from error
+
+
+def check_outside_of_runs(module: str, subject: str) -> None:
+    """Reject a module within the folder of a run, of a checkpoint or of a study, which may come from elsewhere.
+
+    A checkpoint could otherwise name code that was delivered with it.
+
+    Args:
+        module: Name of the module.
+        subject: As for `import_own`.
+
+    Raises:
+        UsageError: The module is in such a folder below the current folder.
+    """
+    folder = Path.cwd()
+    for part in module.split("."):
+        folder = folder / part
+        patterns = ["checkpoint.json", "*/checkpoint.json"]
+        if (folder / "study.yaml").exists():
+            patterns.append("*/*/checkpoint.json")
+        if any(next(folder.glob(pattern), None) for pattern in patterns):
+            raise UsageError(f"{subject}: {folder} is the folder of a run, from which no code is imported")
 
 
 def own_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:

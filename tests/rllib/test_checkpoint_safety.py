@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import sys
 from pathlib import Path
 
 import gymnasium as gym
@@ -18,6 +19,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 import enjoy
 from interreplay import rllib
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.environments.wrapped import NAME
 from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.rllib import SAC, TD3
 from interreplay.rllib.algorithms.sac import SACModule
@@ -196,6 +198,22 @@ def test_environments_that_name_code_are_rejected(env, message, checkpoint, ran,
     assert capsys.readouterr().err.count("\n") == 1
     with pytest.raises((CheckpointError, UsageError), match=message):
         watch(checkpoint, PlaybackOptions(episodes=1))
+    assert not ran.exists()
+
+
+def test_code_in_the_folder_of_a_run_is_not_imported(checkpoint, ran, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "results" / "run"
+    shutil.copytree(checkpoint, run / "checkpoint_00000100")
+    (run / "payload.py").write_text(f"open({str(ran)!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for change in (
+        {"env": "results.run.payload:Env-v0"},
+        {"env_config": {"env": "Pendulum-v1", "arguments": {}, "around": [{"type": "results.run.payload:W"}]}},
+    ):
+        configured(run / "checkpoint_00000100", **({"env": NAME} | change))
+        assert enjoy.main([str(run), "--episodes", "1"]) == 2
+        assert "is the folder of a run, from which no code is imported" in capsys.readouterr().err
     assert not ran.exists()
 
 

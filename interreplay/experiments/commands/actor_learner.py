@@ -143,6 +143,8 @@ def act(words: Sequence[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(usage())
         return 0
+    if any(word.partition("=")[0] == "--resume" for word in words):  # the command that a run prints
+        return train.main(list(words))
     words, notes = without_harmless(words)
     given = read(words)
     mode = given.get("op_mode", "train")

@@ -95,7 +95,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     check_networks(settings, environment)
     lines.append(check_memory(settings, environment, source))
     ensure_writable(home or Path(settings.output_dir))
-    if not checkpoints:
+    if not checkpoints and not settings.fork_from:
         lines.append(first_update(settings))
     return PreparedRun(settings, source, tuple(filter(None, lines)))
 

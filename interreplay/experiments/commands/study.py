@@ -74,7 +74,7 @@ def make_parser() -> FlagParser:
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
         description="Many runs of custom_training.py: buffers x environments x seeds.",
     )
-    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file; flags go before it")
+    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file")
     return parser
 
 

@@ -209,7 +209,7 @@ def train(
     if settings.wandb and (line := offline_runs(folder.path)):
         print(line)
     if training.complete:
-        if training.stop_reason:
+        if training.stop_reason and algo.env_steps < settings.total_env_steps:
             print(f"stopped before {settings.total_env_steps:,} {reporter.unit}: {training.stop_reason}")
         return 0
     if training.timed_out:

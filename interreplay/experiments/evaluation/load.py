@@ -14,7 +14,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
-from interreplay.environments.own_modules import search_here
+from interreplay.environments.own_modules import check_outside_of_runs, search_here
 from interreplay.environments.registration import own_name
 from interreplay.errors import CheckpointError, UsageError, exits_as_errors, in_words
 from interreplay.rllib.checkpoints import config_of
@@ -123,6 +123,8 @@ def check_environment(name: str, trusted: bool = False) -> None:
         raise UsageError(
             f"the checkpoint's environment {name!r} names a module of the standard library; expected another module"
         )
+    if module:
+        check_outside_of_runs(module, f"the checkpoint's environment {name!r}")
     search_here()
     missing = registration.register(name)
     if missing:

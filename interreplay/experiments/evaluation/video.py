@@ -122,8 +122,9 @@ class VideoFile:
         self.count += 1
 
     def end_episode(self) -> None:
-        """Mark the end of an episode."""
-        self._ended = min(self._ended + 1, self._episodes)
+        """Mark the end of an episode, which counts if the video shows steps of it."""
+        if self._steps:
+            self._ended += 1
         self._steps = 0
 
     def close(self) -> None:

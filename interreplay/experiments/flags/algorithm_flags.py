@@ -10,7 +10,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import boolean, only, reader, sources, written
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
-from interreplay.learning.setting_fields import Named, Widths, YesNo, accepted_by
+from interreplay.learning.setting_fields import Accepts, Named, OrWord, Widths, YesNo, accepted_by
 from interreplay.learning.settings import ReplaySettings
 
 
@@ -27,16 +27,20 @@ def _flags() -> dict[str, Flag]:
             if not isinstance(accepts, YesNo):
                 read = reader(accepts)
             many = isinstance(getattr(accepts, "other", accepts), Widths | Named)
-            made[name] = Flag(name, read, None, f"{setting.metadata['help']} ({_defaults(name)})", many=many)
+            made[name] = Flag(name, read, None, f"{setting.metadata['help']} ({_defaults(name, accepts)})", many=many)
     return made
 
 
-def _defaults(name: str) -> str:
+def _defaults(name: str, accepts: Accepts) -> str:
     """Return the algorithms that have a setting, with their defaults."""
     owners: dict[str, list[str]] = {}
     for algorithm, row in ALGORITHMS.items():
         if name in row.defaults:
-            owners.setdefault(written(row.defaults[name]), []).append(algorithm)
+            default = row.defaults[name]
+            text = written(default)
+            if isinstance(accepts, OrWord) and default == accepts.stands_for:
+                text = accepts.word
+            owners.setdefault(text, []).append(algorithm)
     parts = []
     for value, algorithms in owners.items():
         if len(algorithms) == len(ALGORITHMS):

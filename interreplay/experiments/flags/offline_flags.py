@@ -84,7 +84,7 @@ OFFLINE_FLAGS = (
         "updates",
         whole(1),
         None,
-        "number of updates from --offline_data alone, with --total_env_steps 0; they are counted as steps",
+        "number of updates from --offline_data alone, with --total_env_steps 0; each counts as one environment step",
         scope="execution",
         changeable=True,
     ),

@@ -83,7 +83,7 @@ class Flag:
     def help_text(self) -> str:
         """Return the text of ``--help`` with the default."""
         text = self.help
-        if isinstance(self.default, str | int | float) and self.type is not boolean:
+        if isinstance(self.default, str | int | float) and self.default is not False:
             text = f"{text} (default: {self.default})"
         return text.replace("%", "%%")
 
@@ -394,6 +394,8 @@ def underscored(word: str) -> str:
 def program() -> str:
     """Return the command that started this program, for messages about how to start it again."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == "interreplay.__main__":
+        return f"python -m {sys.argv[0]}"  # includes the subcommand
     if spec is not None:
         return f"python -m {spec.name}"
     return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else sys.argv[0].rsplit("/", 1)[-1]

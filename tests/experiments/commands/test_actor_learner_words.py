@@ -37,6 +37,11 @@ def test_missing_settings_have_the_platforms_defaults():
     assert made.caching and made.checkpoint_freq == 500  # 1,000 updates of 500 new env steps, in iterations of 1,000
 
 
+def test_the_printed_command_resumes(tmp_path, capsys):
+    assert actor_learner.main(["--resume", str(tmp_path / "none")]) == 2
+    assert "none does not exist; give the folder of a run" in capsys.readouterr().err
+
+
 def test_flags_of_games_without_effect_are_reported(capsys):
     settings("--env=CartPole-v1", "--skipped_frames=2", "--clip_rewards=True")
     assert "--skipped_frames, --clip_rewards has no effect: CartPole-v1 is not an Atari game" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs.checkpoints.best import Best
 from interreplay.runs.checkpoints.search import find
 from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of, with_unwritten
 from interreplay.runs.run_folder import (
@@ -162,7 +163,8 @@ def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
     assert reopened.checkpoints() == [older]
     assert rows(reopened) == [1000, 2000]
     assert (newer.parent / f"{newer.name}.set_aside" / "weights").exists()
-    assert len(output) == 1
+    assert len((newer.parent / "progress.csv.set_aside").read_text().splitlines()) == 6, "a header and five rows"
+    assert len(output) == 2
     with pytest.raises(UsageError, match="complete at 2,000 steps"):
         reopen(with_results.path, older, 2000, 2000, output.append)
 
@@ -185,7 +187,14 @@ def test_resuming_from_a_checkpoint_that_was_set_aside_keeps_the_older_ones(with
     output = []
     reopened = reopen(with_results.path, aside, 4000, 9000, output.append)
     assert reopened.checkpoints() == [older]
-    assert output == [f"a checkpoint newer than {newer.name}.set_aside is kept as {later.name}.set_aside"]
+    assert output[0] == f"a checkpoint newer than {newer.name}.set_aside is kept as {later.name}.set_aside"
+
+
+def test_the_newest_checkpoint_may_be_the_best_one(folder):
+    before = folder.save(2000, write, {}, keep=2)
+    best = folder.save_best(4000, write, {}, Best(True, 1.0))
+    kept = folder.save_kept(3000, write, {})
+    assert find_checkpoints(folder.path) == [best, kept, before]
 
 
 def test_the_step_at_which_a_run_resumes(with_results, tmp_path):

@@ -165,6 +165,8 @@ def test_the_summary_reports_a_full_gif(tmp_path, monkeypatch):
         if film.next_step_is_shown():
             film.add(np.full((8, 8, 3), 50 * i, dtype=np.uint8))
     film.end_episode()
+    assert not film.next_step_is_shown()
+    film.end_episode()
     film.close()
     assert film.summary() == (
         f"{tmp_path / 'a.gif'} (3 frames of 1 episode, the maximum of a GIF; .mp4 has no maximum)"
