@@ -266,7 +266,9 @@ class TQCSettings(SACSettings):
 
     kappa: float = setting(1.0, POSITIVE, "TD error beyond which the quantile loss is linear")
     n_quantiles: int = setting(25, Whole(1), "number of quantiles per critic")
-    drop_per_critic: int = setting(2, Whole(0), "number of critics times this many of the largest quantiles are excluded from targets")
+    drop_per_critic: int = setting(
+        2, Whole(0), "number of critics times this many of the largest quantiles are excluded from targets"
+    )
 
     def __post_init__(self) -> None:
         """Reject settings that contradict each other.

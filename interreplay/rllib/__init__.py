@@ -44,7 +44,13 @@ from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.sac import SAC, SACConfig, TQC, TQCConfig, CrossQ, CrossQConfig
 from interreplay.rllib.algorithms.td3 import DDPG, DDPGConfig, TD3, TD3Config
 from interreplay.rllib.stock.buffer import ReplayBuffer
-from interreplay.rllib.stock.configs import BufferCheckpoints, ReplayMixin, StockDQNConfig, StockSACConfig, StockTQCConfig
+from interreplay.rllib.stock.configs import (
+    BufferCheckpoints,
+    ReplayMixin,
+    StockDQNConfig,
+    StockSACConfig,
+    StockTQCConfig,
+)
 
 __all__ = [
     "A2C",

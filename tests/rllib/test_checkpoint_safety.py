@@ -18,8 +18,8 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 import enjoy
 from interreplay import rllib
-from interreplay.errors import CheckpointError, UsageError
 from interreplay.environments.wrapped import NAME
+from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.rllib import SAC, TD3
 from interreplay.rllib.algorithms.sac import SACModule

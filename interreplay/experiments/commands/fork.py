@@ -28,7 +28,6 @@ from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FINISHED, write_whole
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints import best
 from interreplay.runs.folder_lock import held
 from interreplay.runs.results.reader import curve
 from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings, steps_of

@@ -136,7 +136,12 @@ GAUSSIAN_PROCESS_FLAGS = (
         "share hyperparameters between neighborhoods, fitted to --train_size random rows without --mc_hyper; False: fit"
         " every neighborhood of every batch",
     ),
-    Flag("train_size", whole(1), None, "number of neighborhoods (default: 32) or, with --mc_hyper False, of rows (default: 256) in a fit"),
+    Flag(
+        "train_size",
+        whole(1),
+        None,
+        "number of neighborhoods (default: 32) or, with --mc_hyper False, of rows (default: 256) in a fit",
+    ),
     Flag("retrain_interval", whole(1), 1_000, "updates between two fits of shared hyperparameters"),
     Flag("warmstart_global", boolean, True, "start a fit at the previous result"),
     Flag("use_botorch", boolean, False, "fit by L-BFGS with priors, as BoTorch does, instead of Adam"),

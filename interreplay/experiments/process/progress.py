@@ -37,7 +37,7 @@ def move(progress_bar: tqdm, steps: int, text: str) -> None:
 
     The last round of sampling may exceed the total, which tqdm would drop.
     """
-    progress_bar.total = max(progress_bar.total, steps)
+    progress_bar.total = max(progress_bar.total or 0, steps)
     progress_bar.set_postfix_str(text, refresh=False)
     progress_bar.update(steps - progress_bar.n)
 

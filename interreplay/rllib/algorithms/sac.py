@@ -61,14 +61,15 @@ class SACConfig(SACTraining, OffPolicyConfig):
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
         kind = self.update_class
-        expected, other, actions = SACUpdate, DiscreteSACUpdate, "Box"
-        if module.discrete:
-            expected, other, actions = DiscreteSACUpdate, SACUpdate, "Discrete"
-        if kind is SACUpdate:
-            kind = expected
-        if issubclass(kind, other):
+        if module.discrete and kind is SACUpdate:
+            kind = DiscreteSACUpdate
+        if module.discrete and issubclass(kind, SACUpdate):
             raise UsageError(
-                f"{kind.__name__} derives from {other.__name__}; expected {expected.__name__} for {actions} actions"
+                f"{kind.__name__} derives from SACUpdate; expected DiscreteSACUpdate as base for Discrete actions"
+            )
+        if issubclass(kind, DiscreteSACUpdate) and not module.discrete:
+            raise UsageError(
+                f"{kind.__name__} derives from DiscreteSACUpdate; expected SACUpdate as base for actions of a Box"
             )
         return kind(module.nets, settings=self.update_settings())
 

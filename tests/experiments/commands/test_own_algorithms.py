@@ -191,7 +191,7 @@ def test_a_checkpoint_of_an_update_with_its_own_optimizers_is_restored(folder):
 @pytest.mark.usefixtures("cluster")
 def test_an_update_for_boxes_is_rejected_for_discrete_actions(folder):
     made = settings("--trainer", NAME, "--env", "CartPole-v1", "--hiddens", "16")
-    with pytest.raises(UsageError, match="ClippedUpdate derives from SACUpdate; expected DiscreteSACUpdate for Discrete"):
+    with pytest.raises(UsageError, match="ClippedUpdate derives from SACUpdate; expected DiscreteSACUpdate as base"):
         configure(NAME, made).build_algo()
 
 
