@@ -319,7 +319,3 @@ def _read(given: Mapping[str, str], name: str, reader: Callable[[str], Any]) -> 
         return reader(_value(given, name))
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--{name} {error}") from None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from interreplay.environments.rendering import choose_working_backend
@@ -36,7 +35,3 @@ def act(given: argparse.Namespace) -> int:
 
     evaluate(given, print)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -154,7 +154,3 @@ def export(given: argparse.Namespace) -> int:
         raise UsageError(f"{given.run} contains no experience; expected the folder of a run that has kept it")
     print(write_minari(ExperienceStore(folder), given.name, given.episodes))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

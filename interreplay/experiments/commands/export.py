@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,7 +49,3 @@ def act(given: argparse.Namespace) -> int:
     print(f"{given.to}: {signature(policy)}")
     print(found.summary())
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
 from interreplay.experiments.flags.training_flags import default_settings, plain, settings_for
 from interreplay.experiments.flags.values import split, whole
-from interreplay.experiments.process.signals import end_without_saving
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.study import Execution, Study
@@ -216,8 +214,3 @@ def draw(arms: Mapping[str, Mapping[int, paired.Curve]], parent: paired.Curve, s
     panel.legend(frameon=False)
     figure.savefig(file, dpi=150)
     return True
-
-
-if __name__ == "__main__":
-    end_without_saving()
-    sys.exit(main())

@@ -250,7 +250,3 @@ def enjoyed(words: Sequence[str]) -> list[str]:
         return [*found, "--render", *others]
     print("no screen: the episodes are played without a window; --make-gif writes a video")
     return [*found, *others]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -234,7 +234,3 @@ def _unknown(key: str) -> str:
     near = f"did you mean {lasts[close[0]]}?" if close else ""
     groups = "accepted: settings of configs.hyper_params, configs.model, configs.experiment_info"
     return f"unknown setting {key}; {near or groups}; flags are accepted by name, such as hiddens=256,256"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

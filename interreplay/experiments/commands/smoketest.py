@@ -165,7 +165,3 @@ def hint(error: BaseException) -> str:
     if isinstance(error, ImportError) and error.name:
         return f"{sys.executable} -m pip install {error.name.split('.')[0]}   (or: make install)"
     return "fix the failures above; if there are none: make clean install"
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -247,7 +247,3 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
     if not isinstance(error, Exception):
         reason = f"the run was ended by {in_words(error)}"
         raise RunFailure(f"{reason}; {training.rescue()}; {report} holds the traceback; {again}") from error
-
-
-if __name__ == "__main__":
-    sys.exit(main())
