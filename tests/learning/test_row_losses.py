@@ -70,7 +70,7 @@ def test_pal_of_all_rows_has_the_gradient_that_lap_has_in_expectation(alpha):
     rows = batch()
     inputs = torch.cat([rows.obs, rows.actions], dim=1)
     parameters = list(networks.critics.parameters())
-    errors = networks.critics(inputs) - rows.rewards
+    errors = networks.critics.outputs(inputs).squeeze(-1) - rows.rewards
     assert 5 < (errors.abs() > 1).sum() < N - 5
     probabilities = errors.detach().abs()[0].clamp(min=1) ** alpha
     probabilities /= probabilities.sum()
@@ -223,7 +223,7 @@ def test_scores_match_their_definitions(algorithm):
             def values(critics, rows=rows):
                 if algorithm == "discrete SAC":
                     return torch.stack([one[torch.arange(N), rows.actions] for one in critics.outputs(rows.obs)])
-                return critics(torch.cat([rows.obs, rows.actions], dim=1))
+                return critics.outputs(torch.cat([rows.obs, rows.actions], dim=1)).mean(dim=-1)
 
             errors, others = values(networks.critics) - target, values(networks.targets) - target
         expected = {
@@ -254,7 +254,7 @@ def test_a_learned_encoder_of_the_targets_encodes_rows_for_their_values():
     with torch.no_grad():
         seen = [encoder(rows.obs) for encoder in (networks.encoder, networks.target_encoder)]
         errors, others = (
-            critics(torch.cat([obs, rows.actions], dim=1)) - target
+            critics.outputs(torch.cat([obs, rows.actions], dim=1)).squeeze(-1) - target
             for critics, obs in zip((networks.critics, networks.targets), seen, strict=True)
         )
     found = update.score(rows, NAMES, torch.Generator().manual_seed(3))["reducible_loss"]

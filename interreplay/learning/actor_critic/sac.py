@@ -14,9 +14,9 @@ from interreplay.learning.actor_critic.compilation import compiled
 from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
+from interreplay.learning.networks.layers import MLP, BatchedMLP
 from interreplay.learning.networks.optimizers import FastAdam
-from interreplay.learning.networks.residual_layers import ResidualCritics, ResidualGaussian
+from interreplay.learning.networks.residual_layers import ResidualGaussian, ResidualMLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
@@ -95,6 +95,8 @@ class SACNetworks(nn.Module):
         actor_width: Width of an actor with residual blocks.
     """
 
+    critic_outputs = 1
+
     def __init__(
         self,
         inputs: int,
@@ -129,8 +131,8 @@ class SACNetworks(nn.Module):
         """Make `count` critics; `options` are `layer_norm`, `dropout`, `critic_blocks` and `critic_width`."""
         layer_norm, dropout, blocks, width = options
         if blocks:
-            return ResidualCritics(count, inputs + actions, width, blocks)
-        return Critics(count, inputs + actions, hiddens, layer_norm, dropout)
+            return ResidualMLP(count, inputs + actions, width, blocks, self.critic_outputs)
+        return BatchedMLP(count, [inputs + actions, *hiddens, self.critic_outputs], layer_norm, dropout)
 
     def make_targets(self, *shape: Any) -> nn.Module:
         """Make the critics' target networks, equal to the critics; arguments as in `make_critics`."""

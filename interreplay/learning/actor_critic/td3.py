@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
 from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.layers import MLP, BatchedMLP, Critics
-from interreplay.learning.networks.residual_layers import ResidualCritics, ResidualMLP
+from interreplay.learning.networks.layers import MLP, BatchedMLP
+from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import TD3Settings
 from interreplay.learning.update import (
@@ -104,8 +104,8 @@ class DeterministicNetworks(nn.Module):
 
         def make_critics() -> BatchedMLP:
             if critic_blocks:
-                return ResidualCritics(critics, inputs + actions, critic_width, critic_blocks)
-            return Critics(critics, inputs + actions, hiddens, layer_norm, dropout)
+                return ResidualMLP(critics, inputs + actions, critic_width, critic_blocks, 1)
+            return BatchedMLP(critics, [inputs + actions, *hiddens, 1], layer_norm, dropout)
 
         self.critics = make_critics()
         self.bound_last_layers([self.actor.body, self.critics])

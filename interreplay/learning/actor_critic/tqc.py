@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,10 +15,6 @@ from interreplay.learning.actor_critic.sac import (
     soft_losses,
 )
 from interreplay.learning.losses import SortedQuantileHuber, sorted_quantile_huber
-from interreplay.learning.networks.batched_layers import Networks
-from interreplay.learning.networks.between_layers import Dropped
-from interreplay.learning.networks.layers import BatchedMLP
-from interreplay.learning.networks.residual_layers import ResidualCritics
 from interreplay.learning.settings import TQCSettings
 from interreplay.learning.update import (
     CRITIC_LOSS,
@@ -31,22 +26,8 @@ from interreplay.learning.update import (
 from interreplay.transitions import Transitions
 
 
-class QuantileCritics(BatchedMLP):
-    """Critics with quantiles of the return of (s, a) as outputs."""
-
-    def forward(
-        self,
-        state_actions: Tensor | Sequence[Tensor],
-        dropped: Dropped | None = None,
-        networks: Networks | None = None,
-        frozen: bool = False,
-    ) -> Tensor:
-        """Return Q-values ``(m, n)``, means of the quantiles; arguments as in `outputs`."""
-        return self.outputs(state_actions, dropped, networks, frozen).mean(dim=-1)
-
-
 class TQCNetworks(SACNetworks):
-    """SAC's networks with `QuantileCritics`.
+    """SAC's networks with quantiles of the return as outputs of the critics.
 
     Args:
         *shape: As in `SACNetworks`.
@@ -55,14 +36,8 @@ class TQCNetworks(SACNetworks):
     """
 
     def __init__(self, *shape: Any, n_quantiles: int = TQCSettings.n_quantiles, **options: Any):
-        self.n_quantiles = n_quantiles
+        self.critic_outputs = n_quantiles
         super().__init__(*shape, **options)
-
-    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
-        layer_norm, dropout, blocks, width = options
-        if blocks:
-            return ResidualCritics(count, inputs + actions, width, blocks, self.n_quantiles)
-        return QuantileCritics(count, [inputs + actions, *hiddens, self.n_quantiles], layer_norm, dropout)
 
 
 class TQCUpdate(ActorCriticUpdate):

@@ -124,16 +124,6 @@ class RenormedMLP(BatchedMLP):
             for norm in self.norms:
                 norm.reset()
 
-    def forward(
-        self,
-        rows: Tensor | Sequence[Tensor],
-        dropped: Dropped | None = None,
-        networks: Networks | None = None,
-        frozen: bool = False,
-    ) -> Tensor:
-        """Return the only outputs ``(m, n)`` of critics; arguments as in `outputs`."""
-        return self.outputs(rows, dropped, networks, frozen).squeeze(-1)
-
     def outputs(
         self,
         rows: Tensor | Sequence[Tensor],

@@ -209,28 +209,3 @@ class MLP(BatchedMLP):
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_small": None}
-
-
-class Critics(BatchedMLP):
-    """m critics Q(s, a).
-
-    Args:
-        count: Number of critics m.
-        inputs: Width of [s; a].
-        hiddens: Widths of the hidden layers.
-        layer_norm: Whether hidden layers are normalized.
-        dropout: Probability with which hidden units are dropped while learning.
-    """
-
-    def __init__(self, count: int, inputs: int, hiddens: Sequence[int], layer_norm: bool = False, dropout: float = 0.0):
-        super().__init__(count, [inputs, *hiddens, 1], layer_norm, dropout)
-
-    def forward(
-        self,
-        state_actions: Tensor | Sequence[Tensor],
-        dropped: Dropped | None = None,
-        networks: Networks | None = None,
-        frozen: bool = False,
-    ) -> Tensor:
-        """Return Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``; arguments as in `outputs`."""
-        return self.outputs(state_actions, dropped, networks, frozen).squeeze(-1)

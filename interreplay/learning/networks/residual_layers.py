@@ -170,28 +170,3 @@ class ResidualGaussian(ResidualMLP):
         mean, raw = super().outputs(rows, dropped, networks, frozen).chunk(2, dim=-1)
         log_std = torch.tanh(raw) * self.HALF_RANGE + (self.LOWEST + self.HALF_RANGE)
         return torch.cat([mean, log_std], dim=-1)
-
-
-class ResidualCritics(ResidualMLP):
-    """m residual critics, with Q(s, a) or q quantiles of the return as outputs.
-
-    Args:
-        count: Number of critics m.
-        inputs: Width of [s; a].
-        width: Width of the critics.
-        blocks: Number of residual blocks.
-        outputs: Number of quantiles q; 1 for the value itself.
-    """
-
-    def __init__(self, count: int, inputs: int, width: int, blocks: int, outputs: int = 1):
-        super().__init__(count, inputs, width, blocks, outputs)
-
-    def forward(
-        self,
-        rows: Tensor | Sequence[Tensor],
-        dropped: Dropped | None = None,
-        networks: Networks | None = None,
-        frozen: bool = False,
-    ) -> Tensor:
-        """Return Q-values ``(m, n)`` of rows [s; a] ``(n, inputs)``; arguments as in `outputs`."""
-        return self.outputs(rows, dropped, networks, frozen).mean(dim=-1)

@@ -10,7 +10,7 @@ from torch import nn
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
 from interreplay.learning.networks.between_layers import Dropout
-from interreplay.learning.networks.layers import Critics
+from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
 from interreplay.learning.settings import SACSettings
 from tests.learning.actor_critic.test_sac import plain_policy, plain_q
@@ -160,8 +160,9 @@ def test_dropout_affects_all_units_equally(p, widths):
 
 def test_without_dropped_units_nothing_is_dropped_and_nothing_drawn():
     torch.manual_seed(0)
-    critics, x, g = Critics(2, 5, WIDTHS, dropout=0.5), torch.randn(N, 5), rng()
-    assert torch.equal(critics(x), critics(x)) and Critics(2, 5, WIDTHS).draw_dropped(x, g) is None
+    critics, x, g = BatchedMLP(2, (5, *WIDTHS, 1), dropout=0.5), torch.randn(N, 5), rng()
+    assert torch.equal(critics.outputs(x), critics.outputs(x))
+    assert BatchedMLP(2, (5, *WIDTHS, 1)).draw_dropped(x, g) is None
     assert torch.equal(g.get_state(), rng().get_state())
 
 

@@ -41,7 +41,9 @@ def test_the_policy_maximizes_the_mean(networks, kind):
     update = kind(made, critic_target="mean")
     state_actions = torch.randn(N, OBS + ACTIONS, dtype=torch.float64, requires_grad=True)
     (found,) = torch.autograd.grad(update.values_for_actor([state_actions], rng()).sum(), state_actions)
-    halves = [torch.autograd.grad(0.5 * made.critics(state_actions)[j].sum(), state_actions)[0] for j in range(2)]
+    halves = [
+        torch.autograd.grad(0.5 * made.critics.outputs(state_actions)[j].sum(), state_actions)[0] for j in range(2)
+    ]
     torch.testing.assert_close(found, halves[0] + halves[1])
 
 

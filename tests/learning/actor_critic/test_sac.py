@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributions import Normal
 
 from interreplay.learning.actor_critic.sac import GaussianActor, SACNetworks, SACUpdate
-from interreplay.learning.networks.layers import Critics
+from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.optimizers import polyak
 from tests.learning.batches import ACTIONS, GAMMA, OBS, N, batch, learn
 
@@ -219,10 +219,10 @@ def test_log_density_stays_finite_far_out():
 
 def test_critics_equal_separate_networks():
     torch.manual_seed(0)
-    critics = Critics(2, 7, (16, 16))
+    critics = BatchedMLP(2, (7, 16, 16, 1))
     x = torch.randn(9, 7)
     for j in range(2):
-        assert torch.allclose(critics(x)[j], plain_q(critics, j, x), atol=1e-6)
+        assert torch.allclose(critics.outputs(x)[j, :, 0], plain_q(critics, j, x), atol=1e-6)
 
 
 def test_polyak_moves_a_share_of_the_way():

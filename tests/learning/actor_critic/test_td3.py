@@ -282,7 +282,7 @@ def test_small_last_layers():
     networks = DeterministicNetworks(OBS, ACTIONS, (400, 300), critics=1, last_bound=3e-3)
     obs = torch.randn(100, OBS)
     actions = networks.actor(obs)
-    values = networks.critics(torch.cat([obs, actions], 1))
+    values = networks.critics.outputs(torch.cat([obs, actions], 1)).squeeze(-1)
     assert actions.abs().max() < 0.1 and values.abs().max() < 0.1
     assert 2e-3 < networks.actor.body.weights[-1].abs().max() <= 3e-3
     assert torch.equal(networks.targets.weights[-1], networks.critics.weights[-1])

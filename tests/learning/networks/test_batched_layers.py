@@ -12,7 +12,7 @@ from torch.distributions import Normal
 
 from interreplay.learning.networks import batched_layers
 from interreplay.learning.networks.distributions import sample_squashed_gaussian
-from interreplay.learning.networks.layers import BatchedMLP, Critics
+from interreplay.learning.networks.layers import BatchedMLP
 from tests.learning.plain_torch import plain_outputs, plain_sample
 
 ROWS, SIZES, COUNT = 7, (4, 6, 5, 1), 3
@@ -180,7 +180,7 @@ def test_parameters_that_change_before_the_backward_pass_are_an_error(frozen, gr
 
 def test_gradients_reach_what_made_the_rows():
     torch.manual_seed(0)
-    critics, encoder, x = Critics(2, 3, (8,)).double(), torch.nn.Linear(4, 3).double(), float64(ROWS, 4)
+    critics, encoder, x = BatchedMLP(2, (3, 8, 1)).double(), torch.nn.Linear(4, 3).double(), float64(ROWS, 4)
     gradients = float64(2, ROWS, 1, seed=5)
     critics.outputs(encoder(x)).backward(gradients)
     learned = [encoder.weight, *critics.parameters()]

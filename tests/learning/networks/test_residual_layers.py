@@ -8,7 +8,7 @@ import torch
 from torch.autograd import gradcheck
 
 from interreplay.learning.networks import batched_layers, between_layers
-from interreplay.learning.networks.residual_layers import ResidualCritics, ResidualGaussian, ResidualMLP
+from interreplay.learning.networks.residual_layers import ResidualGaussian, ResidualMLP
 from tests.learning.plain_torch import plain_outputs
 
 ROWS, INPUTS, WIDTH, COUNT = 7, 4, 6, 3
@@ -66,7 +66,7 @@ def test_gradcheck(grouping):
 def test_the_example_of_two_units(monkeypatch):
     """LN(x) = (−1, 1) for x = (1, 3), and x becomes (2, 4)."""
     monkeypatch.setattr(between_layers, "EPS", 0.0)
-    critic = ResidualCritics(1, 2, 2, 1).double()
+    critic = ResidualMLP(1, 2, 2, 1, 1).double()
     with torch.no_grad():
         for parameter in (*critic.weights, *critic.biases):
             parameter.zero_()
@@ -91,7 +91,7 @@ def test_without_branches_critics_are_linear_in_normalized_features():
 
 @pytest.mark.parametrize(("width", "parameters"), [(512, 4_215_297), (128, 267_393)])
 def test_the_published_number_of_parameters(width, parameters):
-    critic = ResidualCritics(1, 23, width, 2)
+    critic = ResidualMLP(1, 23, width, 2, 1)
     assert sum(parameter.numel() for parameter in critic.parameters()) == parameters
 
 
