@@ -185,11 +185,6 @@ def check_target(target: Path) -> None:
         raise UsageError(f"{target} needs {', '.join(missing)}: pip install 'interreplay[export]'")
 
 
-def input_names(space: gym.Space) -> list[str]:
-    """Return the names of the inputs of an exported policy: "obs", or those of the parts of an observation."""
-    return [name or "obs" for name in sorted(leaves(space))]
-
-
 def signature(policy: TrainedPolicy) -> str:
     """Return inputs and outputs of an exported policy, such as ``obs (n, 3) float32 -> actions (n, 1) float32``."""
     given = []

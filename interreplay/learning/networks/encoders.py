@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -160,21 +160,11 @@ class Encoder(nn.Module):
         return torch.cat(encoded, dim=1)
 
 
-class EncoderLike(Protocol):
-    """A user's encoder: a `torch.nn.Module` with the observation space as its first argument.
-
-    Attributes:
-        width: Number of features d.
-    """
-
-    width: int
-
-    def forward(self, obs: Observation) -> Tensor:
-        """Return features ``(n, d)`` of observations ``(n, ...)`` as they are stored, or of their parts by name."""
-
-
 def own_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tuple[nn.Module, int]:
-    """Return the encoder ``module:Class`` of a user, see `EncoderLike`, and its number of features.
+    """Return the encoder ``module:Class`` of a user and its number of features d, the attribute ``width``.
+
+    The class is a `torch.nn.Module` with the observation space as its first argument. Its ``forward`` maps observations
+    ``(n, ...)`` as they are stored, or their parts by name, to features ``(n, d)``.
 
     Raises:
         ValueError: The class is unknown, rejects an argument, or has no width.
