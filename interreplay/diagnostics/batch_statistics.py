@@ -27,14 +27,13 @@ class Diagnostics:
 
     Args:
         every: One batch in `every` is described.
-        seed: Seed of the uniformly drawn rows for comparison.
         on_manifold: Also simulates rows of these batches.
     """
 
-    def __init__(self, every: int = 50, seed: int = 0, on_manifold: OnManifold | None = None):
+    def __init__(self, every: int = 50, on_manifold: OnManifold | None = None):
         self.every = every
         self.on_manifold = on_manifold
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(0)
         self._batches = 0
         self._drawn: dict[str, int] = {}
         self._found: dict[str, list[float]] = {}

@@ -68,10 +68,10 @@ class Subject:
         """Return `count` random rows; further arguments as for `Episodes`."""
         return make(count, **{**self.rows, **arguments})
 
-    def use(self, buffer: ReplayBuffer, rounds: int = 3) -> None:
+    def use(self, buffer: ReplayBuffer) -> None:
         """Add rows, sample and update several times."""
         episodes = Episodes(seed=77, envs=2, **self.rows)
-        for step in range(rounds):
+        for step in range(3):
             buffer.add(episodes.transitions(7))
             learn(buffer, buffer.sample(32), np.random.default_rng(step).normal(size=32))
             buffer.anneal((step + 1) / 10)

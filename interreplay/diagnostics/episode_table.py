@@ -43,18 +43,17 @@ class EpisodeTable:
 
     Args:
         metrics: Names of the metrics of an update; Q-values are the metric ``q_mean``, if it is one of them.
-        seed: Seed of the uniformly drawn rows.
 
     Attributes:
         rows: Finished episodes that were not taken yet, each with `COLUMNS`; missing values are None.
     """
 
-    def __init__(self, metrics: tuple[str, ...], seed: int = 0):
+    def __init__(self, metrics: tuple[str, ...]):
         self.rows: list[dict[str, Any]] = []
         self._q_index: int | None = None
         if Q_VALUE in metrics:
             self._q_index = metrics.index(Q_VALUE)
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(0)
         self._finished = 0
         # The numbers of updates and of updates with pairs, then sums over the updates.
         self._totals = np.zeros(2 + len(ERRORS) + 1 + len(PAIRS))

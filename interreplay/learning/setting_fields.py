@@ -194,12 +194,11 @@ class Rate(Accepts):
     Texts look like ``3e-4``, ``0:3e-4,100000:1e-5`` or ``[[0, 3e-4], [100000, 1e-5]]``.
 
     Args:
-        low: Smallest rate.
-        open_low: Whether `low` itself is rejected.
+        open_low: Whether 0 is rejected.
     """
 
-    def __init__(self, low: float = 0.0, *, open_low: bool = True):
-        self.one = Number(low, open_low=open_low)
+    def __init__(self, *, open_low: bool = True):
+        self.one = Number(0.0, open_low=open_low)
         self.described = f"{self.one.described}, or a schedule such as [[0, 3e-4], [100000, 1e-5]]"
 
     def admits(self, value: Any) -> bool:

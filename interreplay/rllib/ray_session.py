@@ -102,14 +102,13 @@ def start_ray(num_cpus: int | None) -> None:
     start_local(num_cpus)
 
 
-def start_local(cpus: int | None, gpus: int | None = None) -> None:
+def start_local(cpus: int | None) -> None:
     """Start Ray on 127.0.0.1 without a dashboard and with its own token, unless it is running already.
 
     Ray's processes run in their own sessions, so that signals to the group of this process do not reach them.
 
     Args:
         cpus: Number of CPUs that Ray manages; None for all CPUs of the machine.
-        gpus: Number of GPUs that Ray manages; None for all GPUs that Ray detects.
     """
     if not ray.is_initialized():
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
@@ -122,7 +121,6 @@ def start_local(cpus: int | None, gpus: int | None = None) -> None:
             ray.init(
                 address="local",
                 num_cpus=cpus,
-                num_gpus=gpus,
                 object_store_memory=OBJECT_STORE,
                 include_dashboard=False,
                 log_to_driver=False,

@@ -92,13 +92,13 @@ class RunningMoments:
             self.origin[groups] = np.where(counts > 0, means, everything)
         self._clear(groups)
 
-    def move_origin(self, origin: np.ndarray, group: int = 0) -> None:
-        """Change the origin of a group to `origin` ``(D,)``; its rows do not change."""
-        count = int(self.counts[group])
-        offset = origin - self.origin[group]
-        self.squares[group] += count * offset * offset - 2.0 * offset * self.sums[group]
-        self.sums[group] -= count * offset
-        self.origin[group] = origin
+    def move_origin(self, origin: np.ndarray) -> None:
+        """Change the origin of the only group to `origin` ``(D,)``; its rows do not change."""
+        count = int(self.counts[0])
+        offset = origin - self.origin[0]
+        self.squares[0] += count * offset * offset - 2.0 * offset * self.sums[0]
+        self.sums[0] -= count * offset
+        self.origin[0] = origin
 
     def mean_and_std(self, groups: np.ndarray | int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation: ``(g, D)`` of `groups` ``(g,)``, ``(D,)`` of a single one."""

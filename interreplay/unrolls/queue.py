@@ -19,7 +19,6 @@ class FreshQueue(UnrollSource):
 
     Args:
         capacity: Usual number of waiting unrolls, 1 or more, for estimates of memory.
-        name: Name in results.
 
     Attributes:
         taken: Number of unrolls ever added.
@@ -30,12 +29,12 @@ class FreshQueue(UnrollSource):
     """
 
     fresh = True
+    name = "queue"
 
-    def __init__(self, capacity: int = 1, name: str = "queue"):
+    def __init__(self, capacity: int = 1):
         if capacity < 1:
             raise ValueError(f"capacity is {capacity}; expected 1 or more unrolls")
         self.capacity = int(capacity)
-        self.name = name
         self.taken = 0
         self.given = 0
         self._waiting: deque[Unrolls] = deque()

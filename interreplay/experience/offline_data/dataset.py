@@ -74,7 +74,6 @@ def episode_rows(
     rewards: Any,
     terminated: np.ndarray,
     truncated: np.ndarray,
-    extras: dict[str, Any] | None = None,
 ) -> Transitions:
     """Return an episode of T steps as rows; it is truncated if no step is marked as its end.
 
@@ -86,7 +85,6 @@ def episode_rows(
         rewards: Rewards ``(T,)``.
         terminated: Terminations ``(T,)``; only the last one may be true.
         truncated: Truncations ``(T,)``; only the last one may be true.
-        extras: Additional columns ``(T, ...)`` by name.
 
     Raises:
         UsageError: The lengths differ, or the episode ends before its last step.
@@ -115,5 +113,4 @@ def episode_rows(
         terminated=terminated,
         truncated=truncated,
         episode=np.full(steps, number, np.int64),
-        extras=extras or {},
     )

@@ -186,9 +186,9 @@ def scaled(frame: np.ndarray, side: int) -> np.ndarray:
     return np.asarray(image)
 
 
-def gif(frames: list[np.ndarray], fps: float = FPS) -> bytes:
+def gif(frames: list[np.ndarray]) -> bytes:
     """Return frames ``(height, width, 3)`` uint8 as a GIF."""
-    return imageio_v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / fps, loop=0)
+    return imageio_v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / FPS, loop=0)
 
 
 def check_video(path: Path) -> None:

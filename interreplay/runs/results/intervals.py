@@ -31,13 +31,12 @@ def iqm(*strata: Array, axis: int = -1) -> Any:
     return stats.trim_mean(np.concatenate(strata, axis=axis), 0.25, axis=axis)
 
 
-def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int = 0) -> tuple[Any, Any]:
+def interval(statistic: Callable[..., Any], strata: Sequence[Array]) -> tuple[Any, Any]:
     """Return the 95 % percentile interval of a statistic.
 
     Args:
         statistic: Called with arrays like `strata` and ``axis=-1``.
         strata: One array ``(..., runs)`` per environment (and method); each is resampled separately.
-        seed: Seed of the resampling.
 
     Returns:
         Lower and upper bound; NaN if a stratum has fewer than two runs, or if the statistic of some resamples is NaN.
@@ -55,7 +54,7 @@ def interval(statistic: Callable[..., Any], strata: Sequence[Array], seed: int =
             axis=-1,
             confidence_level=CONFIDENCE,
             method="percentile",
-            rng=np.random.default_rng(seed),
+            rng=np.random.default_rng(0),
         ).confidence_interval
     return found.low, found.high
 
