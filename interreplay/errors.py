@@ -117,12 +117,6 @@ class EnvironmentFailure(InterreplayError):
         self.cause_text = cause_text
         self.at = at
 
-    def located(self, at: str) -> EnvironmentFailure:
-        """Return this failure with the time at which it happened."""
-        found = type(self)(self.env, self.cause_text, at)
-        found.__cause__ = self.__cause__
-        return found
-
     def __reduce__(self) -> tuple[type, tuple[str, str, str | None]]:
         """Return how to recreate the exception: Ray copies and pickles exceptions."""
         return type(self), (self.env, self.cause_text, self.at)

@@ -17,7 +17,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of, resolved
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.best import best_of
-from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, newest_of, read_description
+from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, find, read_description
 from interreplay.runs.state_files import manifest
 
 POLICY = "policy"
@@ -100,7 +100,7 @@ def load_policy(
         ValueError: The policy does not support this exploration.
     """
     path = Path(checkpoint)
-    folder = best_of(path) if best else newest_of(path)
+    folder = best_of(path) if best else find(path)[0]
     description = described(folder)
     try:
         seen = space_of(description["observation_space"])

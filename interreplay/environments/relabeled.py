@@ -184,16 +184,6 @@ class Relabeled(gym.Wrapper):
         self._obs = state["obs"]
 
 
-def wrapper_of(function: str) -> dict[str, Any]:
-    """Return the setting of the wrapper `Relabeled`, with the hash of the function's source.
-
-    Raises:
-        UsageError: The function does not exist.
-    """
-    relabel = Relabel(function)
-    return {"type": WRAPPER, "function": relabel.name, "source": relabel.digest}
-
-
 def narrowed(value: Any) -> Any:
     """Return an array, or arrays by name, in the stored dtype: float64 as float32."""
     if isinstance(value, dict):

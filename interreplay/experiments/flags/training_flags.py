@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from interreplay.environments.lookup import find_environment
-from interreplay.environments.relabeled import WRAPPER, wrapper_of
+from interreplay.environments.relabeled import WRAPPER, Relabel
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
@@ -114,7 +114,9 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     if settings["offline_data"] is not None and settings["buffer"] == MODEL_BASED:
         check_model_based(given.keys())
     if settings["relabel"]:
-        settings["wrapper"] = [*settings["wrapper"], wrapper_of(settings["relabel"])]
+        relabel = Relabel(settings["relabel"])
+        wrapper = {"type": WRAPPER, "function": relabel.name, "source": relabel.digest}
+        settings["wrapper"] = [*settings["wrapper"], wrapper]
     settings = plain(settings)
     try:
         row.settings(**only(settings, row.defaults))

@@ -57,14 +57,6 @@ def config_for(
     return config.environment(name)
 
 
-def with_our_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Return the variant of RLlib's own algorithm that supports our replay methods; others unchanged."""
-    kind = WITH_OUR_BUFFERS.get(type(config))
-    if kind is None:
-        return config
-    return kind().environment(config.env)
-
-
 def names() -> list[str]:
     """Return the names that `config_for` accepts, ours first."""
     both = [name for name in ALGORITHMS if name in STOCK_ALGORITHMS]

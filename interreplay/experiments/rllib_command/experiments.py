@@ -15,7 +15,7 @@ from ray.rllib.utils import replay_buffers as stock_buffers
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.rllib_command.algorithm_names import config_for, with_our_buffers
+from interreplay.experiments.rllib_command.algorithm_names import WITH_OUR_BUFFERS, config_for
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import explained, settings_as_properties
 from interreplay.rllib.host import choices, is_search_space
@@ -139,7 +139,9 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
             raise UsageError(explained(config.algo_class.__name__, unknown, [], sorted(known)))
         settings.pop(REPLAY, None)
     if _is_ours(replay):
-        config = with_our_buffers(config)
+        kind = WITH_OUR_BUFFERS.get(type(config))
+        if kind is not None:
+            config = kind().environment(config.env)
     try:
         config.update_from_dict(settings)
         if ours or replay is None:

@@ -17,7 +17,7 @@ from interreplay.experiments.process.outcome import first_line
 from interreplay.experiments.training.episode_file import EpisodeFile
 from interreplay.experiments.training.kept_experience import begin_recording
 from interreplay.experiments.training.result_log import RunLog
-from interreplay.runs.checkpoints.best import Best, found_in
+from interreplay.runs.checkpoints.best import found_in
 from interreplay.runs.early_stop import EarlyStop, seconds
 from interreplay.runs.resume import with_unwritten
 from interreplay.runs.run_folder import RunFolder
@@ -126,7 +126,9 @@ class Training:
                 if self._saving or self.complete or (freq and result["training_iteration"] % freq == 0):
                     self.save()
                 if found is not None and self.settings.keep_best:
-                    self._keep_if_best(found)
+                    before = self.folder.best()
+                    if before is None or found > before:
+                        self._checkpoint(self.folder.save_best, found)
                 yield result
         except _Stop:
             pass
@@ -205,16 +207,11 @@ class Training:
         """Write a checkpoint with a method of the run's folder, and return its path."""
         if self._store is not None:
             self._store.commit()  # the store must contain the steps of the checkpoint
-        path = save(self.algo.env_steps, self.algo.save_to_path, self._settings(), *arguments)
+        settings = with_unwritten(vars(self.settings), self._unwritten)
+        path = save(self.algo.env_steps, self.algo.save_to_path, settings, *arguments)
         self._saved()
         self._saves += 1
         return path
-
-    def _keep_if_best(self, found: Best) -> None:
-        """Keep the current checkpoint if its return is the best so far."""
-        before = self.folder.best()
-        if before is None or found > before:
-            self._checkpoint(self.folder.save_best, found)
 
     def _early_stop(self) -> EarlyStop:
         """Return the early stop of the run, given the returns in the run's folder."""
@@ -225,9 +222,6 @@ class Training:
             kind="evaluation" if evaluations else "training",
             earlier=self.folder.returns(evaluations),
         )
-
-    def _settings(self) -> dict[str, Any]:
-        return with_unwritten(vars(self.settings), self._unwritten)
 
     def _keep_due(self, steps: int) -> None:
         """Keep a checkpoint if one of ``keep_checkpoints_at`` is reached; it is never removed."""

@@ -205,7 +205,9 @@ class ActorCriticUpdate(Update, ABC):
 
     def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         """Return the critics' loss, their TD errors and targets, with the arguments of `critic_gradients`."""
-        target = self.target_for(batch, next_obs, m, rng)
+        target = batch.targets
+        if target is None:
+            target = self.target_values(batch.transitions, next_obs, m, rng)
         errors = self.critic_values(batch.transitions, obs, m, rng) - target
         return self.critic_loss(errors, batch), errors, target
 
@@ -382,10 +384,6 @@ class ActorCriticUpdate(Update, ABC):
         self.networks.reset(rng)
         for optimizer in self.optimizers.values():
             optimizer.load_state_dict(optimizer.state_dict() | {"state": {}})
-
-    def target_for(self, batch: SampleLike, next_obs: Tensor, m: int, rng: Any) -> Tensor:
-        """Return q_t ``(n,)``: the targets in the batch if there are any, else `target_values` of its rows."""
-        return self.target_values(batch.transitions, next_obs, m, rng) if batch.targets is None else batch.targets
 
     @abstractmethod
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:

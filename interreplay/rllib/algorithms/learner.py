@@ -60,7 +60,9 @@ class BatchLearner(ExactOptimizerStates):
             params = _parameters_of(optimizer)
             self.register_optimizer(module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params)
         self._captured = None
-        if self.config.cuda_graph and has_graphs(self._device) and can_be_captured(self._update_rule):
+        # PyTorch's own optimizers use the CPU, so that CUDA graphs cannot contain their steps.
+        plain = all(isinstance(one, PlainOptimizer) for one in self._update_rule.optimizers.values())
+        if self.config.cuda_graph and has_graphs(self._device) and plain:
             self._captured = CapturedUpdate(self._update_rule, self._device)
 
     @override(TorchLearner)
@@ -280,11 +282,6 @@ class OffPolicyLearner(BatchLearner):
 def has_graphs(device: torch.device) -> bool:
     """Return whether a device runs CUDA graphs."""
     return device.type == "cuda"
-
-
-def can_be_captured(update: Any) -> bool:
-    """Return whether CUDA graphs can contain the optimizer steps of an update; PyTorch's own optimizers use the CPU."""
-    return all(isinstance(optimizer, PlainOptimizer) for optimizer in update.optimizers.values())
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Any]:

@@ -323,7 +323,8 @@ class TrainingLoop(BaseAlgorithm):
             self._add(rows)
         failure = collected.failure
         if isinstance(failure, EnvironmentFailure):
-            raise failure.located(f"env step {self.env_steps + 1}") from failure.__cause__
+            at = f"env step {self.env_steps + 1}"
+            raise EnvironmentFailure(failure.env, failure.cause_text, at) from failure.__cause__
         if failure is not None:
             raise failure
         if self.config.anneal_steps:

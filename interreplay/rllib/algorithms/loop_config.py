@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import Field, fields
 from typing import Any, ClassVar
@@ -28,7 +29,6 @@ from interreplay.rllib.algorithms.rllib_settings import (
     check_not_ignored,
     explained,
     requests_normalization,
-    rllib_training_names,
     settings_as_properties,
     understood,
 )
@@ -228,7 +228,7 @@ class LoopConfig(AlgorithmConfig):
             TypeError: Settings do not exist or are rejected; one message names all of them.
         """
         own = self.own_settings()
-        known = [*own, *MORE_ARGUMENTS, *rllib_training_names()]
+        known = [*own, *MORE_ARGUMENTS, *inspect.signature(AlgorithmConfig.training).parameters]
         settings, unknown, rejected = understood(self, by_attributes(settings), known)
         size = settings.get("train_batch_size", NotProvided)
         per_learner = settings.get("train_batch_size_per_learner", size)

@@ -217,11 +217,6 @@ def replay_method(kind: Any) -> Any:
     return BUFFERS.get(name, kind)
 
 
-def rllib_training_names() -> list[str]:
-    """Return the arguments of RLlib's own `training`."""
-    return list(inspect.signature(AlgorithmConfig.training).parameters)
-
-
 def settings_as_properties(cls: type) -> list[str]:
     """Return the names of a configuration's settings that are properties."""
     return list(dict(inspect.getmembers(cls, inspect.isdatadescriptor)))

@@ -341,15 +341,11 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN) and not (isinstance(value, np.ndarray) and value.dtype == object)
 
 
-def _has_complete_methods(kind: type) -> bool:
-    """Return whether `save_state` is a user's and therefore complete; those of `KNOWN` leave out plain attributes."""
-    owners = [base for base in kind.__mro__ if "save_state" in vars(base)]
-    return _has_methods(kind) and not any(owner.__module__.startswith(KNOWN) for owner in owners)
-
-
 def _save_layer(layer: gym.Env) -> dict[str, Any]:
     values = {}
-    if not _has_complete_methods(type(layer)):  # a copy of an attribute may be a view of a simulator's memory
+    owners = [base for base in type(layer).__mro__ if "save_state" in vars(base)]
+    known = any(owner.__module__.startswith(KNOWN) for owner in owners)  # theirs leaves out plain attributes
+    if known or not _has_methods(type(layer)):  # a copy of an attribute may be a view of a simulator's memory
         for name, value in vars(layer).items():
             if name.lstrip("_") not in KEEP and _is_plain(value):
                 values[name] = copy.deepcopy(value)

@@ -61,11 +61,6 @@ def _written(checkpoint: Path) -> float:
     return file.stat().st_mtime
 
 
-def newest_of(folder: Path) -> Path:
-    """Return the newest checkpoint in a folder, or the folder itself if it is one; raises as `find`."""
-    return find(folder)[0]
-
-
 def read_description(checkpoint: Path) -> dict[str, Any]:
     """Return the contents of ``checkpoint.json`` of our algorithms, checked against its checksum.
 
