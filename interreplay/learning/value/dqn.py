@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,15 +52,8 @@ class DQNUpdate(Update):
 
     Args:
         networks: `QNetworks` with an encoder.
-        double: Whether the online network selects the action that the target network evaluates.
-        lr: Learning rate.
-        optimizer: "Adam" or "RMSprop".
-        optimizer_eps: ε of the optimizer.
-        tau: Share of the new weights in the target network per move.
-        target_update_period: Updates between two moves.
-        grad_clip: Bound of the gradients, or None.
-        grad_clip_by: The quantity that `grad_clip` bounds, see `clip_gradients`.
-        critic_loss: Loss of TD errors in place of the head's, see `make_loss`, or None.
+        settings: `DQNSettings`; None for its defaults.
+        **changes: Settings to change.
 
     Raises:
         ValueError: `critic_loss` is given and the network learns a distribution.
@@ -68,25 +62,9 @@ class DQNUpdate(Update):
     metrics = ("loss", "q_mean", "error_mean")
     offers = frozenset({MEAN_ERROR, LARGEST_ERROR, SCORING})
 
-    def __init__(
-        self,
-        networks: Any,
-        double: bool = DQNSettings.double,
-        lr: float = DQNSettings.lr,
-        optimizer: str = DQNSettings.optimizer,
-        optimizer_eps: float = DQNSettings.optimizer_eps,
-        tau: float = DQNSettings.tau,
-        target_update_period: int = DQNSettings.target_update_period,
-        grad_clip: float | None = DQNSettings.grad_clip,
-        grad_clip_by: str = "global_norm",
-        critic_loss: Any = None,
-    ):
+    def __init__(self, networks: Any, settings: DQNSettings | None = None, **changes: Any):
+        self.settings = settings = replace(settings or DQNSettings(), **changes)
         self.networks = networks
-        self.double = double
-        self.tau = tau
-        self.period = target_update_period
-        self.grad_clip = grad_clip
-        self.grad_clip_by = grad_clip_by
         self.layers = networks.actor.layers
         self.head = networks.actor.head
         self.target_layers = networks.targets
@@ -95,13 +73,15 @@ class DQNUpdate(Update):
         self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder:
             self.targets += networks.target_encoder.parameters()
-        self.optimizers = {"q": self.make_optimizer(optimizer, lr, optimizer_eps)}
+        self.optimizers = {"q": self.make_optimizer(settings.optimizer, settings.lr, settings.optimizer_eps)}
         self.since_copy = 0
         self.loss: CriticLoss | None = None
-        if critic_loss is not None:
-            self.loss = make_loss(critic_loss)
+        if settings.critic_loss is not None:
+            self.loss = make_loss(settings.critic_loss)
             if not isinstance(self.head, Mean):
-                raise ValueError(f"critic_loss is {critic_loss!r}; expected none, as distributions have their own loss")
+                raise ValueError(
+                    f"critic_loss is {settings.critic_loss!r}; expected none, as distributions have their own loss"
+                )
         if isinstance(self.head, Mean):
             self.offers = self.offers | {CRITIC_LOSS}
 
@@ -134,7 +114,7 @@ class DQNUpdate(Update):
             return None
         if self.loss is not None:
             return None
-        if self.grad_clip is not None and self.grad_clip_by != "global_norm":
+        if self.settings.grad_clip is not None and self.settings.grad_clip_by != "global_norm":
             return None
         online = self.layers.body.small_network()
         target = self.target_layers.body.small_network()
@@ -149,7 +129,9 @@ class DQNUpdate(Update):
         columns = (obs, next_obs, rows.actions, rows.rewards, rows.discounts, critic_weights(batch, rows.rewards))
         arrays = SmallBatch(*[column.numpy() for column in columns])
         adam: Any = self.optimizers["q"]
-        found, means = small_td_step(arrays, online, target, adam, self.head, self.double, self.grad_clip)
+        found, means = small_td_step(
+            arrays, online, target, adam, self.head, self.settings.double, self.settings.grad_clip
+        )
         self.move_targets()
         errors = torch.from_numpy(found)
         return UpdateResult(errors, torch.from_numpy(means), self.scores(self.scores_wanted, errors))
@@ -160,7 +142,7 @@ class DQNUpdate(Update):
             parameter.grad = None  # the next gradients use its memory
         for parameter, gradient in zip(self.parameters, torch.autograd.grad(loss, self.parameters), strict=True):
             parameter.grad = gradient
-        clip_gradients(self.parameters, self.grad_clip, self.grad_clip_by)
+        clip_gradients(self.parameters, self.settings.grad_clip, self.settings.grad_clip_by)
         optimizer: Any = self.optimizers["q"]
         optimizer.apply()
 
@@ -197,7 +179,7 @@ class DQNUpdate(Update):
         next_obs, m = view_tensors(rows, encoder, "next_obs")
         following = self.target_layers.outputs(next_obs, self.target_layers.draw_noise(rng))
         compared = following
-        if self.double:
+        if self.settings.double:
             if self.encoder:
                 next_obs, _ = view_tensors(rows, nets.encoder, "next_obs")
             compared = self.layers.outputs(next_obs, self.layers.draw_noise(rng))
@@ -211,14 +193,14 @@ class DQNUpdate(Update):
         if not self.phase():
             return
         sources: list[Tensor] = [*self.parameters]
-        if self.tau == 1.0:
+        if self.settings.tau == 1.0:
             torch._foreach_copy_(self.targets, sources)
         else:
-            torch._foreach_lerp_(self.targets, sources, self.tau)
+            torch._foreach_lerp_(self.targets, sources, self.settings.tau)
 
     def phase(self) -> Hashable:
         """Return whether the next update moves the target network."""
-        return self.since_copy + 1 >= self.period
+        return self.since_copy + 1 >= self.settings.target_update_period
 
     def finish(self, rng: torch.Generator) -> None:
         self.since_copy = 0 if self.phase() else self.since_copy + 1

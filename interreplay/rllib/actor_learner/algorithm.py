@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import partial
 from typing import Any, ClassVar
 
@@ -166,8 +165,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
 
     @override(LoopConfig)
     def make_update(self, module: Any) -> IMPALAUpdate:
-        own = self.settings_class(**{field.name: getattr(self, field.name) for field in fields(self.settings_class)})
-        return self.update_class(module.nets, own, self.gamma, self.rates(0)["all"])
+        return self.update_class(module.nets, self.update_settings(), self.gamma, self.rates(0)["all"])
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:

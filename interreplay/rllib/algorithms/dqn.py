@@ -17,12 +17,6 @@ from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DQNTraining
 
-UPDATE_SETTINGS = (
-    *("double", "optimizer", "optimizer_eps", "tau", "target_update_period"),
-    *("grad_clip", "grad_clip_by", "critic_loss"),
-)
-"""Settings of the update, by the names of its arguments."""
-
 
 class DQNModule(OffPolicyModule):
     """The network as a policy, and the target network."""
@@ -89,8 +83,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
-        options = {name: getattr(self, name) for name in UPDATE_SETTINGS}
-        return self.update_class(module.nets, lr=self.rates(0)["q"], **options)
+        return self.update_class(module.nets, self.update_settings(), lr=self.rates(0)["q"])
 
 
 class DQN(OffPolicyAlgorithm):

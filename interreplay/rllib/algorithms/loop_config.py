@@ -373,8 +373,8 @@ class LoopConfig(AlgorithmConfig):
         own = {}
         for field in fields(self.settings_class):
             own[field.name] = getattr(self, RLLIB_NAMES.get(field.name, field.name))
-        for name, rate in self.rates(0).items():
-            own[f"{name}_lr"] = rate
+        for name in self.rate_names():
+            own[name] = rate_at(self.rate(name), 0)
         return self.settings_class(**own)
 
     @property
