@@ -42,6 +42,18 @@ def join_parts(parts: dict[str, Tensor]) -> Observation:
     return parts[""] if len(parts) == 1 and "" in parts else parts
 
 
+def grouped(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inverse of `Transitions.columns`: columns ``obs.part`` as a dict ``obs`` of parts."""
+    found: dict[str, Any] = {}
+    for name, column in columns.items():
+        attribute, dot, part = name.partition(".")
+        if dot:
+            found.setdefault(attribute, {})[part] = column
+        else:
+            found[attribute] = column
+    return found
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Transitions:
     """n transitions as columns: tensors with first dimension n.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interreplay.errors import NonFiniteError
 from interreplay.storage.columns import all_finite
-from interreplay.transitions import as_tensor
+from interreplay.transitions import as_tensor, grouped
 
 ONE_MORE = frozenset({"obs"})
 """Columns with an additional entry for the state after the last step."""
@@ -203,14 +203,7 @@ def attribute_of(column: str) -> str:
 
 def from_columns(columns: Mapping[str, Tensor]) -> Unrolls:
     """Create unrolls from all columns by name, the inverse of `Unrolls.columns`, without checks."""
-    made: dict[str, Any] = {"state": {}}
-    for name, column in columns.items():
-        attribute, _, part = name.partition(".")
-        if part:
-            made.setdefault(attribute, {})[part] = column
-        else:
-            made[attribute] = column
-    return unchecked(**made)
+    return unchecked(**{"state": {}} | grouped(columns))
 
 
 def unchecked(**columns: Any) -> Unrolls:

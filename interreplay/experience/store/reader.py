@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.experience.store.header import EXPERIENCE, HEADER, META, read_header
 from interreplay.experience.store.segments import Segment, segment_folders
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, grouped
 
 PORTION = 10_000
 SUCCESS = f"extras.{SUCCESS_COLUMN}"
@@ -148,15 +147,5 @@ def stores_below(path: Path) -> list[Path]:
 
 
 def _transitions(columns: dict[str, np.ndarray]) -> Transitions:
-    nested: dict[str, dict[str, np.ndarray]] = {}
-    plain: dict[str, Any] = {}
-    for name, array in columns.items():
-        if name in META:
-            continue
-        field, dot, part = name.partition(".")
-        copied = np.array(array)
-        if dot:
-            nested.setdefault(field, {})[part] = copied
-        else:
-            plain[name] = copied
-    return Transitions(**plain, **nested)
+    copied = {name: np.array(array) for name, array in columns.items() if name not in META}
+    return Transitions(**grouped(copied))

@@ -6,13 +6,12 @@ A pickled tensor has some 300 bytes of overhead, which is more than the numbers 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, grouped
 from interreplay.unrolls.unrolls import Unrolls, from_columns
 
 Layout = list[tuple[str, str, tuple[int, ...]]]
@@ -46,14 +45,7 @@ def unpack(packed: Packed) -> dict[str, np.ndarray]:
 
 def unpack_rows(packed: Packed) -> Transitions:
     """Return packed transitions."""
-    found: dict[str, Any] = {}
-    for name, array in unpack(packed).items():
-        field, dot, part = name.partition(".")
-        if dot:
-            found.setdefault(field, {})[part] = array
-        else:
-            found[field] = array
-    return Transitions(**found)
+    return Transitions(**grouped(unpack(packed)))
 
 
 def unpack_unrolls(packed: Packed) -> Unrolls:
