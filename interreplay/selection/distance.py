@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
+from interreplay.learning.networks.distributions import Normal
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 """Maps rows ``(n, d)`` and ``(n, d)`` or ``(1, d)`` to distances ``(n,)``, 0 for equal rows."""
@@ -35,18 +36,7 @@ def kl(one: Tensor, other: Tensor) -> Tensor:
     """
     if one.shape[-1] % 2:
         raise ValueError(f"a distribution has {one.shape[-1]} numbers; expected an even number: means, then log stds")
-    mean, log_std = one.chunk(2, dim=-1)
-    other_mean, other_log_std = other.chunk(2, dim=-1)
-    ratio = 2.0 * (log_std - other_log_std)
-    shift = (mean - other_mean).square() * (-2.0 * other_log_std).exp()
-    return 0.5 * (ratio.exp() + shift - 1.0 - ratio).sum(dim=-1)
-
-
-def kl_categorical(one: Tensor, other: Tensor) -> Tensor:
-    """Return KL(one ‖ other) of categorical distributions, rows of logits."""
-    log_one = torch.log_softmax(one, dim=-1)
-    log_other = torch.log_softmax(other, dim=-1)
-    return (log_one.exp() * (log_one - log_other)).sum(dim=-1).clamp(min=0.0)  # rounding may make it negative
+    return Normal(one.shape[-1] // 2).kl(one, other)
 
 
 def distance_by_name(name: str, norm: float, *accepted: str) -> Distance:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from interreplay.selection.distance import distance_by_name, kl, kl_categorical
+from interreplay.learning.networks.distributions import Categorical, Family, Normal
+from interreplay.selection.distance import distance_by_name
 from interreplay.transitions import Observation, map_observation
 from interreplay.unrolls.storage.store import UnrollStore
 
@@ -56,7 +57,8 @@ class UnrollDistance:
         behavior = behavior.float()
         current = current.to(behavior.device).float()
         if self.kind == "kl":
-            steps = (kl if self.gaussian else kl_categorical)(behavior, current)
+            family: Family = Normal(behavior.shape[-1] // 2) if self.gaussian else Categorical(behavior.shape[-1])
+            steps = family.kl(behavior, current).clamp(min=0.0)  # rounding may make it negative
             return torch.where(live, steps, 0.0).sum(dim=0) / live.sum(dim=0).clamp(min=1)
         return self._row_distance(_flat_rows(behavior, live), _flat_rows(current, live))
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from interreplay.selection import Attentive, Elite
-from interreplay.selection.distance import kl_categorical
 from interreplay.unrolls.distances import DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage.store import UnrollStore
@@ -70,8 +69,9 @@ def test_invalid_distances_are_rejected():
 
 
 def test_a_categorical_divergence_is_never_negative():
-    logits = torch.randn(1_000, 6, generator=torch.Generator().manual_seed(0)) * 10
-    assert (kl_categorical(logits, logits + 3.0) >= 0).all()
+    logits = torch.randn(1, 1_000, 6, generator=torch.Generator().manual_seed(0)) * 10
+    live = torch.ones(logits.shape[:2], dtype=torch.bool)
+    assert (UnrollDistance()(logits, logits + 3.0, live) >= 0).all()
 
 
 def filled(count: int = 30, **given) -> tuple[UnrollStore, np.random.Generator]:

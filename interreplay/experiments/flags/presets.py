@@ -20,7 +20,7 @@ import yaml
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import only, read_written, without
+from interreplay.experiments.flags.values import only, read_written, without, written
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, built_in, is_algorithm
 
 FOLDER = Path(__file__).resolve().parents[2] / "presets"
@@ -157,12 +157,7 @@ def _line(name: str) -> str:
 
 def shown(settings: Mapping[str, Any]) -> str:
     """Return flags and values as typed on a command line."""
-    words = []
-    for flag, value in settings.items():
-        if isinstance(value, list | tuple):
-            value = ",".join(map(str, value))
-        words.append(f"--{flag} {value}")
-    return " ".join(words)
+    return " ".join(f"--{flag} {written(value)}" for flag, value in settings.items())
 
 
 def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Flag]) -> dict[str, Any]:
