@@ -55,6 +55,7 @@ class EarlyStopping:
     Args:
         members: Number of members m.
         patience: Epochs without an improvement after which a member stops.
+        least: Relative improvement of the error that counts as an improvement.
 
     Attributes:
         best: Smallest error of each member so far ``(m,)``.
@@ -62,8 +63,9 @@ class EarlyStopping:
         stopped: ``(m,)`` bool.
     """
 
-    def __init__(self, members: int, patience: int):
+    def __init__(self, members: int, patience: int, least: float = 0.01):
         self.patience = patience
+        self.least = least
         self.epoch = -1
         self.best = np.full(members, np.inf)
         self.best_epoch = np.zeros(members, np.int64)
@@ -80,7 +82,7 @@ class EarlyStopping:
         better = ~self.stopped & (errors < self.best)
         self.best[better] = errors[better]
         self.best_epoch[better] = self.epoch
-        improved = ~self.stopped & (errors < 0.99 * self._reference)
+        improved = ~self.stopped & (errors < (1.0 - self.least) * self._reference)
         self._reference[improved] = errors[improved]
         self._waited = np.where(improved, 0, self._waited + 1)
         self.stopped |= self._waited >= self.patience

@@ -71,12 +71,13 @@ class TrialFolder(RunFolder):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most: int = 500) -> str:
     """Return a text on one line. A long text keeps its beginning and its end, since tracebacks end with the reason."""
     text = " ".join(text.split())
-    if len(text) <= 500:
+    if len(text) <= most:
         return text
-    return f"{text[:247].rsplit(' ', 1)[0]} ... {text[-247:].split(' ', 1)[-1]}"
+    half = most // 2 - 3
+    return f"{text[:half].rsplit(' ', 1)[0]} ... {text[-half:].split(' ', 1)[-1]}"
 
 
 def write_whole(path: Path, text: str) -> None:

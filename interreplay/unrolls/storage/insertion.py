@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from interreplay.transitions import as_tensor
 
-
-class Slots(Protocol):
-    """The part of a store that insertions use: slots 0 … len − 1 are occupied, the others are empty.
-
-    Attributes:
-        capacity: Number of slots.
-        written: Number of unrolls ever written.
-    """
-
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def written(self) -> int: ...
-    def __len__(self) -> int: ...
-    def distances(self, slots: np.ndarray | slice) -> np.ndarray: ...
+if TYPE_CHECKING:
+    from interreplay.unrolls.storage.store import UnrollStore
 
 
 class Insertion(ABC):
-    """Chooses slots. Empty slots are filled first, in ascending order.
+    """Chooses slots: 0 … len − 1 are occupied. Empty slots are filled first, in ascending order.
 
     Attributes:
         in_write_order: Whether the newest unroll is in slot (written − 1) mod capacity, as in a ring.
-        uses_distances: Whether it uses `Slots.distances` from the policy.
+        uses_distances: Whether it uses `UnrollStore.distances` from the policy.
     """
 
     in_write_order = False
     uses_distances = False
 
     @abstractmethod
-    def slots(self, store: Slots, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
         """Choose a slot for each of `count` new unrolls, oldest first.
 
         Returns:
@@ -63,7 +50,7 @@ class Fifo(Insertion):
 
     in_write_order = True
 
-    def slots(self, store: Slots, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
         kept = min(count, store.capacity)
         slots = (store.written + np.arange(kept)) % store.capacity
         return np.concatenate([np.full(count - kept, -1, np.int64), slots])
@@ -78,7 +65,7 @@ class Reservoir(Insertion):
     def __init__(self) -> None:
         self._keys = np.empty(0)
 
-    def slots(self, store: Slots, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
         stored = len(store)
         if not len(self._keys):
             self._keys = np.zeros(store.capacity)
@@ -123,7 +110,7 @@ class Elite(Insertion):
             raise ValueError(f"candidates is {candidates}; expected 1 or more")
         self.candidates = int(candidates)
 
-    def slots(self, store: Slots, count: int, rng: np.random.Generator) -> np.ndarray:
+    def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:
         empty = min(count, store.capacity - len(store))
         slots = np.arange(len(store), len(store) + count)
         if empty < count:
