@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
 ROUNDS = 16
-"""Rejection rounds before the rows with the anchor's discrete values are listed."""
+"""Rejection rounds before rows with the anchor's discrete values are searched in a block."""
+BLOCK = 4096
+"""Number of random rows in a block. All rows are listed only for anchors without an equal row in the block."""
 
 
 class NoNeighbors(Neighborhood):
@@ -47,13 +49,18 @@ class RandomNeighbor(Neighborhood):
             remaining = remaining[~same]
             if not len(remaining):
                 return found
+        if len(storage) > BLOCK:
+            block = rng.integers(0, len(storage), BLOCK)
+            block_keys = discrete.keys(storage, torch.from_numpy(block))
+            anchor_keys = discrete.keys(storage, slots[remaining])
+            found[remaining, 0] = _draw_equal(slots[remaining], anchor_keys, block, block_keys, rng)
+            remaining = remaining[found[remaining, 0] == NO_NEIGHBOR]
+            if not len(remaining):
+                return found
         stored_keys = discrete.keys(storage, torch.arange(len(storage)))
         anchor_keys = discrete.keys(storage, slots[remaining])
-        for row, key in zip(remaining.tolist(), anchor_keys, strict=True):
-            members = np.flatnonzero(stored_keys == key)
-            members = members[members != int(slots[row])]
-            if len(members):
-                found[row] = int(rng.choice(members))
+        listed = np.flatnonzero(np.isin(stored_keys, anchor_keys))
+        found[remaining, 0] = _draw_equal(slots[remaining], anchor_keys, listed, stored_keys[listed], rng)
         return found
 
     def _draw(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
@@ -76,3 +83,32 @@ class Successor(Neighborhood):
 
     def neighbor_slots(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         return storage.successor(slots).unsqueeze(1)
+
+
+def _draw_equal(
+    slots: Tensor, anchor_keys: np.ndarray, candidates: np.ndarray, candidate_keys: np.ndarray, rng: np.random.Generator
+) -> Tensor:
+    """Draw one candidate with the anchor's key per anchor, uniformly; never the anchor itself.
+
+    Args:
+        slots: Slots of the anchors ``(n,)``.
+        anchor_keys: Keys of the anchors ``(n,)``, see `DiscreteColumns.keys`.
+        candidates: Slots to draw from ``(m,)``; they may repeat.
+        candidate_keys: Keys of the candidates ``(m,)``.
+        rng: Random numbers.
+
+    Returns:
+        Slots ``(n,)``, `NO_NEIGHBOR` for anchors without a candidate.
+    """
+    order = np.argsort(candidate_keys, kind="stable")
+    ordered_keys = candidate_keys[order]
+    ordered = candidates[order]
+    first = np.searchsorted(ordered_keys, anchor_keys, side="left")
+    last = np.searchsorted(ordered_keys, anchor_keys, side="right")
+    drawn = np.full(len(slots), NO_NEIGHBOR, np.int64)
+    for row, slot in enumerate(slots.tolist()):
+        members = ordered[first[row] : last[row]]
+        members = members[members != slot]
+        if len(members):
+            drawn[row] = members[rng.integers(len(members))]
+    return torch.from_numpy(drawn)

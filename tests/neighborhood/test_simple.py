@@ -8,8 +8,8 @@ import torch
 from builders import Episodes, make
 from scipy.stats import chisquare
 
-from interreplay import Storage
-from interreplay.neighborhood import RandomNeighbor, Successor
+from interreplay import Storage, Transitions
+from interreplay.neighborhood import RandomNeighbor, Successor, simple
 
 
 def stored(rows: int, capacity: int, **kind) -> Storage:
@@ -32,6 +32,68 @@ def test_every_other_row_has_the_same_probability(rows):
     counts = pairs[~torch.eye(n, dtype=torch.bool)].numpy()
     assert len(counts) == 2 or chisquare(counts).pvalue > 1e-4
     assert (counts > 0).all()
+
+
+def with_choices(choices: np.ndarray) -> Storage:
+    """Return a storage whose rows have the given discrete actions."""
+    n = len(choices)
+    storage = Storage(n)
+    obs = np.random.default_rng(0).normal(size=(n + 1, 3)).astype(np.float32)
+    storage.add(
+        Transitions(
+            obs=obs[:-1],
+            actions=choices,
+            rewards=np.zeros(n, np.float32),
+            next_obs=obs[1:],
+            terminated=np.zeros(n, bool),
+            truncated=np.arange(n) % 100 == 99,
+        )
+    )
+    return storage
+
+
+@pytest.mark.parametrize(("rounds", "block"), [(0, 1_000), (0, 4), (1, 8)])
+def test_every_row_with_equal_discrete_values_has_the_same_probability(rounds, block, monkeypatch):
+    """Rows are drawn from the list of all rows, from a block, and by rejection."""
+    monkeypatch.setattr(simple, "ROUNDS", rounds)
+    monkeypatch.setattr(simple, "BLOCK", block)
+    choices = np.array([0] * 20 + [1] * 6 + [2] * 3 + [3], np.int64)
+    np.random.default_rng(0).shuffle(choices)
+    n = len(choices)
+    storage, slots, rng = with_choices(choices), torch.arange(n), np.random.default_rng(1)
+    counts = np.zeros((n, n), np.int64)
+    for _ in range(150):
+        found = RandomNeighbor().neighbor_slots(storage, slots, rng)[:, 0].numpy()
+        paired = found >= 0
+        assert (paired == (choices != 3)).all()
+        counts[np.flatnonzero(paired), found[paired]] += 1
+    equal = choices[:, None] == choices
+    np.fill_diagonal(equal, False)
+    assert not counts[~equal].any()
+    for value in range(3):
+        pairs = counts[np.ix_(choices == value, choices == value)]
+        pairs = pairs[~np.eye(len(pairs), dtype=bool)]
+        assert chisquare(pairs).pvalue > 1e-4
+
+
+def test_the_list_of_all_rows_is_made_only_for_rows_without_an_equal_one_in_the_block(monkeypatch):
+    choices = np.arange(10_000) % 50
+    choices[7] = 50  # a single row
+    storage = with_choices(choices)
+    hashed = []
+    keys = simple.DiscreteColumns.keys
+
+    def counted(self, storage, slots):
+        hashed.append(len(slots))
+        return keys(self, storage, slots)
+
+    monkeypatch.setattr(simple.DiscreteColumns, "keys", counted)
+    slots, rng = torch.arange(50, 300), np.random.default_rng(0)
+    found = RandomNeighbor().neighbor_slots(storage, slots, rng)[:, 0].numpy()
+    assert (choices[found] == choices[slots]).all()
+    assert max(hashed) == simple.BLOCK
+    assert RandomNeighbor().neighbor_slots(storage, torch.tensor([7]), rng).tolist() == [[-1]]
+    assert max(hashed) == 10_000
 
 
 def test_a_single_row_has_no_neighbor():
