@@ -71,12 +71,18 @@ class ExperienceStore:
         """The files that change when rows are added."""
         return [self.folder / HEADER, *(segment.path / "journal" for segment in self.segments)]
 
-    def column(self, name: str) -> np.ndarray:
-        """Return a column ``(rows, ...)``, memory-mapped if there is only one segment."""
-        if not self.segments:
+    def column(self, name: str, start: int = 0) -> np.ndarray:
+        """Return a column from row `start` on ``(rows - start, ...)``, memory-mapped if it is in one segment."""
+        parts = []
+        first = 0
+        for segment in self.segments:
+            begin = max(0, start - first)
+            if begin < segment.rows:
+                parts.append(segment.column(name)[begin:])
+            first += segment.rows
+        if not parts:
             shape, dtype = self.header.columns[name]
             return np.empty((0, *shape), dtype)
-        parts = [segment.column(name) for segment in self.segments]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def check(self) -> None:

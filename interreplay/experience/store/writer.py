@@ -25,7 +25,6 @@ from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
     RECORD_BYTES,
-    checksum_of,
     column_file,
     commit_record,
     commits,
@@ -405,11 +404,13 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
     """Write the rows from `start` on into a new store with one segment."""
     segment = target / segment_name(0)
     segment.mkdir(parents=True)
-    arrays = {name: np.ascontiguousarray(store.column(name)[start:]) for name in store.header.columns}
-    for name, array in arrays.items():
+    checksum = 0
+    for name in store.header.columns:
+        data = store.column(name, start).tobytes()
         with _opened(column_file(segment, name), 0) as file:
-            _write_all(file, array.tobytes())
-    record = commit_record(store.rows - start, checksum_of(list(arrays.values())), time.time())
+            _write_all(file, data)
+        checksum = zlib.crc32(data, checksum)
+    record = commit_record(store.rows - start, checksum, time.time())
     (segment / JOURNAL).write_bytes(record)
     header = read_header(store.folder)
     Header(**(vars(header) | {"id": uuid.uuid4().hex})).write(target)

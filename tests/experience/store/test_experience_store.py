@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import gymnasium as gym
@@ -115,6 +116,19 @@ def test_rows_after_a_step_are_moved_aside(tmp_path):
     assert equal(everything(aside), rows[33:]) and equal(everything(store)[:33], rows[:33])
     assert equal(everything(store)[33:], other)
     assert store.header.id != aside.header.id
+
+
+def test_moving_a_few_rows_does_not_read_the_others(tmp_path):
+    rows = episodes_of([100] * 200)
+    folder = fill(tmp_path / "experience", rows, most_rows=40_000, chunk=1_000)  # segments of 5,000 rows
+    writer = writer_of(folder)
+    tracemalloc.start()
+    assert writer.rewind(19_900) == 100
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    writer.close()
+    assert peak < ExperienceStore(folder).nbytes / 2
+    assert equal(everything(ExperienceStore(tmp_path / "experience_aside_00019900")), rows[19_900:])
 
 
 def test_rows_of_a_running_episode_are_written_after_some_time(tmp_path):
