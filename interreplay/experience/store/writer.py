@@ -33,6 +33,7 @@ from interreplay.experience.store.segments import (
     segment_name,
 )
 from interreplay.learning.update import SUCCESS_COLUMN
+from interreplay.runs.folder_lock import UNSUPPORTED
 from interreplay.transitions import Transitions, cat_columns, unchecked
 
 SECONDS = 1.0
@@ -106,12 +107,18 @@ class StoreWriter:
         self._guarded(self._open)
 
     def _open(self) -> None:
-        """Lock the folder, and continue an existing store after its last complete row."""
+        """Lock the folder, and continue an existing store after its last complete row.
+
+        On file systems without locks, nothing is locked.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self._claim.acquire()
         except Timeout:
             raise UsageError("another process records into it") from None
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
         if not (self.folder / HEADER).exists():
             return
         store = ExperienceStore(self.folder)

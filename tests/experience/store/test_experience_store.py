@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -151,6 +152,18 @@ def test_a_second_writer_does_not_record_into_the_same_store(tmp_path):
     first.add(episodes_of([3]), 1, 0)
     first.close()
     assert ExperienceStore(tmp_path / "s").rows == 3
+
+
+@pytest.mark.parametrize(("code", "recorded"), [("ENOLCK", True), ("ENOSYS", True), ("EACCES", False)])
+def test_rows_are_recorded_on_file_systems_without_locks(tmp_path, monkeypatch, code, recorded):
+    def fails(lock):
+        raise OSError(getattr(errno, code), code)
+
+    monkeypatch.setattr(writer_module.FileLock, "acquire", fails)
+    lines: list[str] = []
+    fill(tmp_path / "s", episodes_of([3]), notify=lines.append)
+    assert len(lines) == 1 - recorded
+    assert (tmp_path / "s" / HEADER).exists() == recorded
 
 
 def test_other_rows_than_those_of_the_store_end_the_recording(tmp_path):
