@@ -154,6 +154,7 @@ class Collection:
             assert rows.episode is not None
             row = {"rewards": rewards, "terminated": terminated, "truncated": rows.truncated.numpy()}
             row["episode"] = rows.episode.numpy()
+            row["ended"] = rows.terminated.numpy() | terminated | row["truncated"]
             if SUCCESS_COLUMN in rows.extras:
                 row["success"] = rows.extras[SUCCESS_COLUMN].numpy().astype(bool)
             for name, column in row.items():
@@ -184,7 +185,10 @@ class Collection:
         where = self._where
         keep = np.ones(len(episodes), bool)
         if where.min_return is not None:
-            keep &= (np.bincount(episodes, found["rewards"]) >= where.min_return)[episodes]
+            last = np.zeros(episodes.max() + 1, np.int64)
+            last[episodes] = np.arange(len(episodes))  # the last row of each episode wins
+            high = np.bincount(episodes, found["rewards"]) >= where.min_return
+            keep &= (high & found["ended"][last])[episodes]
         if where.success:
             if "success" not in found:
                 raise UsageError(f"offline data {dataset.name} does not record successes, which the condition requires")

@@ -18,7 +18,8 @@ class Where:
 
     Attributes:
         env: Id of the environment; datasets of other environments are left out. "" for any.
-        min_return: Minimum return of an episode, after relabeling; None for any.
+        min_return: Minimum return of an episode, after relabeling; None for any. Episodes without a recorded end have
+            no return and are left out.
         success: Whether an episode must contain a success.
         min_version: Minimum version of the policy that acted, in updates; None for any.
         newest: Number of newest rows to keep after the other conditions; None for all.

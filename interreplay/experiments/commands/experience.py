@@ -14,7 +14,8 @@ from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import OneLineParser
 
 EXPORT = "export"
-COLUMNS = ("run", "environment", "rows", "episodes", "return min", "median", "max", "success", "size")
+COLUMNS = ("run", "environment", "rows", "episodes", "unfinished", "return min", "median", "max", "success", "size")
+UNFINISHED = COLUMNS.index("unfinished")
 WIDTH = 160
 
 
@@ -42,7 +43,12 @@ def list_parser() -> OneLineParser:
     )
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="folders of runs or experience, or above them")
-    add("--plot", type=Path, metavar="FILE", help="draw the returns of episodes over env steps: a .png, .svg or .pdf")
+    add(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw the returns of ended episodes over env steps: a .png, .svg or .pdf",
+    )
     return parser
 
 
@@ -75,7 +81,10 @@ def listed(given: argparse.Namespace) -> int:
         lines.append(line_of(name, store, episodes))
         drawn[name] = episodes
     if lines:
-        print(aligned([COLUMNS, *lines], right=set(range(2, len(COLUMNS))), width=WIDTH))
+        table = [COLUMNS, *lines]
+        if not any(line[UNFINISHED] for line in lines):
+            table = [(*line[:UNFINISHED], *line[UNFINISHED + 1 :]) for line in table]
+        print(aligned(table, right=set(range(2, len(COLUMNS))), width=WIDTH))
     for problem in problems:
         print(problem)
     if not lines:
@@ -108,18 +117,24 @@ def found_stores(results: Sequence[Path]) -> list[Path]:
 
 
 def line_of(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
-    """Return the cells of a store's row in the list."""
+    """Return the cells of a store's row in the list; returns and success rate are those of ended episodes."""
+    ended = episodes.ended
+    count = int(ended.sum())
+    unfinished = len(ended) - count
     returns = ("", "", "")
-    if len(episodes.returns):
-        low, middle, high = np.quantile(episodes.returns, [0.0, 0.5, 1.0])
+    success = ""
+    if count:
+        low, middle, high = np.quantile(episodes.returns[ended], [0.0, 0.5, 1.0])
         returns = (f"{low:,.1f}", f"{middle:,.1f}", f"{high:,.1f}")
-    success = "" if episodes.success is None else f"{np.mean(episodes.success):.0%}"
+        if episodes.success is not None:
+            success = f"{np.mean(episodes.success[ended]):.0%}"
+    counts = (f"{store.rows:,}", f"{count:,}", f"{unfinished:,}" if unfinished else "")
     size = f"{store.nbytes / 1e6:,.1f} MB"
-    return (name, store.header.env, f"{store.rows:,}", f"{len(episodes.ids):,}", *returns, success, size)
+    return (name, store.header.env, *counts, *returns, success, size)
 
 
 def plot(drawn: dict[str, Any], file: Path) -> None:
-    """Draw the return of each episode over the env step of its end.
+    """Draw the return of each ended episode over the env step of its end.
 
     Raises:
         UsageError: Matplotlib is not installed, or the file cannot be written.
@@ -131,7 +146,8 @@ def plot(drawn: dict[str, Any], file: Path) -> None:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     panel = figure.subplots()
     for name, episodes in drawn.items():
-        panel.plot(episodes.ends, episodes.returns, ".", markersize=3, label=Path(name).name)
+        ended = episodes.ended
+        panel.plot(episodes.ends[ended], episodes.returns[ended], ".", markersize=3, label=Path(name).name)
     panel.set(xlabel="env steps", ylabel="return of the episode", title="Returns of the kept episodes")
     panel.legend(frameon=False, fontsize="small")
     try:

@@ -123,6 +123,20 @@ def test_the_return_of_episodes(tmp_path):
     assert 0 < len(expected) < 57 and same_but_ids(found, expected)
 
 
+def test_unfinished_episodes_have_no_return(tmp_path):
+    rows = episodes_of([5, 5, 5])
+    rows = rows.replace(rewards=torch.ones(15))
+    fill(tmp_path / "cut", rows[:14])
+    found = stored(open_rows(str(tmp_path / "cut"), SPACES, where="return>=-1"))
+    assert torch.equal(found.obs, rows[:10].obs)
+
+    def endless(obs, action, next_obs, **columns):
+        return columns["reward"], np.zeros(len(obs), bool)
+
+    found = stored(open_rows(str(tmp_path / "cut"), SPACES, where="return>=-1", relabel=endless))
+    assert torch.equal(found.obs, rows[:10].obs)  # a recorded end is one although the new terminations omit it
+
+
 def test_the_version_of_the_policy(tmp_path):
     first, second, names = two_stores(tmp_path)
     expected = joined(first[30:], second)  # versions 0 to 34 and 100 to 121

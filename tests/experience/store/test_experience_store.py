@@ -411,6 +411,29 @@ def big_store(folder, rows):
     (segment / JOURNAL).write_bytes(commit_record(rows, 0, 0.0))
 
 
+def test_the_list_and_the_plot_leave_out_unfinished_episodes(tmp_path, monkeypatch, capsys):
+    figures = pytest.importorskip("matplotlib.figure")
+    monkeypatch.chdir(tmp_path)
+    rows = episodes_of([4, 4, 4])
+    rewards = torch.tensor([1.0, 2.0, 3.0]).repeat_interleave(4)
+    rows = rows.replace(rewards=rewards, extras={"success": torch.arange(12) == 7})
+    fill(Path("cut"), rows[:10])  # returns 4, 8 and a part of 12
+    drawn = []
+    monkeypatch.setattr(figures.Figure, "savefig", lambda figure, *_, **__: drawn.extend(figure.axes[0].lines))
+    assert main(["cut", "--plot", "returns.png"]) == 0
+    head, line, _ = capsys.readouterr().out.splitlines()
+    assert head.split()[3:5] == ["episodes", "unfinished"]
+    assert line.split() == ["cut", "Pendulum-v1", "10", "2", "1", "4.0", "6.0", "8.0", "50%", "0.0", "MB"]
+    assert [line.get_ydata().tolist() for line in drawn] == [[4.0, 8.0]]
+    fill(Path("whole"), rows)
+    assert main(["whole"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert "unfinished" not in head and line.split()[2:6] == ["12", "3", "4.0", "8.0"]
+    fill(Path("short"), rows[8:10])
+    assert main(["short"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["short", "Pendulum-v1", "2", "0", "1", "0.0", "MB"]
+
+
 def test_a_million_rows_are_listed(tmp_path, capsys):
     big_store(tmp_path / "run" / "experience", 10**6)
     assert main([str(tmp_path)]) == 0
