@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,6 @@ class Collection:
     Attributes:
         name: Name in messages.
         files: All files; if one changes, the rows may differ.
-        rows: Number of rows; None if it is unknown before they are read.
 
     Raises:
         UsageError: The data do not exist, cannot be read, or belong to another environment.
@@ -78,9 +78,6 @@ class Collection:
             self.files += dataset.files
         self._spaces = spaces
         self._simple = len(self._datasets) == 1 and self._where == Where() and relabel is None
-        self.rows: int | None = None
-        if self._simple:
-            self.rows = self._datasets[0].rows
 
     def _of_environment(self, datasets: list[Dataset]) -> list[Dataset]:
         """Return the datasets of the environment that the conditions name."""
@@ -112,23 +109,39 @@ class Collection:
             parts += [self._relabel.digest, *(str(record_of(self._action_space(each))) for each in self._datasets)]
         return repr([parts, str(self._where)])
 
+    @property
+    def rows(self) -> int | None:
+        """Number of rows; None if it is unknown before they are read. Conditions and relabeling read the data once.
+
+        Raises:
+            UsageError: See `portions`.
+        """
+        if self._simple:
+            return self._datasets[0].rows
+        return sum(int(found.keep.sum()) for found in self._all_facts)
+
+    @functools.cached_property
+    def _all_facts(self) -> list[Facts]:
+        """The columns of all datasets that filters use, with `keep` after all conditions."""
+        pairs = zip(self._datasets, self._conversions, strict=True)
+        facts = [self._facts(dataset, conversion) for dataset, conversion in pairs]
+        self._keep_newest(facts)
+        if not any(found.keep.any() for found in facts):
+            raise UsageError(f"offline data {self.name} has no rows with {self._where}")
+        return facts
+
     def portions(self) -> Iterator[Transitions]:
         """Yield the rows with the columns of the environment, with actions as stored in a replay buffer.
 
         Raises:
             UsageError: Rows are damaged or belong to another environment, relabeling failed, or no rows remain.
         """
-        pairs = list(zip(self._datasets, self._conversions, strict=True))
         if self._simple:
             yield from self._conversions[0].portions(self._datasets[0])
             return
-        facts = [self._facts(dataset, conversion) for dataset, conversion in pairs]
-        self._keep_newest(facts)
-        if not any(found.keep.any() for found in facts):
-            raise UsageError(f"offline data {self.name} has no rows with {self._where}")
         shared = set.intersection(*map(_extras, self._datasets))
         first_episode = 0
-        for (dataset, conversion), found in zip(pairs, facts, strict=True):
+        for dataset, conversion, found in zip(self._datasets, self._conversions, self._all_facts, strict=True):
             start = 0
             for rows in conversion.portions(dataset):
                 part = slice(start, start + len(rows))

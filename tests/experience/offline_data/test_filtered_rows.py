@@ -16,11 +16,11 @@ import torch
 from kept_rows import SPACES, episodes_of, equal, fill
 from offline_data import HIGH, episodes, minari_dataset, transitions
 
-from interreplay import Mix, Offline, Transitions
+from interreplay import Mix, Offline, Storage, Transitions
 from interreplay.environments.relabeled import Relabel, Relabeled, module_name
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import collection, open_rows
-from interreplay.experience.offline_data.collection import numbered_episodes
+from interreplay.experience.offline_data.collection import Collection, numbered_episodes
 from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.experience.store import ExperienceStore
@@ -64,6 +64,26 @@ def test_several_stores_are_one_after_the_other(tmp_path):
     ids = stored(storage).episode
     assert len(ids.unique()) == 7 and set(ids[:35].tolist()).isdisjoint(ids[35:].tolist())
     assert open_rows(names, SPACES).key == storage.key != open_rows(names[:1], SPACES).key
+
+
+def test_rows_of_several_stores_are_copied_one_portion_after_the_other(tmp_path, monkeypatch):
+    *_, names = two_stores(tmp_path)
+    events = []
+    portions, add = Collection.portions, Storage.add
+
+    def read(self):
+        for rows in portions(self):
+            events.append("read")
+            yield rows
+
+    def added(self, rows):
+        events.append("added")
+        return add(self, rows)
+
+    monkeypatch.setattr(Collection, "portions", read)
+    monkeypatch.setattr(Storage, "add", added)
+    assert len(open_rows(names, SPACES, where="version>=30")) == 27
+    assert events == ["read", "added"] * 2
 
 
 def test_a_run_that_is_named_twice_or_copied_is_read_once(tmp_path):
