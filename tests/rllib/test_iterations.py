@@ -11,6 +11,7 @@ import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from interreplay.rllib import SACConfig
+from interreplay.rllib.env_runner import episode_callbacks
 
 TRAINED = "num_env_steps_trained_lifetime"
 
@@ -110,6 +111,45 @@ def test_a_function_is_called_once_for_every_collection():
     # Episodes of 20 steps: the second fragment holds the last 5 steps of the first, and 10 of the next.
     assert lengths == [[15], [5, 10]]
     algorithm.stop()
+
+
+@pytest.mark.parametrize(("most", "most_kept"), [(10, 16), (1_000, 40)])
+def test_callbacks_see_the_whole_length_of_episodes_whose_old_steps_are_dropped(most, most_kept, monkeypatch):
+    monkeypatch.setattr(episode_callbacks, "MOST_STEPS", most)
+    steps = []
+    ended = []
+    sampled = []
+    kept = []
+
+    def on_step(episode, **_):
+        steps.append((len(episode), episode.env_steps(), episode.get_return(), episode.get_rewards(-1)))
+        kept.append(len(episode.rewards.data))
+        episode.custom_data.setdefault("ids", set()).add(episode.id_)
+
+    def on_end(episode, **_):
+        newest = episode[-3:]
+        columns = episode.get_data_dict()
+        ended.append((len(episode), episode.get_return(), len(episode.custom_data["ids"])))
+        assert (newest.t, len(newest), newest.is_done) == (40, min(3, 40 - episode.t_started), True)
+        assert columns["t"][-1] == 39 and columns["terminateds"][-1]
+        assert {len(column) for column in columns.values()} == {len(columns["t"])}
+
+    def on_sample(samples, **_):
+        sampled.append([(one.t_started, len(one), one.get_return(), one.is_done) for one in samples])
+
+    made = config(env=failing_envs.Counting)
+    made.environment(env_config={"step": -1, "length": 40})
+    made.callbacks(on_episode_step=on_step, on_episode_end=on_end, on_sample_end=on_sample)
+    algorithm = made.build_algo()
+    for _ in range(18):
+        algorithm.env_runner.collect(7, random_actions=True)
+    algorithm.stop()
+    expected = [1 + step % 40 for step in range(126)]
+    assert steps == [(length, length, length, 1.0) for length in expected]
+    assert ended == [(40, 40.0, 1)] * 3
+    assert max(kept) == most_kept
+    assert sampled[:5] == [[(start, 7, 7.0, False)] for start in (0, 7, 14, 21, 28)]
+    assert sampled[5] == [(35, 5, 5.0, True), (0, 2, 2.0, False)]
 
 
 def test_no_episodes_are_built_without_callbacks():

@@ -131,6 +131,7 @@ class UnrollRunner(BatchEnvRunner):
             self._unroll_columns = None
         if self._builds_episodes:
             self._hooks.end_sample()
+            self._hooks.drop_old_steps()
         if not made.arrays:  # no environment was live: actions and outputs are only needed for their shapes
             actions, extras = self._act(random_actions=True, explore=True)
             flags = np.zeros(self.num_envs, dtype=bool)

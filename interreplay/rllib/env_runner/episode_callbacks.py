@@ -13,10 +13,61 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from interreplay.acting.batching import pick
 
 EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
+MOST_STEPS = 1_000
+"""Steps of a running episode from which on all but the last ones are dropped between two samples."""
+
+
+class LongEpisode(SingleAgentEpisode):
+    """An episode whose first steps were dropped. Its length, return and duration include them; its columns do not.
+
+    Indices of slices count from the beginning of the episode.
+
+    Attributes:
+        dropped_return: Sum of the dropped rewards.
+    """
+
+    __slots__ = ("dropped_return",)
+    dropped_return: float
+
+    @classmethod
+    def continuing(cls, episode: SingleAgentEpisode, lookback: int) -> LongEpisode:
+        """Return the continuation of an episode with its last `lookback` steps, as `SingleAgentEpisode.cut` does."""
+        kept = _copy_as(SingleAgentEpisode, episode)
+        kept._custom_data = {}  # `cut` would copy the user's data
+        made = _copy_as(cls, kept.cut(len_lookback_buffer=lookback))
+        made.dropped_return = episode.get_return()
+        made._custom_data = episode._custom_data
+        made._start_time = episode._start_time
+        made._last_step_time = episode._last_step_time
+        return made
+
+    def __len__(self) -> int:
+        return self.t
+
+    def get_return(self) -> float:
+        return self.dropped_return + super().get_return()
+
+    def get_data_dict(self) -> dict[str, Any]:
+        return _copy_as(SingleAgentEpisode, self).get_data_dict()
+
+    def slice(self, slice_: slice, **options: Any) -> SingleAgentEpisode:
+        first, stop, step = slice_.indices(self.t)
+        kept = slice(max(first - self.t_started, 0), max(stop - self.t_started, 0), step)
+        return _copy_as(SingleAgentEpisode, self).slice(kept, **options)
+
+
+def _copy_as(kind: Any, episode: SingleAgentEpisode) -> Any:
+    """Return an episode of class `kind` that shares the columns of another one."""
+    made = kind.__new__(kind)
+    for name in SingleAgentEpisode.__slots__:
+        setattr(made, name, getattr(episode, name))
+    return made
 
 
 class EpisodeCallbacks:
     """Builds `SingleAgentEpisode`s in addition to the columns, for callbacks and for `BatchEnvRunner.sample`.
+
+    Running episodes of more than `MOST_STEPS` steps become `LongEpisode`s between two samples of training.
 
     Args:
         runner: The runner that steps the environments.
@@ -82,8 +133,18 @@ class EpisodeCallbacks:
 
     def end_sample(self) -> None:
         """Call ``on_sample_end`` with the steps that each episode gained since `begin_sample`."""
-        if not self._samples_have_callbacks:
-            return
+        if self._samples_have_callbacks:
+            self._pass_samples()
+
+    def drop_old_steps(self) -> None:
+        """Drop the steps of long running episodes, except those that RLlib keeps too (`episode_lookback_horizon`)."""
+        lookback = self.runner.config.episode_lookback_horizon
+        episodes = self.runner._ongoing_episodes
+        for i, episode in enumerate(episodes):
+            if episode is not None and not episode.is_done and episode.t - episode.t_started > MOST_STEPS:
+                episodes[i] = LongEpisode.continuing(episode, lookback)
+
+    def _pass_samples(self) -> None:
         samples = []
         for episode in self.done + self.running():
             begin = self._lengths.get(episode.id_, 0)

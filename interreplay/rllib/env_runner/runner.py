@@ -163,6 +163,7 @@ class BatchEnvRunner(SteppingRunner):
                 made += len(rows)
         if self._builds_episodes:
             self._hooks.end_sample()
+            self._hooks.drop_old_steps()
         return rounds[0] if len(rounds) == 1 else cat(rounds)
 
     def anneal(self, progress: float) -> None:
