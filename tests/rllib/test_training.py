@@ -8,6 +8,7 @@ from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 import replay_buffers
 from interreplay.errors import NonFiniteError
+from interreplay.selection import Prioritized
 from tests.rllib.small_runs import config, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -70,6 +71,14 @@ def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     np.testing.assert_allclose(runner._act(False, explore=False)[0], expected, rtol=1e-5)
     episodes = runner.sample(num_episodes=2, explore=False)
     assert [len(e) for e in episodes] == [200, 200] and all(e.is_truncated for e in episodes)
+
+
+def test_a_part_given_as_an_object_is_copied_for_each_run():
+    first, (result,) = run(config(buffer="NMER", selector=Prioritized()).training(updates_per_step=0), 1)
+    assert "raw" in first.replay_buffer.selector.state_dict()
+    assert "raw" not in result["config"]["replay_buffer_config"]["selector"].state_dict()
+    second = first.config.copy(copy_frozen=False).build_algo()
+    assert "raw" not in second.replay_buffer.selector.state_dict()
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -274,7 +275,8 @@ class OffPolicyAlgorithm(TrainingLoop):
         }
         rows = config.take_source()
         if rows is None:
-            arguments = dict(config.replay_buffer_config)
+            # Parts given as objects are copied: the configuration is part of every result, and may build more runs.
+            arguments = copy.deepcopy(dict(config.replay_buffer_config))
             rows = make_source(arguments.pop("type"), defaults, **arguments)
         if not config.normalize_actions and next(rows.recorded_rows(), None) is not None:
             raise ValueError("normalize_actions is False; expected True where recorded experience is replayed")

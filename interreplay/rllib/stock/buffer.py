@@ -88,7 +88,7 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
         if capacity is not None:
             defaults["capacity"] = capacity
         try:
-            self.buffer = make_buffer(buffer, defaults, **recipe)
+            self.buffer = make_buffer(buffer, defaults, **copy.deepcopy(recipe))  # RLlib passes its configuration
         except ValueError as error:
             if buffer == "Uniform":
                 raise ValueError(f"{error}; pass the method's name as buffer, such as buffer='PER'") from error
