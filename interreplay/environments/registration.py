@@ -102,4 +102,4 @@ def own_name(name: Any, arguments: Mapping[str, Any]) -> str:
     """Return the id of the inner environment, or a readable name."""
     if name == WRAPPED and "env" in arguments:
         return str(arguments["env"])
-    return name if isinstance(name, str) else getattr(name, "__name__", repr(name))
+    return name if isinstance(name, str) else getattr(name, "__name__", type(name).__name__)

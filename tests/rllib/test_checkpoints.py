@@ -123,6 +123,22 @@ class Unsaveable(gym.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.0, False, self.t == 70, {}
 
 
+class Maker:
+    def __call__(self, context):
+        return Unsaveable(context)
+
+
+@pytest.mark.parametrize("make", [Maker, lambda: lambda context: Unsaveable(context)])
+def test_a_function_that_creates_environments_is_passed_again(make, tmp_path):
+    algorithm = config(make()).training(updates_per_step=0).build_algo()
+    algorithm.train()
+    algorithm.save_to_path(tmp_path / "c")
+    with pytest.raises(CheckpointError, match=r"does not store env, which is not plain data; pass the configuration"):
+        SAC.from_checkpoint(tmp_path / "c")
+    again = SAC.from_checkpoint(tmp_path / "c", config=config(make()))
+    assert again.env_steps == 75
+
+
 @pytest.mark.slow
 def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
     algorithm = config(Unsaveable).build_algo()

@@ -51,6 +51,7 @@ SIGNATURES = [
     (TorchLearner.configure_optimizers_for_module, "self module_id config"),
     (LearnerGroup.get_state, "self components not_components kwargs"),
     (Algorithm.setup, "self config"),
+    (Algorithm._get_env_id_and_creator, "env_specifier config"),
     (Algorithm.training_step, "self"),
     (Algorithm._create_local_replay_buffer_if_necessary, "self config"),
     (Algorithm._run_one_evaluation, "self parallel_train_future"),

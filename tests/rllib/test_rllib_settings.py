@@ -285,6 +285,10 @@ class PassingOnMapping(OfMapping):
         super().__init__(*args, **kwargs)
 
 
+def arm(config):
+    return Arm(config.get("size", 0.9))
+
+
 class Several(MultiAgentEnv):
     """Environment with several agents."""
 
@@ -304,9 +308,11 @@ class Several(MultiAgentEnv):
         (PassingOn, {}, 0.6),
         (PassingOnMapping, {"size": 0.3}, 0.3),
         (PassingOnMapping, {}, 0.25),
+        (arm, {"size": 0.3}, 0.3),
+        (arm, {}, 0.9),
     ],
 )
-def test_classes_of_environments_receive_keywords_or_one_mapping(env, given, size):
+def test_classes_of_environments_receive_keywords_or_one_mapping_and_functions_one_mapping(env, given, size):
     made = config(env=env).environment(env_config=given)
     algorithm = made.build_algo()
     assert algorithm.env_runner.env.unwrapped.envs[0].unwrapped.size == size

@@ -68,6 +68,14 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
         """Return RLlib's description, or only the class after a rejected configuration, so that Ray shows the error."""
         return type(self).__name__ if self.config is None else super().__repr__()
 
+    @staticmethod
+    @override(Algorithm)
+    def _get_env_id_and_creator(env_specifier: Any, config: Any) -> tuple[Any, Any]:
+        """Return the environment's id and a function that creates it; RLlib rejects functions of one mapping."""
+        if callable(env_specifier) and not isinstance(env_specifier, type):
+            return env_specifier, env_specifier
+        return Algorithm._get_env_id_and_creator(env_specifier, config)
+
     @override(Algorithm)
     def train(self) -> dict[str, Any]:
         """Return the result of one iteration; the time of an interrupted iteration counts in the next result."""
