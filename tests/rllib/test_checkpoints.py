@@ -1,5 +1,6 @@
 """Checkpoints are complete: a resumed run equals one that was never interrupted."""
 
+import copy
 import math
 import shutil
 
@@ -7,9 +8,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from builders import same_state
 
 from interreplay.errors import CheckpointError
 from interreplay.rllib import SAC, IMPALAConfig
+from interreplay.rllib.algorithms.learner import UPDATE_STATE
 from tests.rllib.small_runs import CONFIGS, config, of_preset, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -102,6 +105,18 @@ def test_from_checkpoint_restores_the_whole_algorithm(tmp_path):
     algorithm.save_to_path(tmp_path / "c")
     again = SAC.from_checkpoint(tmp_path / "c")
     assert_same_run(algorithm, again)
+
+
+def test_a_state_is_not_changed_by_further_training():
+    algorithm = config().training(updates_per_step=0.1).build_algo()
+    algorithm.train()
+    state = algorithm.learner.get_state()
+    before = copy.deepcopy(state)
+    algorithm.train()
+    algorithm.learner.set_state(state)
+    algorithm.train()
+    for part in ("optimizer", "rl_module", UPDATE_STATE):
+        same_state(state[part], before[part])
 
 
 class Unsaveable(gym.Env):
@@ -229,12 +244,12 @@ def test_damaged_checkpoints_are_rejected(saved, tmp_path):
     files = sorted(p for p in saved.rglob("*") if p.is_file())
     algorithm = config().build_algo()
     for i, file in enumerate(files):
-        copy = tmp_path / str(i)
-        shutil.copytree(saved, copy)
-        bad = copy / file.relative_to(saved)
+        damaged = tmp_path / str(i)
+        shutil.copytree(saved, damaged)
+        bad = damaged / file.relative_to(saved)
         bad.write_bytes(bad.read_bytes()[: max(0, bad.stat().st_size // 2 - 1)])
         with pytest.raises(CheckpointError) as caught:
-            algorithm.restore_from_path(copy)
+            algorithm.restore_from_path(damaged)
         assert "\n" not in str(caught.value)
     algorithm.restore_from_path(saved)
     assert algorithm.env_steps == 75

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_OPTIMIZER, DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
@@ -193,7 +194,7 @@ class BatchLearner(ExactOptimizerStates):
             state[UPDATE_STATE] = {
                 "rng": self._rng.get_state().numpy(),
                 "updates": self.updates,
-                "totals": self._totals.cpu().numpy(),
+                "totals": self._totals.cpu().numpy().copy(),
                 "since": self._since,
                 "rule": self._update_rule.state_dict(),
             }
@@ -207,6 +208,8 @@ class BatchLearner(ExactOptimizerStates):
         for name, optimizer in self._update_rule.optimizers.items():
             group = optimizer.param_groups[0]
             configured[name] = {key: group[key] for key in CONFIGURED if key in group}
+        if COMPONENT_OPTIMIZER in state:  # optimizers would continue in the arrays of the state
+            state = state | {COMPONENT_OPTIMIZER: copy.deepcopy(state[COMPONENT_OPTIMIZER])}
         super().set_state(state)
         for name, settings in configured.items():
             # A checkpoint contains its learning rates; the configuration's rates take precedence, as searches expect.
