@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
@@ -12,6 +13,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune.registry import register_env
+from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.rllib import CrossQConfig, DDPGConfig, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_settings import TABLE
@@ -89,7 +91,7 @@ class Other(TorchRLModule):
         (lambda c: c.training(train_batch_size_per_learner=0), "train_batch_size_per_learner is 0; expected a whole"),
         (lambda c: c.training(train_batch_size_per_learner=-1), "train_batch_size_per_learner is -1; expected a whole"),
         (
-            lambda c: c.training(train_batch_size=64),
+            lambda c: c.update_from_dict({"train_batch_size_per_learner": 16, "train_batch_size": 64}),
             "train_batch_size is 64 and train_batch_size_per_learner 16; expected one of them",
         ),
         (lambda c: c.training(n_step=(5, 2)), r"n_step is \(5, 2\); expected a whole number of at least 1, or two"),
@@ -138,6 +140,65 @@ def test_layers_in_a_specification_of_the_module_are_used():
     made = config().rl_module(rl_module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [7]}))
     made.validate()
     assert list(made.hiddens) == [7]
+
+
+def copies_of(made):
+    """Return a configuration, its copies, and the configurations of its trials in Tune."""
+    found = [made, made.copy(copy_frozen=False), type(made).from_dict(made.to_dict())]
+    found += [type(made)().update_from_dict(settings) for _, settings in generate_variants(made.to_dict())]
+    for each in found:
+        each.validate()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "expected"),
+    [
+        (lambda c: c.training(train_batch_size=256), "train_batch_size_per_learner", 256),
+        (lambda c: c.training(train_batch_size=64), "train_batch_size_per_learner", 64),
+        (
+            lambda c: c.training(train_batch_size=64).training(train_batch_size_per_learner=8),
+            "train_batch_size_per_learner",
+            8,
+        ),
+        (
+            lambda c: c.reporting(min_sample_timesteps_per_iteration=50).training(steps_per_iteration=20),
+            "steps_per_iteration",
+            20,
+        ),
+        (lambda c: c.reporting(min_sample_timesteps_per_iteration=50), "steps_per_iteration", 50),
+        (
+            lambda c: c.rl_module(model_config={"fcnet_hiddens": [64]}).training(hiddens=(32,)),
+            "hiddens",
+            (32,),
+        ),
+        (
+            lambda c: c.rl_module(rl_module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [64]})).model(
+                hiddens=(32,)
+            ),
+            "hiddens",
+            (32,),
+        ),
+        (lambda c: c.rl_module(model_config={"fcnet_hiddens": [64]}), "hiddens", [64]),
+    ],
+)
+def test_the_later_of_two_settings_with_one_meaning_is_used(change, name, expected):
+    for each in copies_of(change(config())):
+        assert getattr(each, name) == expected
+
+
+def test_a_given_learning_rate_is_used_even_at_its_default():
+    default = SACConfig().actor_lr
+    found = copies_of(config().training(lr=0.02, actor_lr=default))
+    found += copies_of(config().training(actor_lr=default).training(lr=0.02))
+    for given in ({"lr": tune.choice([0.02]), "actor_lr": default}, {"lr": 0.02, "actor_lr": tune.choice([default])}):
+        ((_, settings),) = generate_variants(config().training(**given).to_dict())
+        found.append(SACConfig().update_from_dict(settings))
+    for each in found:
+        assert each.rates(0) == {"actor": default, "critic": 0.02, "alpha": 0.02}
+    for each in copies_of(config().training(lr=0.02)):
+        assert each.rates(0)["actor"] == 0.02
+    assert SACConfig().update_from_dict({"lr": 0.02, "actor_lr": default}).rates(0)["actor"] == default
 
 
 def test_lr_sets_all_learning_rates_at_their_defaults():

@@ -24,6 +24,7 @@ from interreplay.learning.setting_fields import SEED, OrWord, Rate, Whole, accep
 from interreplay.learning.settings import LoopSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.rllib_settings import (
+    MODEL_KEYS,
     adopt_model_settings,
     check_host,
     check_not_ignored,
@@ -145,6 +146,7 @@ class LoopConfig(AlgorithmConfig):
         self.env_runner_cls: Any = BatchEnvRunner
         self.rollout_fragment_length: Any = 1
         self.lr: Any = None
+        self.given_rates: list[str] = []  # separate learning rates, which `lr` does not replace
         self.exploration: Any = Sampled()
         for name, default in (defaults(self.loop_class) | defaults(self.settings_class)).items():
             setattr(self, RLLIB_NAMES.get(name, name), default)
@@ -236,6 +238,7 @@ class LoopConfig(AlgorithmConfig):
             rejected.append(f"train_batch_size={size!r} with train_batch_size_per_learner={per_learner!r} (set one)")
         if unknown or rejected:
             raise TypeError(explained(f"{type(self).__name__}.training", unknown, rejected, known))
+        self._replace_earlier(settings)
         for name in settings.keys() & own.keys():
             setattr(self, name, settings.pop(name))
         super().training(**settings)
@@ -246,6 +249,21 @@ class LoopConfig(AlgorithmConfig):
         elif replay_buffer_config is not NotProvided:
             self._set_replay(replay_buffer_config)
         return self
+
+    def _replace_earlier(self, settings: Mapping[str, Any]) -> None:
+        """Drop the earlier values of settings with two names, so that the later one takes effect."""
+        if settings.get("train_batch_size_per_learner") is not None:
+            default: Any = self.own_settings()["train_batch_size"].default
+            self.train_batch_size = default
+        elif "train_batch_size" in settings:
+            self._train_batch_size_per_learner = None
+        if "steps_per_iteration" in settings:
+            self.min_sample_timesteps_per_iteration = 0
+        if not settings.keys().isdisjoint(MODEL_KEYS) and not has_search_space(self._model_config):
+            adopt_model_settings(self)
+        for name in self.rate_names():
+            if name in settings and name not in self.given_rates:
+                self.given_rates = [*self.given_rates, name]
 
     def _set_replay(self, given: Mapping[str, Any]) -> None:
         """Call `replay` with ``{"type": name, **arguments}``."""
@@ -271,6 +289,7 @@ class LoopConfig(AlgorithmConfig):
         settings, unknown, rejected = understood(self, settings, known)
         if unknown or rejected:
             raise TypeError(explained(type(self).__name__.removesuffix("Config"), unknown, rejected, known))
+        self._replace_earlier(settings)
         super().update_from_dict(settings)
         return self if replay is None else self.training(replay_buffer_config=replay)
 
@@ -345,9 +364,9 @@ class LoopConfig(AlgorithmConfig):
         return min(1.0, env_steps / steps)
 
     def rate(self, name: str) -> Any:
-        """Return a learning rate, or its schedule: `lr` if it is set and `name` is at its default."""
+        """Return a learning rate, or its schedule: `lr` if it is set and `name` was not given."""
         own = getattr(self, name)
-        if self.lr is None or own != self.own_settings()[name].default:
+        if self.lr is None or name in self.given_rates or own != self.own_settings()[name].default:
             return own
         return self.lr
 

@@ -293,6 +293,8 @@ def adopt_model_settings(config: Any) -> None:
     spec = config._rl_module_spec
     if not given and spec is not None and getattr(spec, "module_class", None) is None:
         given = getattr(spec, "model_config", None)
+        if given:
+            config._rl_module_spec = dataclasses.replace(spec, model_config=None)
     if isinstance(given, DefaultModelConfig):
         plain = dataclasses.asdict(DefaultModelConfig())
         given = {name: value for name, value in dataclasses.asdict(given).items() if value != plain[name]}
