@@ -16,7 +16,7 @@ from torch import nn
 from interreplay.errors import UsageError
 from interreplay.experiments.rllib_command.algorithm_names import config_for
 from interreplay.experiments.rllib_command.experiments import configured
-from interreplay.rllib import C51Config, DQNConfig, ReplayBuffer, SACConfig, TD3Config, TQCConfig
+from interreplay.rllib import C51Config, DQNConfig, RainbowConfig, ReplayBuffer, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_settings import BUFFERS, NAMES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
@@ -142,6 +142,18 @@ def test_a_configuration_of_ours_as_a_dictionary_is_understood():
 def test_episode_buffers_of_rllib_mean_our_methods(given, expected):
     assert SACConfig().training(replay_buffer_config=given).replay_buffer_config == expected
     assert SACConfig().update_from_dict({"replay_buffer_config": given}).replay_buffer_config == expected
+
+
+def test_arguments_of_the_same_replay_method_are_kept():
+    made = SACConfig().replay("NMER", k=5).training(replay_buffer_config={"capacity": 99})
+    assert made.replay_buffer_config == {"type": "NMER", "k": 5, "capacity": 99}
+    assert made.training(replay_buffer_config={"type": "PER"}).replay_buffer_config == {"type": "PER"}
+    merged = RainbowConfig().replay_buffer_config | {"capacity": 99}
+    for given in ({"capacity": 99}, {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 99}):
+        assert RainbowConfig().training(replay_buffer_config=given).replay_buffer_config == merged
+        assert RainbowConfig().update_from_dict({"replay_buffer_config": given}).replay_buffer_config == merged
+    made = RainbowConfig().replay("PER", capacity=99).to_dict()
+    assert RainbowConfig.from_dict(made).replay_buffer_config == {"type": "PER", "capacity": 99}
 
 
 def test_a_search_space_over_a_setting_by_rllibs_name_is_one_over_ours():

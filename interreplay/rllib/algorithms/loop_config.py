@@ -29,6 +29,7 @@ from interreplay.rllib.algorithms.rllib_settings import (
     check_host,
     check_not_ignored,
     explained,
+    replay_method,
     requests_normalization,
     settings_as_properties,
     understood,
@@ -223,8 +224,9 @@ class LoopConfig(AlgorithmConfig):
     ) -> Self:
         """Set training options: the settings of the class, and RLlib's.
 
-        ``replay_buffer_config={"type": name, **arguments}`` is equivalent to `replay`; `exploration` is described in
-        the class. Settings may have RLlib's names, see `interreplay.rllib.algorithms.rllib_settings`.
+        ``replay_buffer_config={"type": name, **arguments}`` is equivalent to `replay`, but as in RLlib, it keeps the
+        earlier arguments if the type is the same or omitted. `exploration` is described in the class. Settings may have
+        RLlib's names, see `interreplay.rllib.algorithms.rllib_settings`.
 
         Raises:
             TypeError: Settings do not exist or are rejected; one message names all of them.
@@ -266,11 +268,16 @@ class LoopConfig(AlgorithmConfig):
                 self.given_rates = [*self.given_rates, name]
 
     def _set_replay(self, given: Mapping[str, Any]) -> None:
-        """Call `replay` with ``{"type": name, **arguments}``."""
+        """Call `replay` with ``{"type": name, **arguments}`` and, unless the type is another one, earlier arguments."""
         if not isinstance(given, Mapping):
             raise ValueError(f'replay_buffer_config is {given!r}; expected a mapping such as {{"type": "NMER"}}')
         arguments = dict(given)
-        kind = arguments.pop("type", self.replay_buffer_config.get("type"))
+        earlier: Any = self.replay_buffer_config
+        if not is_search_space(earlier):
+            before = earlier.get("type")
+            if replay_method(given.get("type", before)) == before:
+                arguments = {**earlier, **given}
+        kind = arguments.pop("type", None)
         if kind is None:
             raise ValueError(f'replay_buffer_config is {given!r}; expected a "type", such as "NMER"')
         self.replay(kind, **arguments)
@@ -291,7 +298,11 @@ class LoopConfig(AlgorithmConfig):
             raise TypeError(explained(type(self).__name__.removesuffix("Config"), unknown, rejected, known))
         self._replace_earlier(settings)
         super().update_from_dict(settings)
-        return self if replay is None else self.training(replay_buffer_config=replay)
+        if replay is None:
+            return self
+        if "given_rates" in settings:  # a whole configuration, with all arguments
+            self.replay_buffer_config = {}
+        return self.training(replay_buffer_config=replay)
 
     @override(AlgorithmConfig)
     def evaluation(self, *, evaluation_max_episode_steps: int | None | Any = NotProvided, **settings: Any) -> Self:
