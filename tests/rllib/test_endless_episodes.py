@@ -86,11 +86,14 @@ def test_a_stop_request_ends_an_evaluation_and_the_next_one_is_complete():
     Endless.noticed = algorithm.request_stop
     result = algorithm.train()
     assert "evaluation" not in result and algorithm.env_steps == 20
-    Endless.noticed, algorithm.stop_requested = None, False
+    Endless.noticed = None
     algorithm.eval_env_runner.config.evaluation_max_episode_steps = 40
     result = algorithm.train()
     assert result["evaluation"]["env_runners"]["episode_len_mean"] == 40
     assert result["evaluation"]["env_runners"]["num_episodes"] == 2
+    algorithm.request_stop()
+    algorithm.evaluate()
+    assert not algorithm.stop_requested
     algorithm.stop()
 
 

@@ -250,7 +250,6 @@ class Training:
         self._goal = (self.algo.env_steps // length + 1) * length
         result = self.algo.train()
         if self._cut and self.complete:  # RLlib skips the evaluation of an iteration that was cut short
-            self.algo.stop_requested = False
             interval = self.settings.evaluation_interval
             if interval and result["training_iteration"] % interval == 0:
                 result["evaluation"] = self.algo.evaluate()

@@ -35,7 +35,7 @@ from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteColl
 from interreplay.rllib.env_runner.runner import LocalCollector
 from interreplay.rllib.env_runner.stepping import has_time_limit
 from interreplay.rllib.env_runner.wire_format import Packed
-from interreplay.rllib.host import HostedAlgorithm
+from interreplay.rllib.host import HostedAlgorithm, iterations_end_early
 
 LOOP_STATE = "interreplay_loop"
 
@@ -87,6 +87,7 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
             raise
         finally:
             self._iteration_began = None
+            self.stop_requested = False
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
@@ -95,7 +96,8 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
     def request_stop(self) -> None:
         """Let the running `train()` return after the current batches; safe in signal handlers and threads.
 
-        An evaluation in this process ends between two steps, and its result is dropped.
+        An evaluation in this process ends between two steps, and its result is dropped. The request is over when
+        `train()` or `evaluate()` returns.
         """
         self.stop_requested = True
         self.interrupt_evaluation()
@@ -118,6 +120,21 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
         if runner is None or runner.env is None:
             return None
         return runner
+
+    @override(Algorithm)
+    def evaluate(self, *args: Any, **options: Any) -> Any:
+        """Play the episodes of an evaluation."""
+        try:
+            return super().evaluate(*args, **options)
+        finally:
+            if self._iteration_began is None:  # else `train` is still running
+                self.stop_requested = False
+
+    @override(Algorithm)
+    def _run_one_training_iteration(self) -> Any:
+        """Train until RLlib's minimum per iteration is reached, or until a request to stop."""
+        with iterations_end_early():
+            return super()._run_one_training_iteration()
 
     @override(Algorithm)
     def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
