@@ -69,7 +69,7 @@ def test_an_environment_that_exits_on_close_does_not_end_the_program():
     algorithm.stop()
 
 
-def test_ctrl_c_in_a_step_is_raised():
+def test_ctrl_c_in_a_step_is_raised_and_training_continues_with_a_new_episode():
     class Interrupted(failing_envs.Counting):
         def fail(self, result):
             raise KeyboardInterrupt
@@ -77,6 +77,9 @@ def test_ctrl_c_in_a_step_is_raised():
     algorithm = config(Interrupted).build_algo()
     with pytest.raises(KeyboardInterrupt):
         algorithm.train()
+    algorithm.train()
+    rows = algorithm.replay_buffer.storage[torch.arange(algorithm.env_steps)]
+    assert torch.equal(rows.next_obs, rows.obs + torch.tensor([0.0, 1.0]))
     algorithm.stop()
 
 

@@ -196,10 +196,10 @@ class SteppingRunner(SingleAgentEnvRunner):
             logger.warning("closing %s failed: %s", self.env_name, in_words(error))
 
     def _fail(self, error: BaseException, where: str) -> NoReturn:
-        """Raise EnvironmentFailure with the environment's error on one line; the next step resets."""
+        """Raise EnvironmentFailure with the environment's error on one line, or Ctrl-C; the next step resets."""
+        self._needs_initial_reset = True
         if is_request_to_end(error):
             raise error
-        self._needs_initial_reset = True
         if isinstance(error, EnvironmentFailure):
             raise EnvironmentFailure(self.env_name, error.cause_text)
         text = in_words(error)
