@@ -6,7 +6,7 @@ import failing_envs
 import gymnasium as gym
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from interreplay.rllib import SACConfig
 
@@ -14,9 +14,16 @@ ID = "interreplay_tests/Counting-v0"
 PARTS = "interreplay_tests/CountingParts-v0"
 
 
+class Reusing(SyncVectorEnv):
+    """Vector environment that returns the same array at every step."""
+
+    def __init__(self, num_envs=1, **kwargs):
+        super().__init__([failing_envs.Counting] * num_envs, copy=False)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def environments(cluster):
-    gym.register(ID, failing_envs.Counting)
+    gym.register(ID, failing_envs.Counting, vector_entry_point=Reusing)
     gym.register(PARTS, failing_envs.Parts)
 
 
@@ -27,7 +34,9 @@ def build(env, vectorize="sync", **arguments):
     return made.debugging(seed=0).build_algo()
 
 
-@pytest.mark.parametrize(("env", "vectorize"), [(ID, "sync"), (PARTS, "sync"), (PARTS, "async")])
+@pytest.mark.parametrize(
+    ("env", "vectorize"), [(ID, "sync"), (ID, "vector_entry_point"), (PARTS, "sync"), (PARTS, "async")]
+)
 def test_rows_contain_the_outcome_of_their_action(env, vectorize):
     algorithm = build(env, vectorize)
     result = algorithm.train()

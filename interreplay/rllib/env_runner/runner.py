@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -257,11 +258,17 @@ class BatchEnvRunner(SteppingRunner):
         self._cut += state.interrupted()
         state.seeded = True
         self._needs_initial_reset = False
-        state.obs = as_column(obs)
+        state.obs = self._observed(obs)
         self._begun = len(self._hooks.done)  # the other episodes were interrupted
         begun = self._admitted(np.ones(self.num_envs, dtype=bool))
         state.over = ~begun
         self._start(begun, state.obs, infos)
+
+    def _observed(self, observation: Any) -> Any:
+        """Return observations as columns. Other vector environments than `SerialEnvs` may reuse their arrays."""
+        if not isinstance(self.env, SerialEnvs):
+            observation = copy.deepcopy(observation)
+        return as_column(observation)
 
     def _seed_of_reset(self) -> int | list[int] | None:
         """Return the seeds of a reset: of the next episodes in evaluations, otherwise only of the first reset."""
@@ -296,7 +303,7 @@ class BatchEnvRunner(SteppingRunner):
         actions, extras = self._act(random_actions, explore)
         results = self._try_env_step(self._scale.to_env(actions))
         observed, rewards, terminated, truncated, infos = results
-        next_obs = as_column(observed)
+        next_obs = self._observed(observed)
         live = ~state.over
         over = terminated | truncated
         if self._max_episode_steps is not None:
