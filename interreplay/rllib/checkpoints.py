@@ -91,12 +91,15 @@ class CheckpointedAlgorithm(Algorithm):
         }
 
     @override(Algorithm)
-    def save_to_path(self, path: Any = None, *, state: dict[str, Any] | None = None, **kwargs: Any) -> str:
+    def save_to_path(
+        self, path: Any = None, *, state: dict[str, Any] | None = None, filesystem: None = None, **kwargs: Any
+    ) -> str:
         """Save everything, including the replay buffer and the environments.
 
         Args:
             path: A local folder, which appears completely or not at all; a temporary one for None.
             state: The algorithm's state; the current one for None.
+            filesystem: None; remote file systems are not supported.
             **kwargs: RLlib's options of its own format, ignored.
 
         Returns:
@@ -104,9 +107,10 @@ class CheckpointedAlgorithm(Algorithm):
 
         Raises:
             TrainingDiverged: A loss or a weight is not finite; nothing is written.
+            ValueError: The folder is not local.
         """
         self.learner.check_finite()
-        target = Path(tempfile.mkdtemp(prefix="interreplay_") if path is None else path).absolute()
+        target = local_folder(tempfile.mkdtemp(prefix="interreplay_") if path is None else path, filesystem)
         description, nets = self.described_policy()
         config = stored_config(self.config)
         about = {
@@ -130,20 +134,24 @@ class CheckpointedAlgorithm(Algorithm):
         return str(target)
 
     @override(Algorithm)
-    def restore_from_path(self, path: Any, *, component: str | None = None, **kwargs: Any) -> None:
+    def restore_from_path(
+        self, path: Any, *, component: str | None = None, filesystem: None = None, **kwargs: Any
+    ) -> None:
         """Continue where a checkpoint was saved.
 
         Args:
             path: A local folder.
             component: Restore only this part, such as ``"learner_group/learner/rl_module"``.
+            filesystem: None; remote file systems are not supported.
             **kwargs: RLlib's options of its own format, ignored.
 
         Raises:
             CheckpointError: The checkpoint is unreadable or damaged, or has another environment, algorithm, network or
                 buffer.
             UsageError: Recorded experience has changed since the run began.
+            ValueError: The folder is not local.
         """
-        folder = state_files.resolve(Path(path).absolute())
+        folder = state_files.resolve(local_folder(path, filesystem))
         saved = read_description(folder)["fits"]
         for name, mine in self._identity().items():
             if saved.get(name) != mine and not (component and name in ("replay buffer", "capacity")):
@@ -190,9 +198,7 @@ class CheckpointedAlgorithm(Algorithm):
             CheckpointError: The checkpoint cannot be read, or does not store all of its settings.
             ValueError: It belongs to another class, or is not local.
         """
-        if filesystem is not None:
-            raise ValueError(f"filesystem is {filesystem!r}; expected None and a local folder")
-        folder = Path(path.to_directory() if hasattr(path, "to_directory") else path).absolute()
+        folder = local_folder(path.to_directory() if hasattr(path, "to_directory") else path, filesystem)
         folder = state_files.resolve(folder)
         if config is None:
             missing = ", ".join(read_description(folder)["not_stored"])
@@ -211,6 +217,19 @@ class CheckpointedAlgorithm(Algorithm):
             algorithm.stop()
             raise
         return algorithm
+
+
+def local_folder(path: Any, filesystem: Any) -> Path:
+    """Return the absolute path of a checkpoint's folder.
+
+    Raises:
+        ValueError: The folder is not local.
+    """
+    if filesystem is not None:
+        raise ValueError(f"filesystem is {filesystem!r}; expected None and a local folder")
+    if "://" in str(path):
+        raise ValueError(f"path is {str(path)!r}; expected a local folder, without a scheme")
+    return Path(path).absolute()
 
 
 def stored_config(config: Any) -> dict[str, Any]:

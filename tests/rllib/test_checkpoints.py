@@ -260,6 +260,16 @@ def test_a_missing_folder_is_rejected(tmp_path):
         config().build_algo().restore_from_path(tmp_path / "nowhere")
 
 
+def test_folders_that_are_not_local_are_rejected(tmp_path):
+    algorithm = config().build_algo()
+    for call in (algorithm.save_to_path, algorithm.restore_from_path, SAC.from_checkpoint):
+        with pytest.raises(ValueError, match="path is 's3://bucket/c'; expected a local folder"):
+            call("s3://bucket/c")
+        with pytest.raises(ValueError, match="filesystem is 'S3'; expected None and a local folder"):
+            call(tmp_path / "c", filesystem="S3")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 def test_noise_and_memory_begin_again_with_another_number_of_environments(count, tmp_path):
