@@ -21,7 +21,11 @@ def as_tensor(values: ArrayLike) -> Tensor:
     if isinstance(values, Tensor):
         return values
     array = np.asarray(values)
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if not array.flags.writeable or min(array.strides, default=0) < 0:
+        array = array.copy()
+    return torch.from_numpy(array)
 
 
 def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Observation:

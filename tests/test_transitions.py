@@ -42,6 +42,14 @@ def test_read_only_arrays_are_copied():
     assert Transitions(**given).obs.tolist() == given["obs"].tolist()
 
 
+def test_flipped_arrays_and_foreign_byte_orders_are_copied():
+    images = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)[:, :, ::-1]
+    rewards = np.arange(4, dtype=">f4")[::-1]
+    rows = Transitions(**columns() | {"obs": images, "next_obs": images, "rewards": rewards})
+    assert rows.obs.tolist() == images.tolist()
+    assert rows.rewards.dtype == torch.float32 and rows.rewards.tolist() == [3, 2, 1, 0]
+
+
 def test_rewards_are_converted_to_float32():
     for rewards in ([1, 2, 3, 4], np.array([1, 0, 1, 0], bool), np.arange(4)):
         found = Transitions(**columns() | {"rewards": rewards}).rewards

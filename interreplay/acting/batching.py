@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from interreplay.environments.spaces import named_parts
+from interreplay.transitions import as_tensor
 
 CPU = torch.device("cpu")
 
@@ -17,7 +18,7 @@ def as_column(observation: Any) -> Any:
     if isinstance(observation, dict | tuple):
         return {name: as_column(part) for name, part in named_parts(observation).items()}
     array = np.asarray(observation)
-    if array.dtype == np.float64:
+    if array.dtype.char == "d":  # float64 in any byte order
         return array.astype(np.float32)
     return array
 
@@ -32,5 +33,5 @@ def pick(observation: Any, rows: Any) -> Any:
 def as_tensors(observation: Any, device: torch.device) -> Any:
     """Return a batch of observations as tensors on a device."""
     if isinstance(observation, dict):
-        return {name: torch.as_tensor(part, device=device) for name, part in observation.items()}
-    return torch.as_tensor(observation, device=device)
+        return {name: as_tensor(part).to(device) for name, part in observation.items()}
+    return as_tensor(observation).to(device)

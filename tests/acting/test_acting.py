@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 
 import interreplay
 import interreplay.rllib as ours
+from interreplay.acting.batching import CPU, as_column, as_tensors
 from interreplay.acting.observations import batch_of
 from interreplay.environments.space_records import record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
@@ -147,6 +148,12 @@ def test_parts_of_observations_may_be_empty():
     assert {name: part.shape for name, part in batch_of(space, one).parts.items()} == {"goal": (1, 0), "pose": (1, 2)}
     several = batch_of(space, {"goal": np.zeros((3, 0)), "pose": np.zeros((3, 2))})
     assert not several.single and several.parts["goal"].shape == (3, 0)
+
+
+def test_flipped_observations_and_foreign_byte_orders_become_tensors():
+    flipped = np.arange(6, dtype=np.float32).reshape(2, 3)[:, ::-1]
+    assert as_tensors({"camera": flipped}, CPU)["camera"].tolist() == flipped.tolist()
+    assert as_tensors(as_column(np.ones(2, ">f8")), CPU).dtype == torch.float32
 
 
 def test_checkpoints_without_a_policy_are_rejected_in_one_line(tmp_path):
