@@ -37,6 +37,7 @@ _TUNE = {
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a run has no score before its first evaluation
     "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths of settings are relative to the user's folder
 }
 
 

@@ -24,7 +24,7 @@ import torch
 from gymnasium.envs.classic_control import PendulumEnv
 
 class Broken(PendulumEnv):
-    """Notes the threads that it finds, and breaks, stops moving or dies at the 150th step."""
+    """Notes its folder and threads, and breaks, stops moving or dies at the 150th step."""
     def __init__(self, kind):
         super().__init__()
         self.kind, self.steps = kind, 0
@@ -32,6 +32,7 @@ class Broken(PendulumEnv):
         self.steps += 1
         if self.kind == "threads" and self.steps == 5:
             found = {k: v for k, v in os.environ.items() if "NUM_THREADS" in k} | {"torch": torch.get_num_threads()}
+            found["folder"] = os.getcwd()
             open(os.environ["THREADS_FILE"], "w").write(json.dumps(found))
         if self.kind == "bug" and self.steps >= 150:
             raise RuntimeError("the simulator broke")
@@ -121,6 +122,7 @@ def test_a_study_ends_with_tables_and_reports_what_failed(study, tmp_path):
     assert "the simulator broke, at env step 299" in reason
     assert lines[-1].startswith("3 of 4 runs failed; retry them with: ")
     threads = json.loads((tmp_path / "threads.json").read_text())
+    assert threads.pop("folder") == str(ROOT), "Tune would change to the folder of the trial"
     assert threads.pop("torch") == 1 and set(threads.values()) == {"1"} and len(threads) >= 3
     rows = table(tmp_path / "r" / "runs.csv")
     assert [row["state"] for row in rows] == ["finished", "failed", "failed", "failed"]
