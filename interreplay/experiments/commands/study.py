@@ -218,7 +218,7 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
 
 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
-    """Execute one run in this process; return the exit code."""
+    """Execute one run in this process, and write the tables if it is the last one; return the exit code."""
     run = study.runs[number]
     from interreplay.experiments.tune.single_run import run_single
 
@@ -227,7 +227,9 @@ def run_one(study: Study, folder: StudyFolder, number: int) -> int:
         print(f"--scheduler {study.execution.scheduler} has no effect with --run, which trains one run only")
     settings = settings_of(study, folder, run, own_gpus())
     code = run_single(folder.trial(run), settings, study.execution, sys.stdout)
-    results_table.write(folder, study.runs)
+    # The tables need the results of all runs, which each task of an array would read again.
+    if all(folder.trial(other).status()["state"] in (*OVER, FAILED) for other in study.runs):
+        results_table.write(folder, study.runs)
     return code
 
 

@@ -32,12 +32,19 @@ Row = dict[str, Any]
 
 
 def rows_of(folder: StudyFolder, runs: Sequence[PlannedRun]) -> pd.DataFrame:
-    """Return a row per run, with the values that a search drew. The mean return is over the whole curve."""
+    """Return a row per run, with the values that a search drew. The mean return is over the whole curve.
+
+    Runs whose results cannot be read, for example because their first line is still being written, have no returns.
+    """
     rows = []
     for number, run in enumerate(runs):
         trial = folder.trial(run)
         status = trial.status()
-        returns = np.array(curve(trial.path) or [(0, math.nan)])[:, 1]
+        try:
+            points = curve(trial.path)
+        except (OSError, ValueError):
+            points = []
+        returns = np.array(points or [(0, math.nan)])[:, 1]
         row = {
             "number": number,
             "name": run.name,

@@ -439,10 +439,18 @@ def test_processes_may_begin_a_study_at_the_same_time(file, tmp_path, monkeypatc
     assert folder.begin(study) == study
 
 
-def test_a_single_run_reports_that_it_has_no_scheduler(file, tmp_path, monkeypatch, capsys):
+def test_a_single_run_has_no_scheduler_and_the_last_one_writes_the_tables(file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("interreplay.experiments.tune.single_run.run_single", lambda *arguments: 0)
     given = {"study": file(), "scheduler": "asha", "output_dir": str(tmp_path / "runs")}
     study, folder = cluster_run.read_new(given)
     study = replace(study, execution=replace(study.execution, scheduler="asha"))
     assert cluster_run.run_one(study, folder, 0) == 0
     assert "--scheduler asha has no effect with --run" in capsys.readouterr().out
+    first, last = (folder.trial(run) for run in study.runs)
+    first.note(state="finished")
+    (first.path / "result.json").write_text('{"env_runners": {"episode_return_me')
+    assert cluster_run.run_one(study, folder, 0) == 0 and not (folder.path / "runs.csv").exists()
+    last.note(state="failed")
+    assert cluster_run.run_one(study, folder, 1) == 0
+    rows = pd.read_csv(folder.path / "runs.csv")
+    assert rows["state"].tolist() == ["finished", "failed"] and rows["final_return"].isna().all()
