@@ -56,7 +56,7 @@ def read_rows(folder: Path) -> Rows:
         if not isinstance(row, dict):
             raise ValueError(f"{FILES[0]} holds a {type(row).__name__}; expected results")
         row.pop("config", None)
-        found.append(dict(_flat(row)))
+        found.append(dict(flat(row)))
     if broken and not found:
         raise ValueError(f"{FILES[0]} holds no readable result")
     return Rows(found, f"unreadable lines: {broken}" * bool(broken))
@@ -72,10 +72,11 @@ def _lines(folder: Path) -> Iterator[str]:
             return
 
 
-def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings, with their names joined by ``/``."""
     for name, value in row.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{above}{name}/")
+            yield from flat(value, f"{above}{name}/")
         else:
             yield f"{above}{name}", value
 

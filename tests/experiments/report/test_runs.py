@@ -118,6 +118,16 @@ def test_of_equal_runs_the_longest_counts(tmp_path):
     assert first.repeats and not second.repeats and "same settings" in first.note
 
 
+def test_runs_of_tune_that_differ_in_a_setting_are_no_repeats(tmp_path):
+    """Also if a third run lacks the setting, so that names do not contain it."""
+    for number, more in enumerate(
+        [{"clip_param": 0.1}, {"clip_param": 0.3}, {"clip_param": 0.3, "log_level": "INFO"}, {}]
+    ):
+        params = {"env": "Pendulum-v1", "seed": 0, "gamma": 0.99} | more
+        write(tmp_path / f"PPO_{number}", [row(1000.0, 1.0) | {"done": True}], params)
+    assert [run.repeats for run in read_runs([tmp_path])] == [False, False, True, False]
+
+
 def test_runs_are_read_once_and_checkpoints_are_not_runs(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0])
     (folder / "checkpoint_00001000").mkdir()

@@ -53,6 +53,26 @@ def test_settings_of_this_package_through_tune(tmp_path):
     assert described(tmp_path, "TD3_x", params).buffer == "PER"
 
 
+def test_runs_through_tune_that_differ_in_any_plain_setting_are_different_methods(tmp_path):
+    """Also with a run of this package, which has few names of settings in common with RLlib's configurations."""
+    common = {"env": "x", "seed": 1, "updates_per_step": 1.0, "replay_buffer_config": {"capacity": 10, "type": "NMER"}}
+    more = [
+        {"policy_delay": 1, "env_config": {}, "callbacks": "<class 'A'>", "learner_class": "<class 'A'>"},
+        {"policy_delay": 2, "env_config": {}, "callbacks_on_episode_end": None, "num_cpus_per_env_runner": 2},
+        {"policy_delay": 2, "env_config": {"goal": 3}, "policy_mapping_fn": "<function f at 0x7f>"},
+    ]
+    runs = [of("x", settings={"gamma": 0.99})]
+    for number, settings in enumerate(more):
+        runs.append(described(tmp_path, f"SAC_{number}", common | settings))
+    names = [full for _, full in method_names(runs)]
+    assert names == [
+        "NMER",
+        "NMER, policy_delay=1",
+        "NMER, policy_delay=2",
+        "NMER, env_config/goal=3, policy_delay=2",
+    ]
+
+
 def test_stock_algorithms_are_named_rllib(tmp_path):
     replay = {"type": "PrioritizedEpisodeReplayBuffer", "alpha": 0.6}
     found = described(tmp_path, "SAC_a", {"env": "Pendulum-v1", "replay_buffer_config": replay})

@@ -207,8 +207,10 @@ def _mark_repeats(runs: list[Run]) -> list[Run]:
     groups: dict[object, list[int]] = {}
     for i, run in enumerate(runs):
         if run.description.seed is not None and len(run.results):
-            key = (run.algorithm, run.env, run.method, run.description.seed, run.description.parent)
-            groups.setdefault(key, []).append(i)
+            key = [run.algorithm, run.env, run.method, run.description.seed, run.description.parent]
+            if run.description.of_tune:  # also settings that some runs lack, which names do not contain
+                key.append(repr(sorted(run.description.settings.items())))
+            groups.setdefault(tuple(key), []).append(i)
     marked = list(runs)
     for members in groups.values():
         best = max(members, key=lambda i: (runs[i].state == FINISHED, runs[i].steps))

@@ -5,21 +5,51 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from interreplay.experiments.flags.replay_flags import readable, short
 from interreplay.experiments.flags.run_flags import by_name, with_scope
+from interreplay.runs.results.reader import flat
 
 # Entries of params.json that do not distinguish methods, or have a field of `Description`.
 NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {"versions", "buffer", "buffer_args", "prioritized"}
-# Settings of RLlib configurations (which have hundreds) that distinguish methods.
-RLLIB_SETTINGS = (
-    *("gamma", "n_step", "tau", "lr", "actor_lr", "critic_lr", "alpha_lr", "hiddens", "updates_per_step"),
-    *("training_intensity", "target_entropy", "initial_alpha", "_train_batch_size_per_learner"),
-    "num_steps_sampled_before_learning_starts",
+# Beginnings of names of RLlib's settings that do not distinguish methods: of evaluation, logs, resources and errors.
+_HARMLESS = (
+    *(
+        "evaluation",
+        "offline_eval",
+        "callbacks",
+        "output",
+        "log_",
+        "metrics_",
+        "keep_per_episode",
+        "stats_cls",
+        "_validate",
+    ),
+    *("num_cpus", "num_gpus", "custom_resources", "_fake_gpus", "local_", "tf_session", "extra_python", "placement"),
+    *(
+        "restart_failed",
+        "max_num_",
+        "ignore_env_runner",
+        "ignore_offline",
+        "delay_between",
+        "num_consecutive",
+        "validate_",
+    ),
+    *(
+        "min_time_s",
+        "min_sample_timesteps",
+        "min_train_timesteps",
+        "sample_timeout",
+        "env_runner_restore",
+        "in_evaluation",
+    ),
+    *("env_runner_health", "env_runner_state", "use_env_runner_state", "sampler_perf", "sync_filters_on", "render_env"),
+    *("store_buffer", "checkpoint_", "export_native", "_use_msgpack", "create_env_on_driver", "disable_env_checking"),
+    *("observation_space", "action_space", "replay_buffer_config", "__"),
 )
 # Only configurations of this package have these; RLlib's algorithms of the same name train differently.
 OWN_SETTINGS = {"updates_per_step", "steps_per_iteration"}
@@ -41,6 +71,7 @@ class Description:
         settings: Other settings that distinguish methods; missing settings are unknown.
         arguments: Arguments of the replay method; missing arguments have their defaults.
         parent: The checkpoint that the run was forked from, "" for other runs.
+        of_tune: Whether the settings are those of Ray Tune, which include all settings of RLlib.
     """
 
     algorithm: str = "unknown"
@@ -51,6 +82,7 @@ class Description:
     settings: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
     parent: str = ""
+    of_tune: bool = False
 
 
 def describe(folder: Path) -> Description:
@@ -105,7 +137,9 @@ def _from_own_params(params: Mapping[str, Any]) -> Description:
 def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
     """Return the settings in RLlib's configuration; Tune's folders begin with the algorithm and an underscore."""
     replay = dict(params.get("replay_buffer_config") or {})
-    replay.pop("capacity", None)
+    settings = dict(_plain_settings(params))
+    if "capacity" in replay:
+        settings["buffer_size"] = replay.pop("capacity")
     kind = _class_name(replay.pop("type", None))
     if kind == "ReplayBuffer":
         kind = _class_name(replay.pop("buffer", kind))
@@ -117,9 +151,25 @@ def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
         env=str(params.get("env", "unknown")),
         buffer=kind,
         seed=_whole_number(params, "seed"),
-        settings={name: params[name] for name in RLLIB_SETTINGS if name in params},
+        settings=settings,
         arguments={key: readable(value) for key, value in replay.items()},
+        of_tune=True,
     )
+
+
+def _plain_settings(params: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of an RLlib configuration that distinguish methods, without classes, functions and objects.
+
+    A mapping is None, followed by its entries.
+    """
+    for name, value in params.items():
+        if name in NOT_A_METHOD or name.startswith(_HARMLESS):
+            continue
+        if isinstance(value, dict):
+            yield name, None
+        for path, entry in flat({name: value}):
+            if '"<' not in json.dumps(entry):
+                yield path, entry
 
 
 def _class_name(kind: Any) -> str:
@@ -138,12 +188,13 @@ def method_names(runs: Sequence[Description]) -> list[tuple[str, str]]:
     Returns:
         Short names, and full names; both are equal if the full name is short.
     """
-    groups: dict[tuple[str, str, str], list[Description]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, bool | None], list[Description]] = defaultdict(list)
     for run in runs:
         if run.settings:
-            groups[run.algorithm, run.env, run.buffer].append(run)
+            for of_tune in (None, run.of_tune):  # runs of Tune and others have few names of settings in common
+                groups[run.algorithm, run.env, run.buffer, of_tune].append(run)
     varied: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for (algorithm, _, buffer), members in groups.items():
+    for (algorithm, _, buffer, _), members in groups.items():
         varied[algorithm, buffer] |= _differences(members)
     long: dict[str, list[str]] = defaultdict(list)
     names = []
@@ -167,9 +218,11 @@ def _differences(runs: Sequence[Description]) -> set[str]:
     known = set(runs[0].settings)
     for run in runs:
         known &= run.settings.keys()
+    names: set[str] = set()
     for run in runs:
-        known |= run.arguments.keys()
-    return {name for name in known if len({_text(_value(run, name)) for run in runs}) > 1}
+        names |= run.arguments.keys()
+        names |= {name for name in run.settings if name.partition("/")[0] in known}  # also entries of mappings
+    return {name for name in names if len({_text(_value(run, name)) for run in runs}) > 1}
 
 
 def _value(run: Description, name: str) -> Any:
