@@ -117,6 +117,10 @@ def act(given: Mapping[str, Any]) -> int:
         numbers = range(given["run"], given["run"] + 1)
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     check(study, numbers, here=address == "local", folder=folder)
+    check_together(study, address)
+    if address == "local":
+        settings = [vars(settings_for(study.runs[number].given())) for number in numbers]
+        check_processors(study.execution, settings, "run" in given)
     if given.get("dry_run"):
         lines = [("", "run", "steps", "state")]
         for number, run in enumerate(study.runs):
@@ -124,10 +128,6 @@ def act(given: Mapping[str, Any]) -> int:
             lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
         print(results_table.aligned(lines, right={0, 2}))
         return 0
-    check_together(study, address)
-    if address == "local":
-        settings = [vars(settings_for(study.runs[number].given())) for number in numbers]
-        check_processors(study.execution, settings, "run" in given)
     study = folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])

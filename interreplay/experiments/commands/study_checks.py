@@ -10,6 +10,7 @@ from typing import Any
 
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import RefusedRuns, UsageError
+from interreplay.experience import ModelBased, RowSource
 from interreplay.experience.offline_data import open_rows
 from interreplay.experiments.commands.preparation import (
     check_memory,
@@ -20,6 +21,7 @@ from interreplay.experiments.commands.preparation import (
     source_for,
 )
 from interreplay.experiments.flags.offline_flags import check_recorded
+from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.flags.values import without
 from interreplay.experiments.process.machine import (
@@ -33,8 +35,16 @@ from interreplay.experiments.process.machine import (
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import OVER
-from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.crossq import CrossQUpdate
+from interreplay.learning.actor_critic.tqc import TQCUpdate
+from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS, check_actions
+from interreplay.learning.update import CRITIC_LOSS, SUCCESS_COLUMN, Update
+from interreplay.learning.value.dqn import DQNUpdate
+from interreplay.part import Context
 
+UPDATES: dict[str, type[Update]] = {"TQC": TQCUpdate, "CrossQ": CrossQUpdate}
+"""Updates that provide less than other actor-critic updates."""
 find = functools.lru_cache(maxsize=None)(find_environment)
 
 
@@ -91,11 +101,35 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     source = None
     if not ALGORITHMS[settings.trainer].unrolls:
         source = source_for(settings.replaced(device="cpu", offline_data=None), environment)
+        check_method(settings, source)
     if here:
         check_networks(settings, environment)
         check_memory(settings, environment, source)
     else:
         replay_bytes(settings, environment, source)
+
+
+def check_method(settings: SimpleNamespace, source: RowSource) -> None:
+    """Reject a replay method that the algorithm or the environment does not support, as at the start of the run.
+
+    The requirements of users' algorithms and of methods with goal functions are only known at the start.
+    """
+    try:
+        if settings.trainer in ALGORITHMS:
+            source.check_offers(offers_of(settings.trainer), settings.trainer)
+        if isinstance(source, ModelBased) and not source.wants_goal_functions:
+            name, arguments = environment_config(vars(settings))
+            source.imagination.connect(Context(environment=name, environment_arguments=arguments))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def offers_of(trainer: str) -> frozenset[str]:
+    """Return what a built-in algorithm provides to replay methods, see `interreplay.learning.update.Update.offers`."""
+    offers = UPDATES.get(trainer, ActorCriticUpdate).offers
+    if trainer in VARIANTS:
+        offers = DQNUpdate.offers | {CRITIC_LOSS}  # unless the network learns a distribution
+    return offers | {SUCCESS_COLUMN}
 
 
 def found(settings: SimpleNamespace) -> Environment:

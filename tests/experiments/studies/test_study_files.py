@@ -77,6 +77,15 @@ def file(tmp_path):
         ({"buffers": "[{NMER: {k: 0}}]"}, "k is 0"),
         ({"buffers": "[3]"}, "buffer 3 is not a valid entry; expected a name"),
         ({"buffers": "[HER]"}, "HER cannot store Pendulum-v1"),
+        ({"buffers": "[ReLo]", "trainers": "[CrossQ]"}, "which CrossQ does not provide; expected our SAC, TD3 or DDPG"),
+        ({"buffers": "[LA3P]", "trainers": "[TQC]"}, "LA3P requires critic_loss, which TQC does not provide"),
+        ({"buffers": "[ReLo]", "trainers": "[DDQN]", "envs": "[CartPole-v1]"}, "which DDQN does not provide"),
+        (
+            {"buffers": "[ModelBased]", "envs": "[dm_control/cartpole-swingup-v0]"},
+            "there is no termination function for 'dm_control/cartpole-swingup-v0'",
+        ),
+        ({"settings": "{num_workers: 500}"}, "--num_workers 500: each takes a CPU, available: "),
+        ({"together": "2", "scheduler": "asha"}, "--together runs all runs at once"),
         (
             {"trainers": "[{TD3: {alpha_lr: 1}}]"},
             "--alpha_lr is a setting of SAC, TQC, CrossQ; TD3 does not have it",
@@ -89,7 +98,8 @@ def file(tmp_path):
 )
 def test_invalid_studies_are_one_line_before_anything_starts(changes, line, file, capsys, tmp_path):
     results = tmp_path / "results"
-    assert line in refused(capsys, file(**changes), "--results_dir", results)
+    for words in ([], ["--dry_run"]):
+        assert line in refused(capsys, *words, "--results_dir", results, file(**changes))
     assert not results.exists()
 
 
