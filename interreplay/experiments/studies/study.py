@@ -14,6 +14,8 @@ from interreplay.runs.run_folder import check_name
 STUDY = "study.yaml"
 TPE = "tpe"
 """The searcher that draws the settings of each run when it starts."""
+LONGEST_NAME = 200
+"""Bytes of the longest name of a run; file systems allow 255 for the names of folders."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,12 @@ class Study:
         if count > 1:
             raise UsageError(
                 f"{count} runs are called {name!r}; remove duplicates, or distinguish buffers with label: NAME"
+            )
+        name = max((run.name for run in self.runs if not run.called), key=len, default="")
+        if len(name) > LONGEST_NAME:
+            raise UsageError(
+                f"the name {name[:60]}... of a run has {len(name)} bytes; expected at most {LONGEST_NAME}: add "
+                "label: NAME to the buffer, which replaces its settings in the name"
             )
 
     def to_plain(self) -> dict[str, Any]:

@@ -66,6 +66,10 @@ def file(tmp_path):
         ({"seeds": "20261126"}, "seeds 20261126: expected a number of seeds from 1 to 1000"),
         ({"seeds": "[2147483648]"}, "seeds [2147483648]: expected"),
         ({"seeds": "[0, 0]"}, "2 runs are called 'SAC_Pendulum-v1_Uniform_s0'"),
+        (
+            {"buffers": f"['Uniform{{label: {'x' * 190}}}']"},
+            "xxx... of a run has 209 bytes; expected at most 200: add label: NAME",
+        ),
         ({"bufers": "[NMER]"}, "unknown 'bufers'; did you mean buffers? accepted: buffers, envs"),
         ({"settings": "{total_env_step: 5}"}, "unknown 'total_env_step'; did you mean total_env_steps?"),
         ({"settings": "{total_env_steps: many}"}, "total_env_steps must be a whole number of at least 0, got 'many'"),
