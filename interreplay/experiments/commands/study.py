@@ -304,9 +304,9 @@ def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> in
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
     if ranked := results_table.ranking(rows, study.runs):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
-        best = next(run for run in study.runs if (run.env, run.trainer, run.label) == ranked[0][:3])
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
-        print(f"command of the best: {results_table.as_command(best)}")
+        for best in results_table.best_draws(rows, study.runs):
+            print(f"command of the best in {best.env}: {results_table.as_command(best)}")
     states = Counter(rows["state"])
     failed = states[FAILED]
     left = len(rows) - failed - int(rows["state"].isin(list(OVER)).sum())

@@ -124,6 +124,24 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
     return list(map(itemgetter(1), sorted(lines)))
 
 
+def best_draws(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
+    """Return a run of the best draw of a search in each environment: the highest final return of finished runs.
+
+    Args:
+        rows: Result of `rows_of`.
+        runs: The runs.
+    """
+    drawn = {run.name: run for run in runs if run.sampled}
+    done = rows[rows["name"].isin(drawn) & (rows["state"] == FINISHED) & rows["final_return"].notna()]
+    best = []
+    for _, members in done.groupby("env"):
+        finals = members.groupby(["trainer", "buffer"], sort=False)["final_return"].mean()
+        trainer, buffer = finals.idxmax()
+        found = members[(members["trainer"] == trainer) & (members["buffer"] == buffer)]
+        best.append(drawn[found["name"].iloc[0]])
+    return best
+
+
 def as_command(run: PlannedRun) -> str:
     """Return a command line that trains with the settings of a run."""
     words = ["python", "custom_training.py"]

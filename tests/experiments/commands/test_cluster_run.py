@@ -162,7 +162,8 @@ def test_a_search_stops_weak_runs_and_prints_the_best(study, tmp_path):
     assert set(states) <= {"finished", "stopped early"} and "finished" in states
     taus = {float(row["tau"]) for row in table(tmp_path / "r" / "runs.csv")}
     assert len(taus) == 3
-    (best,) = [line for line in out.splitlines() if line.startswith("command of the best: python custom_training.py ")]
+    head = "command of the best in Pendulum-v1: python custom_training.py "
+    (best,) = [line for line in out.splitlines() if line.startswith(head)]
     assert float(best.split("--tau=")[1].split()[0]) in taus
     again, out, _ = run(tmp_path, "--resume", tmp_path / "r")
     assert again == 0 and "3 runs, 3 of them finished" in out

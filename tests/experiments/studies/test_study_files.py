@@ -19,6 +19,7 @@ from interreplay.experiments.flags.training_flags import make_parser, settings_f
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
 from interreplay.experiments.studies.grid import entry, seeds_from, typed
+from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import TrialFolder
 
@@ -315,6 +316,21 @@ def test_a_search_draws_the_settings_of_each_method(file, capsys):
     assert by_name["SAC_Pendulum-v1_Uniform_002_s0"].sampled.keys() == {"tau"}
     given = cluster_run.make_parser().given(["--search", "k=randint(3,30),alpha=uniform(.2, 2)", "--buffers", "NMER"])
     assert len(cluster_run.read_new(given)[0].runs) == 10
+
+
+def test_the_best_draw_of_each_environment_is_over_all_trainers_and_finished():
+    rows = []
+    runs = []
+    for env, trainer, draw, state, final in [
+        ("b", "SAC", "1", "finished", 1.0),
+        ("b", "TD3", "2", "finished", 3.0),
+        ("b", "TD3", "3", "stopped early", 9.0),
+        ("a", "SAC", "1", "interrupted", 5.0),
+    ]:
+        runs.append(PlannedRun(trainer, env, draw, 0, {}, {"k": 3}))
+        rows.append({"name": runs[-1].name, "env": env, "trainer": trainer, "buffer": draw, "state": state})
+        rows[-1]["final_return"] = final
+    assert results_table.best_draws(pd.DataFrame(rows), runs) == [runs[1]]
 
 
 def test_flags_read_the_values_of_a_search():
