@@ -35,6 +35,7 @@ class StudyReporter:
         self._all = len(totals) + done
         self._done = done
         self._steps = dict(saved)
+        self._returns: dict[str, dict[str, float]] = {}
         self._saved = sum(saved.values())
         self._started: dict[str, float] = {}
         self._running: set[str] = set()
@@ -73,6 +74,7 @@ class StudyReporter:
             self._started.setdefault(name, time.monotonic())
         elif event == "result":
             self._steps[name] = int(figures["env_steps"])
+            self._newest_returns(name, figures)
             if self._bar is not None:
                 move(self._bar, sum(self._steps.values()), self._left())
         elif event == "retry":
@@ -98,11 +100,20 @@ class StudyReporter:
         if reason:
             state += f" ({reason})"
         seconds = time.monotonic() - self._started.get(name, self._begun)
+        returns = self._newest_returns(name, figures)
         self.note(
             f"[{self._done}/{self._all}] {name}: {state} at {int(figures.get('env_steps', 0)):,} steps, "
-            f"return {shown(figures.get('return', math.nan))}, "
-            f"evaluation {shown(figures.get('evaluation_return', math.nan))}, {seconds:,.0f} s"
+            f"return {shown(returns['return'])}, evaluation {shown(returns['evaluation_return'])}, {seconds:,.0f} s"
         )
+
+    def _newest_returns(self, name: str, figures: Mapping[str, Any]) -> dict[str, float]:
+        """Return the newest returns of a run, given its current figures; iterations may lack an evaluation."""
+        newest = self._returns.setdefault(name, {"return": math.nan, "evaluation_return": math.nan})
+        for kind in newest:
+            value = figures.get(kind, math.nan)
+            if not math.isnan(value):
+                newest[kind] = value
+        return newest
 
     def beat(self) -> None:
         """Refresh the bar, or report the progress of the study if the last report is too old."""

@@ -191,7 +191,8 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
     except FolderInUse as error:
         events.put(("end", name, {"done": True, "state": NOT_STARTED, "reason": str(error)}))
     except PermanentFailure as error:
-        events.put(("end", name, figures | {"done": True, "state": FAILED, "reason": str(error)}))
+        end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
+        events.put(("end", name, figures | {"done": True} | end))
     except BaseException as error:
         run.failed = True
         events.put(("fail" if last else "retry", name, {"reason": described(error)}))

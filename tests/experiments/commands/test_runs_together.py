@@ -102,7 +102,7 @@ class StubRun:
         if self.end == "crash":
             raise RuntimeError("the simulator broke")
         if self.end == "permanent":
-            self.folder.note(state=FAILED)
+            self.folder.note(state=FAILED, env_steps=70)
             raise PermanentFailure("an invalid setting")
         self.over = INTERRUPTED
         self.folder.note(state=INTERRUPTED)
@@ -123,6 +123,7 @@ def test_only_runs_that_crashed_are_retried(tmp_path, monkeypatch):
     ends = [(event, name) for event, name, _ in events if event not in ("start", "result")]
     expected = [("end", "max_time"), ("end", "permanent"), ("fail", "crash"), ("retry", "crash"), ("retry", "crash")]
     assert sorted(ends) == expected
+    assert [figures["env_steps"] for event, name, figures in events if (event, name) == ("end", "permanent")] == [70]
 
 
 def test_a_process_that_is_started_again_leaves_out_runs_that_have_ended(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 
 import pytest
 
@@ -89,12 +90,17 @@ def test_a_terminal_shows_all_steps_in_a_bar_below_the_events(clock, monkeypatch
     assert "\x1b[31ma_s0: failed for good: no\x1b[0m\n" in output.getvalue()
 
 
-def test_the_reason_of_an_early_stop_is_reported(clock):
+def test_the_reason_of_an_early_stop_and_the_newest_returns_are_reported(clock):
     output = io.StringIO()
     reporter = StudyReporter({"a_s0": 1_000}, {}, 0, output)
     reporter.on_event("start", "a_s0", {})
-    reporter.on_event("end", "a_s0", {"env_steps": 500, "state": "finished", "reason": "evaluation return 9.0 reached"})
-    assert last(output).startswith("[1/1] a_s0: finished (evaluation return 9.0 reached) at 500 steps, ")
+    reporter.on_event("result", "a_s0", {"env_steps": 400, "return": 7.0, "evaluation_return": 9.0})
+    newest = {"env_steps": 500, "return": 8.0, "evaluation_return": math.nan}  # without an evaluation
+    reporter.on_event("result", "a_s0", newest)
+    reporter.on_event("end", "a_s0", newest | {"state": "finished", "reason": "evaluation return 9.0 reached"})
+    assert last(output) == (
+        "[1/1] a_s0: finished (evaluation return 9.0 reached) at 500 steps, return 8.0, evaluation 9.0, 0 s"
+    )
 
 
 def test_runs_that_ended_without_finishing_do_not_count_for_the_time_left(clock):
