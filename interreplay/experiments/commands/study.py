@@ -34,7 +34,7 @@ from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, St
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER, TrialFolder, shortened
 from interreplay.runs.folder_lock import held
-from interreplay.runs.run_folder import check_name, steps_of
+from interreplay.runs.run_folder import check_name, find_checkpoints, steps_of
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT
@@ -237,7 +237,8 @@ def steps_at_start(trial: TrialFolder, settings: Mapping[str, Any]) -> int:
     """Return the env steps of the checkpoint at which a run resumes, or of the one that it forks; 0 for a new run."""
     checkpoints = trial.resumable()
     if not checkpoints and settings["fork_from"]:
-        checkpoints = [Path(settings["fork_from"])]
+        parent = Path(settings["fork_from"])
+        checkpoints = find_checkpoints(parent) if parent.is_dir() else [parent]  # it may be on another machine
     return max(0, steps_of(checkpoints[0])) if checkpoints else 0
 
 

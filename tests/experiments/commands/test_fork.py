@@ -81,4 +81,6 @@ def test_a_resumed_run_begins_at_its_own_checkpoint(tmp_path):
     assert study.steps_at_start(TrialFolder(tmp_path), settings) == 50
     (tmp_path / "checkpoint_00000060").mkdir()
     assert study.steps_at_start(TrialFolder(tmp_path), settings) == 60
-    assert study.steps_at_start(TrialFolder(tmp_path / "new"), {"fork_from": None}) == 0
+    new = TrialFolder(tmp_path / "new")
+    assert study.steps_at_start(new, {"fork_from": None}) == 0
+    assert study.steps_at_start(new, {"fork_from": str(tmp_path)}) == 60, "the newest checkpoint of a run"
