@@ -21,6 +21,7 @@ NO_SCALE = (
     "a scale and are left out; returns, their differences and probabilities of improvement do not."
 )
 COUNT_ALL = "No run counts: nothing is compared. --count all also counts unfinished and crashed runs."
+NO_RESULT = "Runs have no {measure}: nothing is compared. --measure selects another result."
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,8 @@ def _section(
         measure, notes = _default_measure(counted or runs)
     usable = [run for run in counted if run.has(measure)]
     found, remark = _baseline(_names("method", usable), baseline)
+    if not any(run.has(measure) for run in runs):
+        remark = NO_RESULT.format(measure=MEASURES[measure])
     notes += filter(None, [remark])
     methods = sorted(_names("method", runs), key=lambda method: method != found)
     tasks = []

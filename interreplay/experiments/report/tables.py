@@ -233,9 +233,13 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
             evidence = f"{row['environments']} environments, {row['runs']} runs"
             sentence = _ratio_sentence(row["method"], str(section.baseline), row, "ratio", evidence)
             found.setdefault(row["method"], []).append(sentence)
-    efficiency = select(tables["efficiency"], algorithm=section.algorithm)
-    for row in efficiency.to_dict("records"):
+    efficiency = select(tables["efficiency"], algorithm=section.algorithm).to_dict("records")
+    of_baseline = {row["env"]: row["runs"] for row in efficiency if row["method"] == section.baseline}
+    for row in efficiency:
         seeds = counted(row["runs"], "seed")
+        fewest = min(row["runs"], of_baseline.get(row["env"], row["runs"]))
+        if fewest < 2:  # no interval
+            seeds = counted(fewest, "seed")
         subject = f"{row['env']}: {row['method']}"
         value = row.get("auc_difference", np.nan)
         if np.isfinite(row.get("auc_ratio", np.nan)):

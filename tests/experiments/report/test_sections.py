@@ -52,6 +52,13 @@ def test_every_run_is_listed_with_its_own_numbers(tmp_path):
     assert [one(tables["runs"], seed=seed)["auc"] for seed in (0, 1)] == [4.0, 1.25]
 
 
+def test_a_measure_that_no_run_has_is_reported(tmp_path):
+    """Not with advice to count unfinished runs."""
+    ours(tmp_path, "Hopper-v5", "Uniform", 0, [1.0])
+    (section,), _ = tables_of(tmp_path, measure="success")
+    assert section.notes == ["Runs have no success rate: nothing is compared. --measure selects another result."]
+
+
 def test_unfinished_runs_count_on_request(tmp_path):
     (section,), tables = tables_of(study(tmp_path), count="all")
     row = one(tables["efficiency"], env="Hopper-v5", method="NMER")
@@ -182,6 +189,9 @@ def test_summaries_without_a_scale_or_with_one_seed(tmp_path):
             "Hopper-v5: NMER has a mean return over steps 7.50 above that of Uniform, 1 seed: too few for an interval."
         ]
     }
+    ours(tmp_path, "Hopper-v5", "NMER", 1, [0.0, -40.0, -80.0])
+    (section,), tables = tables_of(tmp_path)
+    assert summaries(section, tables)["NMER"][0].endswith("Uniform, 1 seed: too few for an interval.")
 
 
 def test_summaries_and_ratios_without_the_baseline_in_some_environment(tmp_path):
