@@ -14,8 +14,7 @@ from typing import Any
 
 import ray
 import torch
-from ray.rllib.algorithms import algorithm
-from ray.rllib.algorithms.algorithm import Algorithm, TrainIterCtx
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.connectors import connector_v2
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.env import env_runner_group
@@ -63,26 +62,6 @@ def _set_deterministic(mode: bool, *, warn_only: bool = False) -> None:
     """Set the flag of ``torch.use_deterministic_algorithms`` without filling new tensors, 2 to 3 % of an update."""
     torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-
-
-class StoppableIteration(TrainIterCtx):
-    """RLlib's control of an iteration, which also ends when the algorithm is requested to stop."""
-
-    def should_stop(self, results: Any) -> bool:
-        """Return whether the minimum is reached or, after the first step, a stop was requested."""
-        return super().should_stop(results) or bool(results and getattr(self.algo, "stop_requested", False))
-
-
-@contextlib.contextmanager
-def iterations_end_early() -> Iterator[None]:
-    """Let a request to stop end RLlib's iterations before their minimum of seconds or steps."""
-    module: Any = algorithm
-    before = module.TrainIterCtx
-    module.TrainIterCtx = StoppableIteration
-    try:
-        yield
-    finally:
-        module.TrainIterCtx = before
 
 
 @contextlib.contextmanager

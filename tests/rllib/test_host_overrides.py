@@ -53,8 +53,6 @@ SIGNATURES = [
     (Algorithm.setup, "self config"),
     (Algorithm._get_env_id_and_creator, "env_specifier config"),
     (Algorithm.training_step, "self"),
-    (Algorithm._run_one_training_iteration, "self"),
-    (TrainIterCtx.should_stop, "self results"),
     (Algorithm._create_local_replay_buffer_if_necessary, "self config"),
     (Algorithm._run_one_evaluation, "self parallel_train_future"),
     (Algorithm._compile_iteration_results, "self train_results eval_results"),

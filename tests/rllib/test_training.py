@@ -252,13 +252,6 @@ def test_request_stop_ends_an_iteration_early_and_training_continues():
     assert algorithm.env_steps == 75
 
 
-def test_request_stop_ends_an_iteration_before_its_minimum():
-    algorithm = config().training(updates_per_step=0).reporting(min_time_s_per_iteration=5).build_algo()
-    algorithm.on_progress = lambda steps: algorithm.request_stop() if steps >= 90 else None
-    result = algorithm.train()
-    assert algorithm.env_steps == 90 and result["num_training_step_calls_per_iteration"] == 2
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

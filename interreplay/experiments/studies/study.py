@@ -104,9 +104,10 @@ class Study:
                 f"{count} runs are called {name!r}; remove duplicates, or distinguish buffers with label: NAME"
             )
         name = max((run.name for run in self.runs if not run.called), key=len, default="")
-        if len(name) > LONGEST_NAME:
+        size = len(name.encode())
+        if size > LONGEST_NAME:
             raise UsageError(
-                f"the name {name[:60]}... of a run has {len(name)} bytes; expected at most {LONGEST_NAME}: add "
+                f"the name {name[:60]}... of a run has {size} bytes; expected at most {LONGEST_NAME}: add "
                 "label: NAME to the buffer, which replaces its settings in the name"
             )
 

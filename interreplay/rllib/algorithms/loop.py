@@ -35,7 +35,7 @@ from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteColl
 from interreplay.rllib.env_runner.runner import LocalCollector
 from interreplay.rllib.env_runner.stepping import has_time_limit
 from interreplay.rllib.env_runner.wire_format import Packed
-from interreplay.rllib.host import HostedAlgorithm, iterations_end_early
+from interreplay.rllib.host import HostedAlgorithm
 
 LOOP_STATE = "interreplay_loop"
 
@@ -129,12 +129,6 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
         finally:
             if self._iteration_began is None:  # else `train` is still running
                 self.stop_requested = False
-
-    @override(Algorithm)
-    def _run_one_training_iteration(self) -> Any:
-        """Train until RLlib's minimum per iteration is reached, or until a request to stop."""
-        with iterations_end_early():
-            return super()._run_one_training_iteration()
 
     @override(Algorithm)
     def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:

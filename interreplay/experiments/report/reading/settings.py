@@ -17,39 +17,16 @@ from interreplay.runs.results.reader import flat
 # Entries of params.json that do not distinguish methods, or have a field of `Description`.
 NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {"versions", "buffer", "buffer_args", "prioritized"}
 # Beginnings of names of RLlib's settings that do not distinguish methods: of evaluation, logs, resources and errors.
-_HARMLESS = (
-    *(
-        "evaluation",
-        "offline_eval",
-        "callbacks",
-        "output",
-        "log_",
-        "metrics_",
-        "keep_per_episode",
-        "stats_cls",
-        "_validate",
-    ),
-    *("num_cpus", "num_gpus", "custom_resources", "_fake_gpus", "local_", "tf_session", "extra_python", "placement"),
-    *(
-        "restart_failed",
-        "max_num_",
-        "ignore_env_runner",
-        "ignore_offline",
-        "delay_between",
-        "num_consecutive",
-        "validate_",
-    ),
-    *(
-        "min_time_s",
-        "min_sample_timesteps",
-        "min_train_timesteps",
-        "sample_timeout",
-        "env_runner_restore",
-        "in_evaluation",
-    ),
-    *("env_runner_health", "env_runner_state", "use_env_runner_state", "sampler_perf", "sync_filters_on", "render_env"),
-    *("store_buffer", "checkpoint_", "export_native", "_use_msgpack", "create_env_on_driver", "disable_env_checking"),
-    *("observation_space", "action_space", "replay_buffer_config", "__"),
+_HARMLESS = tuple(
+    """
+    evaluation offline_eval callbacks output log_ metrics_ keep_per_episode stats_cls in_evaluation
+    num_cpus num_gpus custom_resources _fake_gpus local_ tf_session extra_python placement
+    restart_failed max_num_ ignore_env_runner ignore_offline delay_between num_consecutive validate_ _validate
+    min_time_s min_sample_timesteps min_train_timesteps sample_timeout sampler_perf
+    env_runner_restore env_runner_health env_runner_state use_env_runner_state sync_filters_on
+    render_env create_env_on_driver disable_env_checking observation_space action_space
+    store_buffer checkpoint_ export_native _use_msgpack replay_buffer_config given_rates __
+    """.split()  # noqa: SIM905 - a list of words
 )
 # Only configurations of this package have these; RLlib's algorithms of the same name train differently.
 OWN_SETTINGS = {"updates_per_step", "steps_per_iteration"}
