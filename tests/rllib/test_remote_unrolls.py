@@ -93,9 +93,9 @@ def test_weights_are_at_most_one_request_old(build, how, lags):
     assert sorted({number - int(unrolls.version[0]) for number, unrolls in enumerate(learned)}) == lags
 
 
-def test_async_unrolls_are_used_once_over_a_resume(build, tmp_path):
+def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(build, tmp_path):
     learned = []
-    many = {"env_config": {"step": -1, "length": 20}, "envs": 16, "train_batch_size": 16, "steps_per_iteration": 18_000}
+    many = {"env_config": {"step": -1, "length": 20}, "envs": 16, "train_batch_size": 16, "steps_per_iteration": 6_000}
     algorithm = build(2, failing_envs.Draws, **many)
     watched(algorithm, learned)
     first, result = algorithm.train(), algorithm.train()
@@ -114,49 +114,33 @@ def test_async_unrolls_are_used_once_over_a_resume(build, tmp_path):
     seams = [tuple(seam) for unrolls in learned for seam in unrolls.obs[-1].tolist()]
     firsts = {tuple(first) for unrolls in learned for first in unrolls.obs[0].tolist()}
     # All unrolls but the newest of each environment are continued by another; a resume resets environments that draw.
-    assert len(seams) > 10_000 and sum(seam not in firsts for seam in seams) <= 2 * 2 * 16
+    assert len(seams) > 3_000 and sum(seam not in firsts for seam in seams) <= 2 * 2 * 16
     found = result["replay_buffer"]
     assert 0 <= found["learner_waiting_share"] <= 1 and 0 <= found["actors_waiting_share"] <= 1
     assert first["env_runners"]["num_env_steps_sampled_lifetime"] > 0
-
-
-def test_async_gradients_of_two_runners_over_a_resume(build, tmp_path):
-    algorithm = build(2, trainer="A3C")
-    result = [algorithm.train() for _ in range(2)][-1]
-    assert result["replay_buffer"]["lag_max"] >= 1 and np.isfinite(result["learners"]["default_policy"]["loss"])
-    algorithm.save_to_path(tmp_path / "c")
-    algorithm.stop()
-    resumed = build(2, trainer="A3C")
-    resumed.restore_from_path(tmp_path / "c")
-    assert resumed.env_steps == result["env_steps"]
-    assert resumed.train()["env_steps"] > result["env_steps"]
-
-
-def test_one_error_names_a_lost_runner(build, tmp_path):
-    algorithm = build(2)
-    algorithm.train()
-    kill(algorithm, 1)
+    kill(resumed, 1)
     deadline = time.monotonic() + 60
     with pytest.raises(RunnerLost, match="remote env runner 1 died|1 of 2 remote env runners lost"):
         while time.monotonic() < deadline:  # the other runner's answers are used until Ray reports the death
-            algorithm.train()
-    algorithm.save_to_path(tmp_path / "c")
+            resumed.train()
+    resumed.save_to_path(tmp_path / "after_the_loss")
 
 
-def test_a_runner_that_hangs_is_named_while_another_continues(build):
+def test_async_gradients_of_two_runners(build):
+    algorithm = build(2, trainer="A3C")
+    result = [algorithm.train() for _ in range(2)][-1]
+    assert result["replay_buffer"]["lag_max"] >= 1 and np.isfinite(result["learners"]["default_policy"]["loss"])
+    assert algorithm.env_steps == result["env_steps"]
+
+
+def test_a_runner_that_hangs_is_named_and_another_that_hangs_does_not_delay_the_end(build):
     envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 40}}
-    algorithm = build(1, timeout=PATIENCE, **envs)
-    with pytest.raises(RunnerLost, match="remote env runner 1 returned nothing within sample_timeout_s=8 s"):
+    algorithm = build(2, timeout=PATIENCE, tolerance={"env_runner_health_probe_timeout_s": 1}, **envs)
+    with pytest.raises(RunnerLost, match="remote env runner [12] returned nothing within sample_timeout_s=8 s"):
         for _ in range(5):
             algorithm.train()
     assert algorithm.env_steps > 60
-
-
-def test_a_run_ends_even_if_a_runner_hangs(build):
-    envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 200}}
-    algorithm = build(1, tolerance={"env_runner_health_probe_timeout_s": 1}, **envs)
-    algorithm.train()
-    algorithm._collector._send(lambda runner, version: runner.make(400, version))
+    assert len(algorithm._collector._requests), "the other runner hangs, too"
     begun = time.monotonic()
     algorithm.stop()
     assert time.monotonic() - begun < 60
