@@ -87,18 +87,31 @@ def test_the_client_of_minaris_default_remote_is_installed():
     assert importlib.util.find_spec("h5py")
 
 
+@pytest.fixture(scope="module")
+def resolving(tmp_path_factory):
+    """Start to resolve the pins for all versions of Python at once; return the processes and their output files."""
+    folder = tmp_path_factory.mktemp("resolved")
+    started = {}
+    for python in PYTHONS:
+        found = folder / f"{python}.txt"
+        words = [UV, "pip", "compile", "--quiet", "--system-certs", "--only-binary", ":all:"]
+        words += ["--python-version", python, "--python-platform", "linux", str(PINS), "-o", str(found)]
+        started[python] = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True), found
+    yield started
+    for process, _ in started.values():
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(UV is None, reason="uv is not installed, so no pins are resolved")
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_pins_can_be_installed_together(python, tmp_path):
-    found = tmp_path / "resolved.txt"
-    words = [UV, "pip", "compile", "--quiet", "--system-certs", "--only-binary", ":all:", "--python-version", python]
-    done = subprocess.run(
-        [*words, "--python-platform", "linux", str(PINS), "-o", str(found)], capture_output=True, text=True, timeout=500
-    )
-    if re.search("Failed to fetch|error sending request|dns error", done.stderr):
+def test_the_pins_can_be_installed_together(python, resolving):
+    process, found = resolving[python]
+    _, err = process.communicate(timeout=500)
+    if re.search("Failed to fetch|error sending request|dns error", err):
         pytest.skip(f"no package index can be reached, so the pins are not resolved for Python {python}")
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, err
     resolved = {pin.name: pin for pin in requirements(re.sub(r"^\s*--hash.*$", "", found.read_text(), flags=re.M))}
     assert len(resolved) > 100
     for name, pin in pins(python).items():
