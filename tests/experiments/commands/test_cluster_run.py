@@ -24,7 +24,7 @@ import torch
 from gymnasium.envs.classic_control import PendulumEnv
 
 class Broken(PendulumEnv):
-    """Notes its folder and threads, and breaks, stops moving or dies at the 150th step."""
+    """Notes its folder and threads, and breaks, stops moving or dies at the 150th step, or pauses at the 350th."""
     def __init__(self, kind):
         super().__init__()
         self.kind, self.steps = kind, 0
@@ -40,9 +40,12 @@ class Broken(PendulumEnv):
             os.kill(os.getpid(), 9)
         if self.kind == "hang" and self.steps >= 150:
             time.sleep(1000)
-        return super().step(action)
+        while self.kind in ("wait", "pause") and self.steps == 350 and not os.path.exists(os.environ["GO_FILE"]):
+            time.sleep(0.05)
+        obs, reward, *rest = super().step(action)
+        return obs, float("nan") if self.kind == "nan" and self.steps >= 150 else reward, *rest
 
-for kind in ("threads", "bug", "hang", "die"):
+for kind in ("threads", "bug", "hang", "die", "nan", "wait", "pause"):
     gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=100)
 '''
 
@@ -63,6 +66,7 @@ def start(tmp_path: Path, *words: object, **options) -> subprocess.Popen[str]:
     command = [sys.executable, str(ROOT / "cluster_run.py"), *map(str, words)]
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     environment = os.environ | {"PYTHONPATH": path, "THREADS_FILE": str(tmp_path / "threads.json")}
+    environment["GO_FILE"] = str(tmp_path / "go")
     environment = {k: v for k, v in environment.items() if k not in ("RAY_ADDRESS", "OMP_NUM_THREADS")}
     return subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options

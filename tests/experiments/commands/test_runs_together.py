@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,12 +26,14 @@ EVALUATION = "evaluation/env_runners/episode_return_mean"
 @pytest.mark.slow
 def test_results_equal_those_of_separate_runs(study, tmp_path):  # noqa: F811
     file = study(200, buffers="[Uniform, NMER]", seeds="2")
-    words = ("--max_concurrent", 1, "--results_dir", tmp_path / "alone", file)
-    assert run(tmp_path, *words)[0] == 0
+    for number in range(4):
+        assert main(["--results_dir", str(tmp_path / "alone"), "--run", str(number), str(file)]) == 0
     code, out, err = run(tmp_path, "--together", 2, "--results_dir", tmp_path / "together", file)
     assert (code, err) == (0, ""), out
     assert out.count("2 runs learn as one") == 2
-    for folder in (tmp_path / "alone").glob("SAC_*"):
+    folders = list((tmp_path / "alone").glob("SAC_*"))
+    assert len(folders) == 4
+    for folder in folders:
         other = tmp_path / "together" / folder.name
         assert steps(other) == steps(folder) == [100, 200] and status(other)["state"] == "finished"
         expected = [float(row[EVALUATION]) for row in table(folder / "progress.csv")]
@@ -38,43 +41,44 @@ def test_results_equal_those_of_separate_runs(study, tmp_path):  # noqa: F811
         assert found == pytest.approx(expected, rel=1e-2)
 
 
-@pytest.mark.slow
-def test_sigterm_saves_all_runs_and_a_failed_run_does_not_stop_the_others(study, tmp_path):  # noqa: F811
-    file = study(600, envs="['envs_for_studies:Threads-v0', 'envs_for_studies:Bug-v0']", max_failures="0")
-    results = tmp_path / "r"
-    process = start(tmp_path, "--together", 1, "--results_dir", results, file)
-    good, bad = (results / f"SAC_envs_for_studies-{kind}-v0_Uniform_s0" for kind in ("Threads", "Bug"))
-    wait_for(lambda: (good / "progress.csv").exists() and len(steps(good)) > 1, process)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=500)
-    assert process.returncode == 75, out + err
-    assert status(good)["state"] == "interrupted" and status(bad)["state"] == "failed"
-    assert "the simulator broke" in out and "2 runs learn as one" in out
-    code, out, err = run(tmp_path, "--resume", results)
-    assert code == 1, out + err  # the broken run is retried and fails again
-    assert steps(good) == list(range(100, 601, 100)) and status(good)["state"] == "finished"
-
-
 def workers_of(process):
-    """Return the processes that train runs."""
-    return [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+    """Return the processes that train runs, in the order of their starts."""
+    children = psutil.Process(process.pid).children()
+    found = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    return sorted(found, key=lambda child: child.create_time())
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_started_again_and_one_that_starts_is_not_killed_by_a_signal(study, tmp_path):  # noqa: F811
-    file = study(400, envs="['envs_for_studies:Threads-v0']", seeds="2")
+def test_killed_processes_failed_runs_and_signals(study, tmp_path, monkeypatch):  # noqa: F811
+    """Two processes train two runs each; one run of each process breaks, and the other one continues."""
+    kinds = ("Wait", "Bug", "Pause", "Nan")
+    file = study(600, envs=str([f"envs_for_studies:{kind}-v0" for kind in kinds]), max_failures="1")
     results = tmp_path / "r"
     process = start(tmp_path, "--together", 2, "--results_dir", results, file)
-    folders = [results / f"SAC_envs_for_studies-Threads-v0_Uniform_s{seed}" for seed in range(2)]
+    folders = [results / f"SAC_envs_for_studies-{kind}-v0_Uniform_s0" for kind in kinds]
+    stopped, bad, killed, permanent = folders
     wait_for(lambda: len(workers_of(process)) == 2, process)
-    process.send_signal(signal.SIGUSR1)  # all runs save
+    process.send_signal(signal.SIGUSR1)  # a process that starts survives it; all runs save
     wait_for(lambda: all((folder / "progress.csv").exists() for folder in folders), process)
-    workers_of(process)[0].kill()
+    wait_for(lambda: status(permanent)["state"] == "failed", process)
+    wait_for((killed / "checkpoint_00000300").exists, process)  # then it waits in its 350th step
+    workers_of(process)[1].kill()
+    wait_for(lambda: status(killed)["state"] == "finished" and len(steps(stopped)) > 1, process)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(1.0)
+    (tmp_path / "go").touch()  # the run that waits in its 350th step receives the signal there
     out, err = process.communicate(timeout=500)
-    assert process.returncode == 0, out + err
+    assert process.returncode == 75, out + err
+    assert out.count("2 runs learn as one") == 2 and "a run learns alone" in out
     assert "its process ended with SIGKILL" in out and "SIGUSR1" not in out
-    for folder in folders:
-        assert steps(folder) == [100, 200, 300, 400] and status(folder)["state"] == "finished"
+    assert "the simulator broke" in out and "rewards holds nan" in out
+    assert status(killed)["starts"] == 2 and status(permanent)["starts"] == 1
+    assert status(stopped)["state"] == "interrupted" and status(permanent)["state"] == "failed"
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["--resume", str(results)]) == 1  # the broken runs are retried and fail again
+    assert [status(folder)["state"] for folder in folders] == ["finished", "failed", "finished", "failed"]
+    for folder in (stopped, killed):
+        assert steps(folder) == list(range(100, 601, 100))
 
 
 class StubRun:
