@@ -171,22 +171,6 @@ def test_sigterm_and_kill_9_lose_nothing_and_repeat_nothing(study, tmp_path):
     assert status(first)["starts"] == 2 + (before["state"] != "finished")  # a finished run is not repeated
 
 
-@pytest.mark.slow
-def test_a_search_stops_weak_runs_and_prints_the_best(study, tmp_path):
-    file = study(600, max_concurrent="2", scheduler="asha", search="{tau: 'loguniform(.001, .9)'}", num_samples="3")
-    code, out, err = run(tmp_path, "--results_dir", tmp_path / "r", file)
-    assert code == 0, out + err
-    states = [row["state"] for row in table(tmp_path / "r" / "runs.csv")]
-    assert set(states) <= {"finished", "stopped early"} and "finished" in states
-    taus = {float(row["tau"]) for row in table(tmp_path / "r" / "runs.csv")}
-    assert len(taus) == 3
-    head = "command of the best in Pendulum-v1: python custom_training.py "
-    (best,) = [line for line in out.splitlines() if line.startswith(head)]
-    assert float(best.split("--tau=")[1].split()[0]) in taus
-    again, out, _ = run(tmp_path, "--resume", tmp_path / "r")
-    assert again == 0 and "3 runs, 3 of them finished" in out
-
-
 def wait_for(condition, process: subprocess.Popen[str], patience: float = 500) -> None:
     end = time.monotonic() + patience
     while not condition():

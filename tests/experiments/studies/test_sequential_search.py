@@ -120,11 +120,34 @@ def states(results):
     return {path.parent.name: json.loads(path.read_text())["state"] for path in results.glob("*/status.json")}
 
 
+WORSE = """
+import json
+from pathlib import Path
+
+import gymnasium as gym
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Worse(PendulumEnv):
+    def __init__(self):
+        super().__init__()
+        states = [json.loads(path.read_text())["state"] for path in Path(__file__).parent.glob("r/*/status.json")]
+        self.penalty = 1_000 * states.count("finished")
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, reward - self.penalty, *rest
+
+gym.register("Worse-v0", entry_point=Worse, max_episode_steps=50)
+"""
+"""Environment in which each run of a study is worse than the one before."""
+
+
 @pytest.mark.slow
-def test_a_killed_search_resumes_with_its_results(tmp_path):
+def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "worse.py").write_text(WORSE)
     results = tmp_path / "r"
-    line = [*TINY.split(), "--envs", "Pendulum-v1", "--buffers", "Uniform", "--output_dir", results, "--num_samples", 3]
-    line += ["--search", "tau=loguniform(.001,.9)", "--searcher", "tpe", "--scheduler", "median", "--max_concurrent", 1]
+    line = [*TINY.split(), "--envs", "worse:Worse-v0", "--buffers", "Uniform", "--output_dir", results]
+    line += ["--search", "tau=loguniform(.001,.9)", "--searcher", "tpe", "--num_samples", 3]
+    line += ["--scheduler", "asha", "--max_concurrent", 1]
     words = [sys.executable, "-m", "interreplay", "study"]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     started = subprocess.Popen([*words, *map(str, line)], env=env, cwd=tmp_path, start_new_session=True)
@@ -144,11 +167,16 @@ def test_a_killed_search_resumes_with_its_results(tmp_path):
     with (results / "runs.csv").open() as file:
         rows = {row["name"]: row for row in csv.DictReader(file)}
     assert {name: float(row["tau"]) for name, row in rows.items()} == {name: v["tau"] for name, v in after.items()}
-    assert {row["state"] for row in rows.values()} <= {"finished", "stopped early"}
+    assert [rows[name]["state"] for name in sorted(after)] == ["finished", "finished", "stopped early"]
     for name, values in after.items():
         assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
     best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
-    assert f"--tau={best['tau']}" in ran.stdout
+    head = "command of the best in worse:Worse-v0: python custom_training.py "
+    (found,) = [line for line in ran.stdout.splitlines() if line.startswith(head)]
+    assert f"--tau={best['tau']}" in found
+    monkeypatch.syspath_prepend(tmp_path)
+    assert command.main(["--resume", str(results)]) == 0
+    assert "3 runs, 3 of them finished" in capsys.readouterr().out
 
 
 def test_runs_that_have_not_started_have_no_values(tmp_path):
