@@ -212,10 +212,17 @@ def test_a_damaged_checkpoint_is_passed_over(copy, capsys):
 
 
 @pytest.mark.slow
-def test_results_elsewhere(copy, tmp_path, capsys):
+def test_results_elsewhere_equal_those_of_the_uninterrupted_run(copy, tmp_path, capsys):
     line = ["--resume", str(copy / "checkpoint_00000200"), "--local_dir", str(tmp_path / "new"), "--quiet"]
     assert custom_training.main(line) == 0
-    assert steps(the_run(tmp_path / "new")) == [300]
+    new = the_run(tmp_path / "new")
+    assert steps(new) == [300]
+    (found,) = rows(new)
+    expected = rows(copy)[-1]
+    compared = [name for name in expected if name.startswith("learners/") or name in (EVALUATION_RETURN, STEPS)]
+    assert len(compared) >= 10
+    for column in compared:
+        assert found[column] == expected[column], column
     assert steps(copy) == [100, 200, 300]
 
 
@@ -346,33 +353,11 @@ def test_sampling_processes_survive_the_terminals_ctrl_c(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, capsys):
-    flags = ["--env", "InvertedPendulum-v5", "--knn_baseline", "--quiet", *SHORT]
-    for name, total in (("whole", "400"), ("halves", "200")):
-        assert custom_training.main([*flags, "--total_env_steps", total, "--local_dir", str(tmp_path / name)]) == 0
-    whole, halves = the_run(tmp_path / "whole"), the_run(tmp_path / "halves")
-    assert custom_training.main(["--resume", str(halves), "--total_env_steps", "400"]) == 0
-    for column in rows(whole)[-1]:
-        if column.startswith("learners/") or column in (EVALUATION_RETURN, STEPS):
-            assert [row[column] for row in rows(whole)] == [row[column] for row in rows(halves)], column
-
-
-@pytest.mark.slow
-def test_kill_during_saves_leaves_a_usable_checkpoint(tmp_path, capsys):
-    returned, _, _ = stopped(signal.SIGKILL, tmp_path, "--env", "Pendulum-v1", "--steps_per_iteration", 20)
-    assert returned == -signal.SIGKILL
-    folder = the_run(tmp_path)
-    if checkpoints(folder):
-        at = int(checkpoints(folder)[-1].split("_")[1])
-        assert custom_training.main(["--resume", str(folder), "--total_env_steps", str(at + 20), "--quiet"]) == 0
-
-
-@pytest.mark.slow
 def test_an_environment_with_goals_reports_success_and_is_resumed(tmp_path):
     retired = "FetchReach-v1"
     env = "FetchReach-v4"
     flags = ["--env", retired, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
-    done = run(*flags, "--total_env_steps", 400)
+    done = run(*flags, "--total_env_steps", 200)
     assert done.returncode == 0 and done.stderr == "", "its packages are silent, too"
     lines = done.stdout.splitlines()
     assert f"{retired} is retired; using {env}" in lines
@@ -380,5 +365,5 @@ def test_an_environment_with_goals_reports_success_and_is_resumed(tmp_path):
     assert re.search(r", evaluation return .*, success [01].\d\d$", lines[-2])
     folder = the_run(tmp_path)
     assert 0 <= float(rows(folder)[-1]["evaluation/env_runners/success_rate"]) <= 1
-    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "600", "--quiet"]) == 0
-    assert steps(folder) == [100, 200, 300, 400, 500, 600]
+    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "300", "--quiet"]) == 0
+    assert steps(folder) == [100, 200, 300]
