@@ -78,13 +78,13 @@ def test_the_platform(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DISPLAY", raising=False)
     line = f"{PONG} --batch_size=10 --r_f_steps=10 --worker_count=2 --envs_per_worker=2"
-    short = ["--environment_max_steps=400"]
+    short = ["--environment_max_steps=200"]
     assert platform.main([*line.split(), f"--replay_parameters={QUEUES}", *short]) == 0
     run, row = last_row(tmp_path / "results")
-    assert row["num_env_steps_sampled_lifetime"] >= 400
-    load = f"--op_mode=train_w_load --environment_max_steps=800 --load_model_url={run}"
+    assert row["num_env_steps_sampled_lifetime"] >= 200
+    load = f"--op_mode=train_w_load --environment_max_steps=400 --load_model_url={run}"
     assert platform.main([*load.split(), "--env=PongNoFrameskip-v4", "--batch_size=10"]) == 0
-    assert last_row(tmp_path / "results")[1]["num_env_steps_sampled_lifetime"] >= 800
+    assert last_row(tmp_path / "results")[1]["num_env_steps_sampled_lifetime"] >= 400
     assert platform.main([*load.split(), "--env=BreakoutNoFrameskip-v4"]) == 2
     test = f"--op_mode=test --test_episode_count=1 --load_model_url={run}".split()
     capsys.readouterr()
@@ -96,8 +96,10 @@ def test_the_platform(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_the_platform_with_elite_sampling(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    short = "--environment_max_steps=600 --batch_size=4 --r_f_steps=10 --worker_count=1 --envs_per_worker=2"
-    assert platform.main([*PONG.split(), f"--replay_parameters={ELITE}", *short.split()]) == 0
+    short = "--environment_max_steps=300 --batch_size=4 --r_f_steps=10 --worker_count=1 --envs_per_worker=2"
+    sooner = "--training_fill_in_factor=.01"
+    assert platform.main([*PONG.split(), f"--replay_parameters={ELITE}", *short.split(), sooner]) == 0
+    assert last_row(tmp_path / "results")[1]["learners"]["default_policy"]["replayed_share"] > 0
 
 
 def test_the_platform_rejects_unequal_workers_of_a_run():
@@ -111,7 +113,7 @@ LCER = "--num-steps 120 --start-steps 60 --batch-size 16 --hidden-size 8 --eval-
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["", "--lcercc", "--lcerrm --n-clusters 10", "--nmer --per", "--model-based --lcerrm"])
 def test_lcer(line, tmp_path, capsys):
-    fits = "--update-env-model 60 --n-rollout-samples 600" if "model" in line else ""
+    fits = "--update-env-model 100 --n-rollout-samples 600" if "model" in line else ""
     words = shlex.split(f"{line} {LCER} {fits}")
     assert train.main([*words, "--save-agent", "--quiet", "--output_dir", str(tmp_path)]) == 0
     run, row = last_row(tmp_path)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import main as platform
 from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, evaluate, train
@@ -176,7 +177,7 @@ def test_the_documentation_has_every_flag():
 
 @pytest.mark.slow
 def test_worker_processes_device_folder_and_checkpoints(tmp_path):
-    words = "--env=CartPole-v1 --environment_max_steps=8000 --batch_size=20 --worker_count=2 --envs_per_worker=5"
+    words = "--env=CartPole-v1 --environment_max_steps=4000 --batch_size=20 --worker_count=2 --envs_per_worker=5"
     more = "--save_model_period=20 --device=cpu --output_dir=here --seed=3"
     command = [sys.executable, str(ROOT / "main.py"), "--op_mode=train", *words.split(), *more.split()]
     environment = os.environ | {"SLURM_CPUS_PER_TASK": "3"}  # one for the learner and two for the workers
@@ -194,21 +195,19 @@ def test_worker_processes_device_folder_and_checkpoints(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_runs_as_a_user_types_it(tmp_path):
-    def run(*words):
-        command = [sys.executable, str(ROOT / "main.py"), *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
-
+def test_it_runs_as_a_user_types_it(tmp_path, capsys):
     small = (
         "--op_mode=train --env=CartPole-v1 --environment_max_steps=400 --batch_size=4 --r_f_steps=5 --worker_count=2"
     )
-    made = run(*small.split(), "--envs_per_worker=2", f"--replay_parameters={ELITE}")
+    words = [*small.split(), "--envs_per_worker=2", f"--replay_parameters={ELITE}"]
+    command = [sys.executable, str(ROOT / "main.py"), *words]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert made.returncode == 0, made.stderr
     (folder,) = (tmp_path / "results").iterdir()
-    longer = run("--op_mode=train_w_load", f"--load_model_url={folder}", "--environment_max_steps=600")
-    assert longer.returncode == 0 and "600 steps" in longer.stdout, longer.stderr
-    shown = run("--op_mode=test", f"--load_model_url={folder}", "--test_episode_count=2")
-    assert shown.returncode == 0 and "2 episodes: return" in shown.stdout, shown.stderr
+    assert platform.main(["--op_mode=train_w_load", f"--load_model_url={folder}", "--environment_max_steps=600"]) == 0
+    assert "600 steps" in capsys.readouterr().out
+    assert platform.main(["--op_mode=test", f"--load_model_url={folder}", "--test_episode_count=2"]) == 0
+    assert "2 episodes: return" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["1", "1.0", "1e0"])

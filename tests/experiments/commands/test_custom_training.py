@@ -262,8 +262,8 @@ def test_a_rejected_resume_changes_nothing(copy, capsys):
 
 
 def test_a_run_without_a_usable_checkpoint_changes_nothing(copy, capsys):
-    for name in checkpoints(copy):
-        for file in (copy / name).rglob("*.json"):
+    for checkpoint in copy.glob("*checkpoint_*"):
+        for file in checkpoint.rglob("*.json"):
             file.write_text("{")
     before = tree(copy)
     assert custom_training.main(["--resume", str(copy), "--total_env_steps", "400"]) == 2
