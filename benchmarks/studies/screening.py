@@ -102,16 +102,25 @@ def short(env: str) -> str:
     return env.removeprefix("dm_control/").rsplit("-v", 1)[0]
 
 
-def draw(tasks: Mapping[str, Task]) -> plt.Figure:
-    """Return the figure: ratios to the preset on each learned task, and the estimates with their intervals."""
-    tasks = {env: task for env, task in tasks.items() if env != NOT_LEARNED}
-    arms = [arm for arm in ranked(tasks) if arm != PRESET]
+def draw(first: Mapping[str, Task], both: Mapping[str, Task]) -> plt.Figure:
+    """Return the figure: ratios to the preset on each learned task with the first seed, and the estimates.
+
+    Args:
+        first: Areas of the first seed.
+        both: Areas of the arms with both seeds, whose estimates have intervals; {} if there are none.
+    """
+    learned = {env: task for env, task in first.items() if env != NOT_LEARNED}
+    arms = [arm for arm in ranked(first) if arm != PRESET]
     figure, axis = plt.subplots(figsize=(8, 0.4 * len(arms) + 1.6), layout="constrained")
-    for place, (env, task) in enumerate(tasks.items()):
+    for place, (env, task) in enumerate(learned.items()):
         ratios = [math.exp(log_ratio(task[arm], task[PRESET], floor_of(task))) for arm in arms]
         axis.plot(ratios, range(len(arms)), "o", color=f"C{place}", alpha=0.7, ms=5, label=short(env))
+    learned_in_both = [task for env, task in both.items() if env != NOT_LEARNED]
     for place, arm in enumerate(arms):
-        ratio, low, high = estimate(list(tasks.values()), arm)
+        tasks = list(learned.values())
+        if learned_in_both and arm in learned_in_both[0]:
+            tasks = learned_in_both
+        ratio, low, high = estimate(tasks, arm)
         axis.plot([low, high], [place, place], color="0.2", lw=1.5)
         axis.plot(ratio, place, "|", color="0.2", ms=18, mew=2.5)
     axis.axvline(1, color="0.6", lw=0.8, ls=":")
@@ -128,13 +137,14 @@ def draw(tasks: Mapping[str, Task]) -> plt.Figure:
 
 
 def found_in(folder: Path) -> Found:
-    """Return a table for each entry of `SEEDS` that has arms, and a function that draws the figure of the last."""
+    """Return a table for each entry of `SEEDS` that has arms, and a function that draws the figure."""
     runs = pd.concat([read(folder / part) for part in PARTS if (folder / part).exists()])
     random = random_returns(folder / PARTS[0])
     by_seeds = {seeds: areas_by_task(runs, random, seeds) for seeds in SEEDS}
     complete = {seeds: tasks for seeds, tasks in by_seeds.items() if any(len(task) > 1 for task in tasks.values())}
     texts = [f"Seeds {', '.join(map(str, seeds))}\n\n{describe(tasks)}" for seeds, tasks in complete.items()]
-    return "\n\n".join(texts), lambda: draw(list(complete.values())[-1])
+    first, both = SEEDS
+    return "\n\n".join(texts), lambda: draw(complete[first], complete.get(both, {}))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,6 @@ def test_seeds_give_an_interval_around_the_estimate(tasks):
 
 @pytest.mark.slow
 def test_the_figure_shows_the_learned_tasks(tasks):
-    (axis,) = screening.draw(tasks).axes
+    (axis,) = screening.draw(tasks, tasks).axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["better", "worse"]
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["HalfCheetah", "walker-walk"]
