@@ -117,7 +117,7 @@ def found_stores(results: Sequence[Path]) -> list[Path]:
 
 
 def line_of(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
-    """Return the cells of a store's row in the list; returns and success rate are those of ended episodes."""
+    """Return the cells of a store's row in the list. Only ended episodes count for returns and success rate."""
     ended = episodes.ended
     count = int(ended.sum())
     unfinished = len(ended) - count

@@ -69,7 +69,8 @@ def test_several_stores_are_one_after_the_other(tmp_path):
 def test_rows_of_several_stores_are_copied_one_portion_after_the_other(tmp_path, monkeypatch):
     *_, names = two_stores(tmp_path)
     events = []
-    portions, add = Collection.portions, Storage.add
+    portions = Collection.portions
+    add = Storage.add
 
     def read(self):
         for rows in portions(self):

@@ -48,7 +48,7 @@ class Description:
         settings: Other settings that distinguish methods; missing settings are unknown.
         arguments: Arguments of the replay method; missing arguments have their defaults.
         parent: The checkpoint that the run was forked from, "" for other runs.
-        of_tune: Whether the settings are those of Ray Tune, which include all settings of RLlib.
+        of_tune: Whether Ray Tune has stored the settings, which then include all settings of RLlib.
     """
 
     algorithm: str = "unknown"
