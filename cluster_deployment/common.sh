@@ -111,7 +111,7 @@ isolate() {
 
 seconds_left() { # until the scheduler ends the job; asks each time, because preemption changes the end
     local end
-    end=$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
+    end=$(SLURM_TIME_FORMAT=standard timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | head -n 1)
     # date would turn an empty answer into midnight.
     end=$([ -n "$end" ] && date -d "$end" +%s 2>/dev/null) || end=${SLURM_JOB_END_TIME:-}
     if [ -n "$end" ]; then echo $((end - $(date +%s))); else echo 120; fi
@@ -128,10 +128,10 @@ after() { # after SECONDS COMMAND...: runs the command later, unless the driver 
 
 warned() { # the scheduler may warn a minute early: save, and continue while there is time
     signalled=1
+    kill -USR1 "$driver" 2>/dev/null # first, because a busy scheduler answers late
     local left
     left=$(seconds_left)
     say "warning of the scheduler: $left s left"
-    kill -USR1 "$driver" 2>/dev/null
     left=$((left - ${INTERREPLAY_STOP_BEFORE:-60}))
     if [ $left -gt 0 ]; then
         after $left kill -TERM $$

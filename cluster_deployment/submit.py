@@ -130,7 +130,7 @@ def submit(args: argparse.Namespace) -> int:
     if args.dry_run:
         for words, more in batches:
             print("would submit:")
-            variables = [shlex.quote(f"{name}={value}") for name, value in {**settings, **more}.items()]
+            variables = [f"{name}={shlex.quote(str(value))}" for name, value in {**settings, **more}.items()]
             print(" \\\n  ".join(variables) + " \\")
             print("  " + " \\\n    ".join(map(shlex.quote, words)))
         return 0
@@ -227,9 +227,10 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
             f"{args.study} cannot be checked: the environment of the runs does not work on this machine, see above; "
             "choose another one, or submit without checks: --no-check"
         )
-    if done.returncode or not lines[-1].isdigit():
+    numbers = [line for line in lines[lines.index("activated") :] if line.isdigit()]
+    if done.returncode or not numbers:
         raise Refusal(f"{args.study} cannot be run like this; see above")
-    return int(lines[-1])
+    return int(numbers[-1])  # environments may print after it, when they are closed
 
 
 def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from builders import HALF_CHEETAH, make
+from safetensors import SafetensorError
 
 from interreplay import CheckpointError
 from interreplay.runs import state_files
@@ -51,6 +52,25 @@ def run(program: str, *arguments: str) -> subprocess.Popen:
 def written(path: Path, value: object) -> Path:
     state_files.write_atomically(path, lambda folder: state_files.save(folder / "s", value))
     return path
+
+
+def test_keys_of_dicts_are_plain_values_or_tuples(tmp_path):
+    value = {(1, 2): [np.arange(3.0)], "text": 1, (np.int64(4), ("a", None)): {5: "b", None: (6,)}}
+    state_files.save(tmp_path, value)
+    found = state_files.load(tmp_path)
+    assert list(found) == list(value) and found["text"] == 1
+    np.testing.assert_array_equal(found[1, 2][0], np.arange(3.0))
+    assert found[4, ("a", None)] == {5: "b", None: (6,)}
+
+
+def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch):
+    def full(arrays, path):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(state_files.arrays, "save_file", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        state_files.save(tmp_path, {"a": np.arange(3)})
+    assert caught.value.errno == 28
 
 
 def test_arrays(tmp_path):

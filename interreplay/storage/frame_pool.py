@@ -6,6 +6,7 @@ and k next observations. Here a row contains the numbers of its frames, and the 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -188,7 +189,7 @@ class FramePool:
             "episodes": np.array(list(self._running), np.int64),
             "newest": np.array(newest, np.int64),
             "counts": np.array(list(map(len, known)), np.int64),
-            "known": np.array(sum(known, []), np.int64),
+            "known": np.array(list(chain.from_iterable(known)), np.int64),
         }
 
     @classmethod

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = ["SAC", "Rainbow"]
-MORE = ["uneven", "unsquashed", "goals", "DQN", "Nested", "discrete SAC"]
+MORE = ["uneven", "unsquashed", "goals", "DQN", "Nested", "discrete SAC", "IQN"]
 NAMES = [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
 
 

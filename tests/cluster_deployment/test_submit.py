@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -117,6 +118,7 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
     (site / "bin/sbatch").unlink()
     assert submit.main("single study.yaml --dry-run --sbatch=--mail-type=END".split()) == 0
     shown = capsys.readouterr().out
+    assert re.search(r"^INTERREPLAY_\w+=", shown, re.MULTILINE)  # quotes around the name would make it a command
     assert "12 runs" in shown and "would submit:" in shown and "--array=0-11" in shown and "--mail-type=END" in shown
     assert not (site / "results").exists()
     monkeypatch.setenv("PATH", str(site / "bin"))

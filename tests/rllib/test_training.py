@@ -8,6 +8,7 @@ from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 import replay_buffers
 from interreplay.errors import NonFiniteError
+from interreplay.rllib.env_runner.runner_state import success_of
 from interreplay.selection import Prioritized
 from tests.rllib.small_runs import config, run, same, weights
 
@@ -163,6 +164,23 @@ class Succeeding(Counting):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        ({"success": np.array([True])}, True),
+        ({"is_success": np.array(0.0), "success": True}, False),
+        ({"success": 1}, True),
+        ({"success": {"reach": True}}, None),
+        ({"success": np.array([True, False])}, None),
+        ({"success": "no"}, None),
+        ({}, None),
+    ],
+)
+def test_values_of_success(info, expected):
+    success = success_of(info)
+    assert success is None if expected is None else bool(success) == expected
+
+
 def test_success_fills_an_event_table():
     made = config(Succeeding, "EventTables", events=["success"], history=0).training(n_step=1)
     algorithm, results = run(made)

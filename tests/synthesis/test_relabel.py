@@ -197,6 +197,7 @@ class Broken:
 
     @staticmethod
     def terminated(achieved, desired, info):
+        assert achieved.ndim == 1, "expected one row"
         return True if achieved[0] > desired[0] else False  # noqa: SIM210 - an array has no truth value
 
 

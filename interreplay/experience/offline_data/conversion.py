@@ -78,7 +78,10 @@ class Conversion:
             actions = actions.long() - int(self._actions.start)
         elif not self._normalized:
             low, high = torch.as_tensor(np.array(_bounds(self._actions)), dtype=torch.float64)
-            actions = (2.0 * (actions.double() - low) / (high - low) - 1.0).clamp(-1.0, 1.0).float()
+            span = high - low
+            scaled = 2.0 * (actions.double() - low) / span - 1.0
+            fixed = torch.zeros_like(scaled)  # for parts of the action with a single value
+            actions = torch.where(span > 0.0, scaled, fixed).clamp(-1.0, 1.0).float()
         narrowed = rows.replace(
             obs=_narrow(rows.obs),
             next_obs=_narrow(rows.next_obs),

@@ -118,8 +118,11 @@ def act(given: Mapping[str, Any]) -> int:
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     check(study, numbers, here=address == "local", folder=folder)
     check_together(study, address)
-    if address == "local":
-        settings = [vars(settings_for(study.runs[number].given())) for number in numbers]
+    left = list(numbers)
+    if folder.path.is_dir():  # runs that are over need no processors
+        left = [number for number in numbers if folder.trial(study.runs[number]).status()["state"] not in OVER]
+    if address == "local" and left:
+        settings = [vars(settings_for(study.runs[number].given())) for number in left]
         check_processors(study.execution, settings, "run" in given)
     if given.get("dry_run"):
         lines = [("", "run", "steps", "state")]

@@ -22,6 +22,7 @@ from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.actor_learner.a3c import A3CConfig
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
+from interreplay.rllib.env_runner.runner_state import success_of
 from interreplay.runs.checkpoints.search import find
 
 
@@ -114,7 +115,7 @@ def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Epis
             environments[0] = recorder
         for played in _play(algorithm.env_runner, options):
             infos = played.get_infos(-1) or {}
-            success = infos.get("is_success", infos.get("success"))
+            success = success_of(infos)
             if success is not None:
                 success = bool(success)
             episodes.append(Episode(float(played.get_return()), len(played), success))

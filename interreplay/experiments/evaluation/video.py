@@ -237,6 +237,11 @@ def check_rendering(config: AlgorithmConfig) -> float:
             env.close()
         env = None
         gc.collect()
-    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+    if not isinstance(frame, np.ndarray):
         raise UsageError(f"{name} cannot be filmed: render() returned {type(frame).__name__}, expected an image array")
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
+        raise UsageError(
+            f"{name} cannot be filmed: render() returned an array {frame.shape} of {frame.dtype}, "
+            "expected (height, width, 3 or 4) of uint8"
+        )
     return fps

@@ -56,7 +56,7 @@ class ImplicitLayers(ValueLayers):
         """
         for layer in self.shared:
             rows = self._activate(layer(rows))
-        shape = (len(rows), len(self.midpoints))
+        shape = (rows.shape[0], len(self.midpoints))  # len() would fix the number of rows of an exported policy
         if noise is None:
             fractions = self.midpoints.expand(shape)
         elif isinstance(noise, Tensor):

@@ -7,6 +7,8 @@ the containers. Neither is a pickle, so loading an untrusted state does not exec
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +25,8 @@ from interreplay.runs.state_files.manifest import MANIFEST
 
 STATE = "state.json"
 ARRAYS = "arrays.safetensors"
+PLAIN = (bool, int, float, str)
+"""Types of plain values, which the JSON file holds as they are; None is also plain."""
 MAPPED = 1 << 24
 """Minimum size in bytes of arrays that are mapped into memory instead of read."""
 
@@ -32,10 +36,11 @@ def save(directory: str | Path, state: Any) -> None:
 
     Args:
         directory: The folder, created if it does not exist.
-        state: Nested dicts, lists and tuples of arrays, tensors, bytes and plain values. Keys of dicts are strings or
-            integers.
+        state: Nested dicts, lists and tuples of arrays, tensors, bytes and plain values. Keys of dicts are plain
+            values, or tuples of these.
 
     Raises:
+        OSError: The files cannot be written.
         TypeError: A value is of another type, or an array has a data type that the array file does not support.
     """
     folder = Path(directory)
@@ -46,6 +51,9 @@ def save(directory: str | Path, state: Any) -> None:
     try:
         save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, folder / ARRAYS)
     except (KeyError, SafetensorError) as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number:  # such as a full disk
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder / ARRAYS)) from error
         raise TypeError(f"an array has a data type that {ARRAYS} does not support: {error}") from error
 
 
@@ -82,7 +90,14 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
     """
     if isinstance(value, Mapping):
         items = [[key, encode(item, arrays, f"{place}/{key}")] for key, item in value.items()]
-        return {"dict": dict(items)} if all(isinstance(key, str) for key in value) else {"items": items}
+        if all(isinstance(key, str) for key in value):
+            return {"dict": dict(items)}
+        if all(key is None or isinstance(key, PLAIN) for key in value):
+            return {"items": items}
+        pairs = []
+        for number, (key, item) in enumerate(items):
+            pairs.append([encode(key, arrays, f"{place}/key {number}"), item])
+        return {"pairs": pairs}
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [encode(item, arrays, f"{place}/{number}") for number, item in enumerate(value)]}
@@ -100,7 +115,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         axes = _memory_order(array)
         arrays[name] = array.transpose(axes)
         return {kind: name, "axes": axes}
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, PLAIN):
         return {"value": value}
     raise TypeError(f"{place.lstrip('/')} is a {type(value).__name__}; expected an array or a plain value")
 
@@ -128,6 +143,8 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
         return {key: decode(item, array) for key, item in content.items()}
     if kind == "items":
         return {key: decode(item, array) for key, item in content}
+    if kind == "pairs":
+        return {decode(key, array): decode(item, array) for key, item in content}
     if kind in ("list", "tuple"):
         items = [decode(item, array) for item in content]
         return tuple(items) if kind == "tuple" else items

@@ -24,6 +24,8 @@ import replay_buffers
 from interreplay import Offline, Transitions
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
+from interreplay.experience.offline_data.conversion import Conversion
+from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.find import expanded
 from interreplay.experience.offline_data.store import COPY, cache_folder
 from interreplay.experience.recipes import make_source
@@ -84,6 +86,14 @@ def test_a_wrapped_saved_buffer_and_a_run_s_newest_checkpoint(tmp_path):
         storage = open_rows(str(tmp_path / path), spaces())
         identical(plain(everything(storage)), plain(found[50:]))
         assert len(storage) == 100
+
+
+def test_parts_of_actions_with_a_single_value_are_zero():
+    rows = transitions(episodes(1))[:3].replace(actions=torch.tensor([[-1.0, 3.0], [0.0, 3.0], [0.5, 3.0]]))
+    actions = gym.spaces.Box(np.array([-1.0, 3.0]), np.array([1.0, 3.0]), dtype=np.float32)
+    dataset = Dataset("arm", [], lambda: iter([rows]), action_space=actions)
+    (converted,) = Conversion(dataset, None).portions(dataset)
+    assert converted.actions.tolist() == [[-1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
 
 def test_an_episode_that_nothing_continues_is_truncated(tmp_path):

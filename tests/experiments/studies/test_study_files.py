@@ -174,6 +174,17 @@ def test_unusable_folders(file, capsys, tmp_path):
     )
 
 
+def test_finished_runs_need_no_gpus(file, capsys, tmp_path):
+    study, _ = cluster_run.read_new({"study": file()})
+    folder = StudyFolder(tmp_path / "r")
+    folder.begin(study)
+    words = ["--resume", str(tmp_path / "r"), "--dry_run", "--gpus_per_trial", "99"]
+    assert "--gpus_per_trial 99" in refused(capsys, *words)
+    for run in study.runs:
+        folder.trial(run).note(state="finished")
+    assert cluster_run.main(words) == 0
+
+
 def test_the_grid_is_all_combinations_ordered_by_seed(file):
     path = file("""
         grids:
