@@ -5,11 +5,10 @@ from interreplay.experience.model_based import ModelBased
 from interreplay.experience.offline import Offline
 from interreplay.experience.recipes import make_source, resolve_source
 from interreplay.experience.replay import Replay
-from interreplay.experience.source import ExperienceSource, RowSource
+from interreplay.experience.source import RowSource
 from interreplay.selection.shares import Shares
 
 __all__ = [
-    "ExperienceSource",
     "Mix",
     "ModelBased",
     "Offline",

@@ -12,7 +12,7 @@ from interreplay.transitions import Transitions
 
 
 class Replay:
-    """An `ExperienceSource` with a fixed number of updates per added row, on batches drawn from all stored rows.
+    """The source of the training loop: a fixed number of updates per added row, on batches drawn from all stored rows.
 
     Args:
         rows: Stores rows and draws batches.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample
-from interreplay.learning.update import UpdateResult
 from interreplay.part import Context
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Transitions
@@ -96,45 +95,6 @@ class RowSource(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state."""
-
-
-class ExperienceSource(Protocol):
-    """A source for the training loop: it receives collected rows and yields the batches that are due.
-
-    *collect → add → for batch in batches(): update the networks, then `update`* is the loop of every algorithm.
-
-    Attributes:
-        env_steps: Rows added in the whole run, including before resumes.
-    """
-
-    env_steps: int
-
-    def add(self, rows: Transitions) -> None:
-        """Store newly collected rows."""
-
-    def truncate_episodes(self, episodes: Iterable[int]) -> None:
-        """Truncate running episodes that will not be continued."""
-
-    def batches(self, stop: Callable[[], bool]) -> Iterator[Sample]:
-        """Draw the batches that are due.
-
-        Args:
-            stop: Called between draws; returns whether to leave the remaining batches to the next call.
-        """
-        ...
-
-    def update(self, batch: Sample, result: UpdateResult) -> None:
-        """Receive the TD errors and scores of an update."""
-
-    def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the completed fraction of the run, 0 to 1."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of steps and of due batches; the rows are saved separately."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

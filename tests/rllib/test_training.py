@@ -163,7 +163,6 @@ class Succeeding(Counting):
         return np.full(2, self.steps / 1_000, np.float32), 0.0, False, self.steps % 10 == 0, info
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("info", "expected"),
     [
@@ -181,6 +180,7 @@ def test_values_of_success(info, expected):
     assert success is None if expected is None else bool(success) == expected
 
 
+@pytest.mark.slow
 def test_success_fills_an_event_table():
     made = config(Succeeding, "EventTables", events=["success"], history=0).training(n_step=1)
     algorithm, results = run(made)

@@ -80,8 +80,7 @@ class Conversion:
             low, high = torch.as_tensor(np.array(_bounds(self._actions)), dtype=torch.float64)
             span = high - low
             scaled = 2.0 * (actions.double() - low) / span - 1.0
-            fixed = torch.zeros_like(scaled)  # for parts of the action with a single value
-            actions = torch.where(span > 0.0, scaled, fixed).clamp(-1.0, 1.0).float()
+            actions = torch.where(span > 0.0, scaled, 0.0).clamp(-1.0, 1.0).float()  # 0 where only one value exists
         narrowed = rows.replace(
             obs=_narrow(rows.obs),
             next_obs=_narrow(rows.next_obs),

@@ -116,11 +116,9 @@ def act(given: Mapping[str, Any]) -> int:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
-    check(study, numbers, here=address == "local", folder=folder)
+    left = [number for number in numbers if folder.trial(study.runs[number]).status()["state"] not in OVER]
+    check(study, left, here=address == "local", folder=folder)
     check_together(study, address)
-    left = list(numbers)
-    if folder.path.is_dir():  # runs that are over need no processors
-        left = [number for number in numbers if folder.trial(study.runs[number]).status()["state"] not in OVER]
     if address == "local" and left:
         settings = [vars(settings_for(study.runs[number].given())) for number in left]
         check_processors(study.execution, settings, "run" in given)

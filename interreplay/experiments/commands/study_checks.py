@@ -34,7 +34,6 @@ from interreplay.experiments.process.machine import (
 )
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import OVER
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.actor_critic.tqc import TQCUpdate
@@ -55,7 +54,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
         study: The study.
         numbers: The runs to check.
         here: Whether they run on this machine, with its files, GPUs and memory.
-        folder: The study's folder, to leave out runs that are over and the parents of forks that have checkpoints.
+        folder: The study's folder, to leave out the parents of forks that have checkpoints.
 
     Raises:
         RefusedRuns: Runs cannot start; the error lists each reason with its runs.
@@ -65,11 +64,8 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
     for number in numbers:
         run = study.runs[number]
         trial = folder and folder.trial(run)
-        if trial and trial.path.is_dir():
-            if trial.status()["state"] in OVER:
-                continue
-            if trial.resumable():
-                run = replace(run, flags=without(run.flags, {"fork_from"}))
+        if trial and trial.path.is_dir() and trial.resumable():
+            run = replace(run, flags=without(run.flags, {"fork_from"}))
         kind = repr({**run.flags, "seed": 0})
         if kind not in by_kind:
             try:

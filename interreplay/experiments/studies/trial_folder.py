@@ -34,7 +34,7 @@ class TrialFolder(RunFolder):
         empty = {"state": WAITING, "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
         try:
             return empty | json.loads((self.path / STATUS).read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return empty
         except (OSError, ValueError) as error:
             path = self.path / STATUS

@@ -42,13 +42,13 @@ Names = Collection[str]
 
 
 def success_of(info: Any) -> Any:
-    """Return the success that an environment's info reports, or None; a value of any shape with one element counts."""
+    """Return the success that an environment's info reports: a number, or an array with one element; else None."""
     if not isinstance(info, dict):
         return None
     success = info.get("is_success", info.get("success"))
     if isinstance(success, np.ndarray) and success.size == 1:
         return success.item()
-    return success if isinstance(success, bool | int | float | np.generic) else None
+    return success if isinstance(success, bool | int | float | np.bool_ | np.number) else None
 
 
 def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:

@@ -25,8 +25,8 @@ from interreplay.runs.state_files.manifest import MANIFEST
 
 STATE = "state.json"
 ARRAYS = "arrays.safetensors"
-PLAIN = (bool, int, float, str)
-"""Types of plain values, which the JSON file holds as they are; None is also plain."""
+PLAIN = (bool, int, float, str, type(None))
+"""Types of plain values, which the JSON file holds as they are."""
 MAPPED = 1 << 24
 """Minimum size in bytes of arrays that are mapped into memory instead of read."""
 
@@ -89,15 +89,11 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         TypeError: A value is neither a container, an array nor plain.
     """
     if isinstance(value, Mapping):
-        items = [[key, encode(item, arrays, f"{place}/{key}")] for key, item in value.items()]
-        if all(isinstance(key, str) for key in value):
-            return {"dict": dict(items)}
-        if all(key is None or isinstance(key, PLAIN) for key in value):
-            return {"items": items}
-        pairs = []
-        for number, (key, item) in enumerate(items):
-            pairs.append([encode(key, arrays, f"{place}/key {number}"), item])
-        return {"pairs": pairs}
+        items = []
+        for number, (key, item) in enumerate(value.items()):
+            written = key if isinstance(key, PLAIN) else encode(key, arrays, f"{place}/key {number}")
+            items.append([written, encode(item, arrays, f"{place}/{key}")])
+        return {"dict": dict(items)} if all(isinstance(key, str) for key in value) else {"items": items}
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [encode(item, arrays, f"{place}/{number}") for number, item in enumerate(value)]}
@@ -115,7 +111,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         axes = _memory_order(array)
         arrays[name] = array.transpose(axes)
         return {kind: name, "axes": axes}
-    if value is None or isinstance(value, PLAIN):
+    if isinstance(value, PLAIN):
         return {"value": value}
     raise TypeError(f"{place.lstrip('/')} is a {type(value).__name__}; expected an array or a plain value")
 
@@ -142,15 +138,17 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
     if kind == "dict":
         return {key: decode(item, array) for key, item in content.items()}
     if kind == "items":
-        return {key: decode(item, array) for key, item in content}
-    if kind == "pairs":
-        return {decode(key, array): decode(item, array) for key, item in content}
+        found = {}
+        for written, item in content:
+            key = decode(written, array) if isinstance(written, dict) else written
+            found[key] = decode(item, array)
+        return found
     if kind in ("list", "tuple"):
         items = [decode(item, array) for item in content]
         return tuple(items) if kind == "tuple" else items
     if kind == "array":
-        found = array(content)
-        return found.transpose(np.argsort(node.get("axes", range(found.ndim))))
+        read = array(content)
+        return read.transpose(np.argsort(node.get("axes", range(read.ndim))))
     if kind == "scalar":
         return array(content)[()]
     if kind == "bytes":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 
 import gymnasium as gym
 import numpy as np
@@ -91,6 +92,29 @@ def test_an_unwritable_video_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"a\.gif cannot be written: Is a directory"):
         film.add(pictures(1)[0])
         film.close()
+
+
+class Film(gym.Env):
+    """An environment whose frames are given."""
+
+    observation_space = action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, config):
+        self.frame = config["frame"]
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def render(self):
+        return self.frame
+
+
+@pytest.mark.parametrize("frame", [np.zeros((4, 6, 3)), np.zeros((4, 6, 1), np.uint8), np.zeros((4, 6), np.uint8)])
+def test_frames_that_are_no_color_images_are_rejected(frame):
+    config = SACConfig().environment(Film, env_config={"frame": frame})
+    expected = re.escape(f"an array {frame.shape} of {frame.dtype}, expected (height, width, 3 or 4) of uint8")
+    with pytest.raises(UsageError, match=expected):
+        video.check_rendering(config)
 
 
 @pytest.mark.slow
