@@ -24,6 +24,7 @@ PARTS = (
     "sample_efficiency_two_critics",
     "sample_efficiency_residual",
     "sample_efficiency_second_seed",
+    "sample_efficiency_narrow",
 )
 """Studies of stage 1; a study that has not begun is left out."""
 PRESET = "preset"
