@@ -93,6 +93,22 @@ def test_a_compiled_update_equals_one_that_is_not(name):
 
 
 @pytest.mark.slow
+def test_two_updates_of_one_class_use_their_own_programs():
+    """Programs do not check the attributes of their update."""
+    errors = {}
+    for compiled in (False, True):
+        updates = []
+        for settings in ({}, {"critic_target": "mean", "backup_entropy": False}):
+            torch.manual_seed(0)
+            updates.append(SACUpdate(SACNetworks(OBS, ACTIONS, (16,)), torch_compile=compiled, **settings))
+        rng = torch.Generator().manual_seed(0)
+        errors[compiled] = [update.update(batch(False, 0), rng).errors for _ in range(2) for update in updates]
+    assert not torch.allclose(errors[False][0], errors[False][1], atol=1e-2), "the settings matter"
+    for mine, theirs in zip(errors[False], errors[True], strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_batches_of_several_sources_can_be_compiled(monkeypatch):
     plain = torch.compile
 
