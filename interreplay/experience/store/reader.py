@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from interreplay.errors import UsageError
+from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experience.store.header import EXPERIENCE, HEADER, META, read_header
 from interreplay.experience.store.segments import Segment, segment_folders
 from interreplay.learning.update import SUCCESS_COLUMN
@@ -42,16 +43,19 @@ class Episodes:
 class ExperienceStore:
     """The complete rows of a store; another process may be writing to it.
 
+    Rows that a power failure left incomplete are omitted with a warning.
+
     Args:
         folder: Folder of the store.
 
     Attributes:
         header: Environment, spaces and columns.
         segments: The segments with rows.
+        damaged: The segments with incomplete rows.
         rows: Number of rows.
 
     Raises:
-        UsageError: The store is damaged.
+        UsageError: The store is damaged, and no row is complete.
     """
 
     def __init__(self, folder: Path):
@@ -60,6 +64,12 @@ class ExperienceStore:
         found = [Segment(path, self.header.columns) for path in segment_folders(folder)]
         self.segments = [segment for segment in found if segment.rows]
         self.rows = sum(segment.rows for segment in self.segments)
+        self.damaged = [segment for segment in found if segment.damage]
+        for segment in self.damaged:
+            if not self.rows:
+                raise UsageError(segment.damage)
+            message = f"{segment.damage}; incomplete rows are left out, {self.rows:,} rows remain"
+            warnings.warn(message, InterreplayWarning, stacklevel=2)
 
     @property
     def nbytes(self) -> int:

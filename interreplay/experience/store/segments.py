@@ -14,6 +14,7 @@ import numpy as np
 
 from interreplay.errors import UsageError
 from interreplay.experience.store.header import Columns, width
+from interreplay.runs.state_files import manifest
 
 JOURNAL = "journal"
 _NAMED = re.compile(r"rows_(\d{12})")
@@ -75,22 +76,31 @@ def commits(segment: Path) -> list[tuple[int, int]]:
 class Segment:
     """The complete rows of a segment, mapped into memory.
 
+    After a power failure, the journal can be ahead of a column. Commits without all of their values are left out.
+
     Args:
         path: The folder.
         columns: Columns of the store.
 
+    Attributes:
+        commits: Number of complete rows and checksum of each commit.
+        rows: Number of complete rows.
+        damage: Why commits were left out; "" if none was.
+
     Raises:
-        UsageError: A file is missing, too short, or a link.
+        UsageError: A file is a link.
     """
 
     def __init__(self, path: Path, columns: Columns):
         self.path = path
         self.columns = columns
         self.commits = commits(path)
+        self.damage = ""
         self.rows = 0
         if self.commits:
-            self.rows = self.commits[-1][0]
             self._check_files()
+        if self.commits:
+            self.rows = self.commits[-1][0]
 
     def _check_files(self) -> None:
         for name, (shape, dtype) in self.columns.items():
@@ -100,9 +110,12 @@ class Segment:
             size = 0
             if file.is_file():
                 size = file.stat().st_size
-            need = self.rows * width(shape, dtype)
-            if size < need:
-                raise UsageError(f"experience store {self.path.parent} is truncated: {file} has {size} bytes of {need}")
+            row_bytes = width(shape, dtype)
+            while self.commits and self.commits[-1][0] * row_bytes > size:
+                if not self.damage:
+                    found = f"{file} has {size} bytes of {self.commits[-1][0] * row_bytes}"
+                    self.damage = f"experience store {self.path.parent} is truncated: {found}"
+                self.commits.pop()
 
     def column(self, name: str) -> np.ndarray:
         """Return a column ``(n, ...)`` as a read-only memory map."""
@@ -144,4 +157,6 @@ def rewritten_journal(segment: Segment, rows: int, time: float) -> None:
         records.append(commit_record(rows, checksum_of(arrays), time))
     work: Any = segment.path / f".{JOURNAL}"
     work.write_bytes(b"".join(records))
+    manifest.sync(work)
     work.replace(segment.path / JOURNAL)
+    manifest.sync(segment.path)

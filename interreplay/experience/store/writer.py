@@ -34,6 +34,7 @@ from interreplay.experience.store.segments import (
 )
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.runs.folder_lock import UNSUPPORTED
+from interreplay.runs.state_files import manifest
 from interreplay.transitions import Transitions, cat_columns, unchecked
 
 SECONDS = 1.0
@@ -122,6 +123,8 @@ class StoreWriter:
         if not (self.folder / HEADER).exists():
             return
         store = ExperienceStore(self.folder)
+        for segment in store.damaged:
+            rewritten_journal(segment, segment.rows, time.time())
         self._header = store.header
         self._segments = [(segment.path, segment.rows) for segment in store.segments]
         self.rows = store.rows
@@ -158,11 +161,13 @@ class StoreWriter:
             self._thread = threading.Thread(target=self._commit_regularly, name="experience store", daemon=True)
             self._thread.start()
 
-    def commit(self) -> None:
-        """Write the rows that were added, so that they survive a killed process."""
+    def commit(self, sync: bool = False) -> None:
+        """Write the rows that were added, so that they survive a killed process; with `sync`, also a power failure."""
         with self._lock:
             if self.recording:
                 self._guarded(self._commit)
+                if sync:
+                    self._guarded(self._sync)
         self._report()
 
     def _commit_regularly(self) -> None:
@@ -227,6 +232,7 @@ class StoreWriter:
     def _begin_segment(self) -> None:
         """Open the files of the next segment, or of the last one if it has room; cut off incomplete rows."""
         assert self._header is not None
+        self._sync()
         self._close_files()
         if not self._segments:
             self._segments.append((self.folder / segment_name(0), 0))
@@ -240,6 +246,8 @@ class StoreWriter:
             self._files[name] = _opened(column_file(path, name), rows * width(shape, dtype))
         kept = commits(path) if rows else []
         self._files[JOURNAL] = _opened(path / JOURNAL, len(kept) * RECORD_BYTES)
+        manifest.sync(path)
+        manifest.sync(self.folder)
 
     def _drop_oldest(self, most: int) -> None:
         """Drop the oldest segments until at most `most` rows or one segment remain."""
@@ -314,7 +322,11 @@ class StoreWriter:
         self._report()
 
     def _sync(self) -> None:
-        for file in list(self._files.values()):
+        """Move the written rows to the disk: all columns, then the journal.
+
+        The operating system may still write a journal earlier, so that readers check the sizes of the columns.
+        """
+        for file in list(self._files.values()):  # the journal is the last one
             with contextlib.suppress(ValueError):  # the file was closed meanwhile
                 os.fsync(file.fileno())
 
@@ -416,8 +428,11 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
         data = store.column(name, start).tobytes()
         with _opened(column_file(segment, name), 0) as file:
             _write_all(file, data)
+            os.fsync(file.fileno())
         checksum = zlib.crc32(data, checksum)
     record = commit_record(store.rows - start, checksum, time.time())
     (segment / JOURNAL).write_bytes(record)
+    manifest.sync(segment / JOURNAL)
+    manifest.sync(segment)
     header = read_header(store.folder)
     Header(**(vars(header) | {"id": uuid.uuid4().hex})).write(target)

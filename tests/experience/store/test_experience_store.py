@@ -21,7 +21,7 @@ import torch
 from kept_rows import SPACES, episodes_of, equal, everything, fill, writer_of
 
 from interreplay import Offline, Transitions
-from interreplay.errors import UsageError
+from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.store import ExperienceStore, StoreWriter
 from interreplay.experience.store import writer as writer_module
@@ -29,6 +29,7 @@ from interreplay.experience.store.header import HEADER
 from interreplay.experience.store.segments import JOURNAL, RECORD_BYTES, column_file, commit_record, segment_name
 from interreplay.experiments.commands.experience import main
 from interreplay.runs import state_files
+from interreplay.transitions import cat
 from replay_buffers import Uniform
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -355,6 +356,34 @@ def test_a_torn_record_of_the_journal_is_dropped(tmp_path):
     data = bytearray(journal.read_bytes()[:RECORD_BYTES] + b"\x07" * RECORD_BYTES)
     journal.write_bytes(data)
     assert ExperienceStore(folder).rows == 10
+
+
+def test_rows_that_a_power_failure_left_incomplete_are_left_out(tmp_path):
+    rows = episodes_of([10] * 5)
+    folder = fill(tmp_path / "s", rows[:30], most_rows=160)  # segments of 20 rows
+    cut(column_file(folder / segment_name(20), "obs"), 100)
+    cut(column_file(folder / segment_name(0), "rewards"), 70)
+    for read in (ExperienceStore, writer_of):
+        with pytest.warns(InterreplayWarning, match="obs.bin has 100 bytes of 120; incomplete rows .* 10 rows remain"):
+            left = read(folder)
+        assert left.rows == 10
+    left.add(rows[30:], 11, 0)
+    left.close()
+    again = ExperienceStore(folder)
+    again.check()
+    assert equal(everything(again), cat([rows[:10], rows[30:]]))
+
+
+def test_columns_reach_the_disk_before_the_journal(tmp_path, monkeypatch):
+    synced = []
+    writer = writer_of(tmp_path / "s", seconds=3600.0)
+    writer.add(episodes_of([3]), 1, 0)
+    monkeypatch.setattr(writer_module.os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    writer.commit(sync=True)
+    journal = tmp_path / "s" / segment_name(0) / JOURNAL
+    assert sorted(synced) == sorted(path.stat().st_ino for path in journal.parent.iterdir())
+    assert synced[-1] == journal.stat().st_ino
+    writer.close()
 
 
 def test_nan_and_other_spaces_are_rejected_in_one_line(tmp_path):
