@@ -20,6 +20,7 @@ from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.checkpoints.best import Best
 from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.disk import replacement, sync
 
 SETTINGS = "settings.json"
 RESULTS = ("progress.csv", "result.json", "episodes.csv")
@@ -156,7 +157,7 @@ class RunFolder:
         try:
             write(work)
             work.rename(target)
-            manifest.sync(self.path)
+            sync(self.path)
         except OSError as error:
             shutil.rmtree(work, ignore_errors=True)
             raise UsageError(
@@ -166,40 +167,54 @@ class RunFolder:
     def set_aside_after(self, steps: int) -> list[Path]:
         """Rename the checkpoints with more than ``steps`` environment steps, and return their new paths.
 
-        If there are any, the results so far are copied to names that end in the same way.
+        If there are any, the results so far are copied first, to names that end in the same way.
+
+        Raises:
+            UsageError: The results cannot be copied. Nothing is changed.
         """
-        renamed = []
-        for path in self.resumable():
-            if steps_of(path) > steps:
-                renamed.append(path.rename(_set_aside_name(path)))
-        if renamed:
+        later = [path for path in self.resumable() if steps_of(path) > steps]
+        copies = []
+        try:
             for name in RESULTS:
-                if (self.path / name).exists():
-                    shutil.copy2(self.path / name, _set_aside_name(self.path / name))
-        return renamed
+                if later and (self.path / name).exists():
+                    copies.append(_set_aside_name(self.path / name))
+                    shutil.copy2(self.path / name, copies[-1])
+                    sync(copies[-1])
+        except OSError as error:
+            for copy in copies:
+                copy.unlink(missing_ok=True)
+            raise self._kept_results(error) from error
+        return [path.rename(_set_aside_name(path)) for path in later]
 
     def rewind(self, steps: int) -> None:
-        """Drop the rows of ``progress.csv`` and ``result.json`` beyond ``steps``, and incomplete rows."""
+        """Drop the rows of ``progress.csv`` and ``result.json`` beyond ``steps``, and incomplete rows.
+
+        Raises:
+            UsageError: A file cannot be rewritten. It is unchanged.
+        """
         table = self.path / "progress.csv"
         lines = self.path / "result.json"
-        work = self.path / ".rewinding"
-        if table.exists():
-            with table.open(newline="") as file, work.open("w", newline="") as new:
-                reader = csv.DictReader(file)
-                writer = csv.DictWriter(new, reader.fieldnames or [])
-                if reader.fieldnames:  # an empty table receives its header with its first row
-                    writer.writeheader()
-                for row in reader:
-                    if None not in row.values() and None not in row and _steps_in(row) <= steps:
-                        writer.writerow(row)
-            work.replace(table)
-        if lines.exists():
-            with lines.open() as file, work.open("w") as new:
-                for line in file:
-                    with contextlib.suppress(ValueError):
-                        if _steps_in(json.loads(line)) <= steps:
-                            new.write(line)
-            work.replace(lines)
+        try:
+            if table.exists():
+                with table.open(newline="") as file, replacement(table) as new:
+                    reader = csv.DictReader(file)
+                    writer = csv.DictWriter(new, reader.fieldnames or [])
+                    if reader.fieldnames:  # an empty table receives its header with its first row
+                        writer.writeheader()
+                    for row in reader:
+                        if None not in row.values() and None not in row and _steps_in(row) <= steps:
+                            writer.writerow(row)
+            if lines.exists():
+                with lines.open() as file, replacement(lines) as new:
+                    for line in file:
+                        with contextlib.suppress(ValueError):
+                            if _steps_in(json.loads(line)) <= steps:
+                                new.write(line)
+        except OSError as error:
+            raise self._kept_results(error) from error
+
+    def _kept_results(self, error: OSError) -> UsageError:
+        return UsageError(f"results in {self.path} cannot be rewritten ({error.strerror}); the files are kept")
 
     def has_result(self, result: dict[str, Any]) -> bool:
         """Return whether ``result.json`` contains a row with the env steps of a result."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import numpy as np
 
 from interreplay.environments.space_records import record_of, space_of
 from interreplay.errors import UsageError
-from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.disk import replacement
 
 DTYPES = {
     "BOOL": np.dtype(bool),
@@ -89,11 +88,8 @@ class Header:
             "columns": {name: [list(shape), NAMES[dtype]] for name, (shape, dtype) in self.columns.items()},
             "about": self.about,
         }
-        work = folder / f".{HEADER}"
-        work.write_text(json.dumps(plain, indent=1, default=str) + "\n")
-        manifest.sync(work)
-        os.replace(work, folder / HEADER)
-        manifest.sync(folder)
+        with replacement(folder / HEADER) as file:
+            file.write(json.dumps(plain, indent=1, default=str) + "\n")
 
 
 def width(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:

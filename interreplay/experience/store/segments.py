@@ -14,7 +14,7 @@ import numpy as np
 
 from interreplay.errors import UsageError
 from interreplay.experience.store.header import Columns, width
-from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.disk import sync
 
 JOURNAL = "journal"
 _NAMED = re.compile(r"rows_(\d{12})")
@@ -157,6 +157,6 @@ def rewritten_journal(segment: Segment, rows: int, time: float) -> None:
         records.append(commit_record(rows, checksum_of(arrays), time))
     work: Any = segment.path / f".{JOURNAL}"
     work.write_bytes(b"".join(records))
-    manifest.sync(work)
+    sync(work)
     work.replace(segment.path / JOURNAL)
-    manifest.sync(segment.path)
+    sync(segment.path)

@@ -34,7 +34,7 @@ from interreplay.experience.store.segments import (
 )
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.runs.folder_lock import UNSUPPORTED
-from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.disk import sync
 from interreplay.transitions import Transitions, cat_columns, unchecked
 
 SECONDS = 1.0
@@ -161,12 +161,12 @@ class StoreWriter:
             self._thread = threading.Thread(target=self._commit_regularly, name="experience store", daemon=True)
             self._thread.start()
 
-    def commit(self, sync: bool = False) -> None:
-        """Write the rows that were added, so that they survive a killed process; with `sync`, also a power failure."""
+    def commit(self, durable: bool = False) -> None:
+        """Write the added rows, so that they survive a killed process; if `durable`, also a power failure."""
         with self._lock:
             if self.recording:
                 self._guarded(self._commit)
-                if sync:
+                if durable:
                     self._guarded(self._sync)
         self._report()
 
@@ -246,8 +246,8 @@ class StoreWriter:
             self._files[name] = _opened(column_file(path, name), rows * width(shape, dtype))
         kept = commits(path) if rows else []
         self._files[JOURNAL] = _opened(path / JOURNAL, len(kept) * RECORD_BYTES)
-        manifest.sync(path)
-        manifest.sync(self.folder)
+        sync(path)
+        sync(self.folder)
 
     def _drop_oldest(self, most: int) -> None:
         """Drop the oldest segments until at most `most` rows or one segment remain."""
@@ -432,7 +432,7 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
         checksum = zlib.crc32(data, checksum)
     record = commit_record(store.rows - start, checksum, time.time())
     (segment / JOURNAL).write_bytes(record)
-    manifest.sync(segment / JOURNAL)
-    manifest.sync(segment)
+    sync(segment / JOURNAL)
+    sync(segment)
     header = read_header(store.folder)
     Header(**(vars(header) | {"id": uuid.uuid4().hex})).write(target)

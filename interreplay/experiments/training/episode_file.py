@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.diagnostics.episode_table import COLUMNS, EpisodeTable
+from interreplay.runs.state_files.disk import replacement
 
 NAME = "episodes.csv"
 
@@ -33,8 +34,7 @@ class EpisodeFile:
 
     def _rewind(self, env_steps: int) -> None:
         """Keep the complete rows of episodes that ended by `env_steps`."""
-        work = self.path.with_name(f".{NAME}")
-        with self.path.open(newline="") as old, work.open("w", newline="") as new:
+        with self.path.open(newline="") as old, replacement(self.path) as new:
             writer = csv.DictWriter(new, COLUMNS)
             writer.writeheader()
             for row in csv.DictReader(old):
@@ -42,7 +42,6 @@ class EpisodeFile:
                     break
                 writer.writerow(row)
                 self._last = int(row["episode"])
-        work.replace(self.path)
 
     def write(self) -> None:
         """Append the episodes that finished since the last call.

@@ -18,6 +18,7 @@ from ray.tune.utils.util import SafeFallbackEncoder
 
 from interreplay.experiments.training.event_files import EventFile
 from interreplay.experiments.training.scalars import scalars
+from interreplay.runs.state_files.disk import replacement
 
 
 @dataclass(eq=False)
@@ -69,14 +70,15 @@ class RunLog:
         self._run = _Run(str(folder.absolute()), config)
         self._notify = notify
         parameters = json.dumps(dict(sorted(config.items())), indent=2, cls=SafeFallbackEncoder)
-        (folder / "params.json").write_text(parameters)
+        with replacement(folder / "params.json") as file:
+            file.write(parameters)
         self._lines = folder / "result.json"
         self._lines.touch()
         self._table = folder / "progress.csv"
         self._header: list[str] = []
         if self._table.exists():
-            with self._table.open(newline="") as file:
-                self._header = next(csv.reader(file), [])
+            with self._table.open(newline="") as table:
+                self._header = next(csv.reader(table), [])
         self._events = EventFile(folder, steps)
         self._trackers = list(trackers)
         self._for_each_tracker(lambda tracker: tracker.log_trial_start(self._run))
@@ -120,16 +122,10 @@ class RunLog:
         """Add new columns to the table; they are empty in earlier rows."""
         header = list(dict.fromkeys([*self._header, *row]))
         if self._header and len(header) > len(self._header):
-            work = self._table.with_name(".progress.csv")
-            try:
-                with self._table.open(newline="") as old, work.open("w", newline="") as new:
-                    writer = csv.DictWriter(new, header, restval="")
-                    writer.writeheader()
-                    writer.writerows(csv.DictReader(old))
-                work.replace(self._table)
-            except OSError:
-                work.unlink(missing_ok=True)
-                raise
+            with self._table.open(newline="") as old, replacement(self._table) as new:
+                writer = csv.DictWriter(new, header, restval="")
+                writer.writeheader()
+                writer.writerows(csv.DictReader(old))
         self._header = header
 
     def video(self, name: str, frames: list[np.ndarray], steps: int) -> None:

@@ -206,7 +206,7 @@ class Training:
     def _checkpoint(self, save: Callable[..., Path], *arguments: Any) -> Path:
         """Write a checkpoint with a method of the run's folder, and return its path."""
         if self._store is not None:
-            self._store.commit(sync=True)  # the store must contain the steps of the checkpoint
+            self._store.commit(durable=True)  # the store must contain the steps of the checkpoint
         settings = with_unwritten(vars(self.settings), self._unwritten)
         path = save(self.algo.env_steps, self.algo.save_to_path, settings, *arguments)
         self._saved()

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from interreplay.errors import CheckpointError
 from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.disk import sync
 from interreplay.runs.state_files.manifest import MANIFEST
 
 STATE = "state.json"
@@ -188,7 +189,7 @@ def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
         shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
     work.rename(target)
-    manifest.sync(target.parent)
+    sync(target.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

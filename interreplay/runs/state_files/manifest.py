@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from interreplay.errors import CheckpointError
+from interreplay.runs.state_files.disk import replacement, sync
 
 MANIFEST = "manifest.json"
 FORMAT = 2
@@ -27,7 +28,6 @@ def seal(folder: Path) -> None:
         elif path.name != MANIFEST:
             entries[str(path.relative_to(folder))] = _flushed(path)
     _write(folder, entries)
-    sync(folder)
 
 
 def add(folder: Path, name: str, text: str) -> None:
@@ -35,7 +35,6 @@ def add(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text)
     if (folder / MANIFEST).exists():
         _write(folder, read(folder) | {name: _flushed(folder / name)})
-        sync(folder)
     else:
         seal(folder)
 
@@ -126,10 +125,8 @@ def read(folder: Path) -> dict[str, Entry]:
 
 def _write(folder: Path, entries: dict[str, Entry]) -> None:
     text = json.dumps({"format": FORMAT, "files": entries, "checksum": _own(entries)})
-    work = folder / f".{MANIFEST}"
-    work.write_text(text)
-    sync(work)
-    work.replace(folder / MANIFEST)
+    with replacement(folder / MANIFEST) as file:
+        file.write(text)
 
 
 def _own(entries: dict[str, Any]) -> int:
@@ -163,12 +160,3 @@ def _checksum(path: Path) -> int:
         while block := file.read(BLOCK):
             value = zlib.crc32(block, value)
     return value
-
-
-def sync(path: Path) -> None:
-    """Flush a file or folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

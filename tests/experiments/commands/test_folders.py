@@ -169,6 +169,26 @@ def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
         reopen(with_results.path, older, 2000, 2000, output.append)
 
 
+def test_going_back_on_a_full_disk_changes_nothing(with_results, monkeypatch):
+    older, newer = (with_results.save(steps, write, {}, keep=2) for steps in (2000, 4000))
+
+    def contents():
+        return {path.name: path.is_file() and path.read_text() for path in with_results.path.iterdir()}
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    before = contents()
+    monkeypatch.setattr(os, "fsync", full)
+    for act in (lambda: reopen(with_results.path, older, 2000, 9000, print), lambda: with_results.rewind(2000)):
+        with pytest.raises(UsageError, match=r"cannot be rewritten \(No space left on device\); the files are kept"):
+            act()
+        assert contents() == before
+    monkeypatch.undo()
+    assert rows(reopen(with_results.path, older, 2000, 9000, str)) == [1000, 2000]
+    assert (newer.parent / "progress.csv.set_aside").read_text() == before["progress.csv"]
+
+
 def test_a_complete_run_is_reopened_only_for_a_row_that_a_full_disk_prevented(with_results):
     settings = with_unwritten({}, {STEPS: 5000})
     last = with_results.save(5000, write, settings, keep=2)

@@ -1,0 +1,33 @@
+"""Files that survive full disks and power failures."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+
+@contextlib.contextmanager
+def replacement(path: Path) -> Iterator[TextIO]:
+    """Open a text file that replaces `path` once it is written and on the disk; after an error, `path` is unchanged."""
+    work = path.with_name(f".{path.name}")
+    try:
+        with work.open("w", newline="") as file:
+            yield file
+        sync(work)
+        work.replace(path)
+    except BaseException:
+        work.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
