@@ -146,7 +146,7 @@ class RunFolder:
         return max(filter(None, found), default=None)
 
     def _make(self, target: Path, write: Callable[[Path], Any]) -> None:
-        """Write the folder of a checkpoint under a temporary name, and rename it.
+        """Write the folder of a checkpoint under a temporary name, sync the results, and rename it.
 
         Raises:
             UsageError: The checkpoint cannot be written.
@@ -156,6 +156,9 @@ class RunFolder:
             shutil.rmtree(stale, ignore_errors=True)
         try:
             write(work)
+            for name in RESULTS:  # after a power failure, no checkpoint may be ahead of its results
+                if (self.path / name).exists():
+                    sync(self.path / name)
             work.rename(target)
             sync(self.path)
         except OSError as error:

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs import run_folder
 from interreplay.runs.checkpoints.best import Best
 from interreplay.runs.checkpoints.search import find
 from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of, with_unwritten
@@ -59,6 +60,16 @@ def test_a_save_that_fails_leaves_the_others_alone(folder):
     with pytest.raises(UsageError, match=r"checkpoint_00002000.*No space left.*earlier ones are kept"):
         folder.save(2000, full, {}, keep=1)
     assert names(folder) == ["checkpoint_00001000"]
+
+
+def test_results_reach_the_disk_before_a_checkpoint_does(with_results, monkeypatch):
+    synced = []
+    monkeypatch.setattr(run_folder, "sync", lambda path: synced.append((path.name, *names(with_results))))
+    with_results.save(4000, write, {}, keep=2)
+    before = (".saving_checkpoint_00004000", "progress.csv", "result.json")
+    after = ("checkpoint_00004000", "progress.csv", "result.json")
+    home = with_results.path.name
+    assert synced == [("progress.csv", *before), ("result.json", *before), (home, *after)]
 
 
 def test_a_save_that_was_killed_leaves_nothing_that_counts(folder):
