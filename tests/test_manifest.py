@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import stat
 import zlib
 
 import pytest
@@ -24,6 +27,26 @@ def fill(folder):
 def checkpoint(tmp_path):
     state_files.write_atomically(tmp_path / "c", fill)
     return tmp_path / "c"
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EIO])
+def test_folders_that_cannot_be_synced_are_skipped(tmp_path, monkeypatch, code):
+    def refused(kind):
+        def fsync(handle):
+            if kind(os.fstat(handle).st_mode):
+                raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    refused(stat.S_ISDIR)
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="Input/output"):
+            state_files.write_atomically(tmp_path / "c", fill)
+        return
+    state_files.write_atomically(tmp_path / "c", fill)
+    refused(stat.S_ISREG)
+    with pytest.raises(OSError, match=os.strerror(code)):
+        state_files.write_atomically(tmp_path / "d", fill)
 
 
 def with_flipped_bits(content):

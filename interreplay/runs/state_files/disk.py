@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +26,12 @@ def replacement(path: Path) -> Iterator[TextIO]:
 
 
 def sync(path: Path) -> None:
-    """Flush a file or folder to disk."""
+    """Flush a file or folder to disk. Some network and FUSE file systems cannot flush folders; they are skipped."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+            raise
     finally:
         os.close(handle)
