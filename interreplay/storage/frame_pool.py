@@ -16,7 +16,10 @@ from torch import Tensor
 from interreplay.transitions import as_tensor
 
 START = 1024
-"""Initial room for frames in addition to one per row."""
+"""Minimum room for frames in addition to one per row."""
+SPARE = 4
+"""Rows per further frame of that room. Each episode adds a frame or two, so that the room is enough unless episodes are
+short. Growing is expensive: frames are copied, and take twice the memory meanwhile."""
 LONGEST = 15
 """Maximum number of frames of a stack; a longer axis belongs to an image, and its first rows may be of one color."""
 
@@ -30,6 +33,11 @@ def shared(obs: Tensor, next_obs: Tensor) -> bool:
         and len(obs) > 0
         and bool(torch.equal(obs[:, 1:], next_obs[:, :-1]))
     )
+
+
+def _with_room(frames: int) -> int:
+    """Return a number of frames with room for more."""
+    return frames + frames // SPARE + START
 
 
 class FramePool:
@@ -48,7 +56,7 @@ class FramePool:
     def __init__(self, stack: int, shape: tuple[int, ...], rows: int):
         self.stack = stack
         self.shape = tuple(shape)
-        self._pixels = self._zeros(rows + START)
+        self._pixels = self._zeros(_with_room(rows))
         self._holders = [0] * len(self._pixels)  # accessing a list takes a fifth of the time of an array
         self._free: list[int] = []
         self._top = 0
@@ -133,9 +141,9 @@ class FramePool:
             number = self._top
             self._top += 1
             if number == len(self._pixels):
-                grown = self._zeros(2 * number)
+                grown = self._zeros(_with_room(number))
                 grown[:number] = self._pixels
-                self._holders += [0] * number
+                self._holders += [0] * (len(grown) - number)
                 self._pixels = grown
         self._pixels.numpy()[number] = frame
         return number

@@ -8,6 +8,7 @@ from builders import identical, stack
 from interreplay import Storage
 from interreplay.diagnostics.memory_estimate import estimate
 from interreplay.environments.lookup import find_environment
+from interreplay.storage import frame_pool
 from interreplay.storage.frame_pool import shared
 from interreplay.storage.read_views import NStep
 from replay_buffers import PER, Attentive, Uniform
@@ -98,6 +99,18 @@ def test_every_frame_is_stored_once_and_released():
     for slot in range(50):
         if int(view.spans(storage, torch.tensor([slot]))) == 3:
             assert torch.equal(view.read(storage, torch.tensor([slot])).next_obs[0], rows.next_obs[last[slot]])
+
+
+@pytest.mark.parametrize(("ends", "room"), [(0.05, 81), (0.3, 102)])
+def test_a_pool_has_room_for_ordinary_episodes_and_grows_by_a_quarter(monkeypatch, ends, room):
+    monkeypatch.setattr(frame_pool, "START", 1)
+    episodes, storage = Stacked(4, 1, ends=ends), Storage(64)
+    rows = [episodes.row() for _ in range(64)]
+    for row in rows:
+        storage.add(stack([row]))
+    frames = storage._stacks.frames[""]
+    assert len(frames._pixels) == len(frames._holders) == room and frames._top > 65
+    identical(without_ids(storage[torch.arange(64)]), without_ids(stack(rows)))
 
 
 def test_a_truncated_episode_releases_its_frames():
