@@ -1,11 +1,13 @@
-"""Minari datasets, by id or by path."""
+"""Minari datasets: reading them by id or by path, and writing them."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,67 @@ def check_new(name: str, purpose: str = "--record_data") -> None:
         )
     if name in minari.list_local_datasets():
         raise UsageError(f"{purpose} {name}: the dataset already exists; choose another name or version")
+
+
+def write(
+    name: str,
+    episodes: Iterable[Mapping[str, Any]],
+    spaces: tuple[gym.Space, gym.Space],
+    spec: Any,
+    algorithm: str,
+) -> str:
+    """Write a dataset.
+
+    Args:
+        name: Name of the new dataset, such as ``pendulum/sac-v0``.
+        episodes: Columns of each episode of T steps by their names in Minari: ``observations`` ``(T + 1, ...)`` and
+            ``actions`` ``(T, ...)``, nested like their spaces, ``rewards``, ``terminations`` and ``truncations``.
+        spaces: Observation space and action space of one environment.
+        spec: Specification of the environment, omitted if it cannot be stored; None if it is unknown.
+        algorithm: Name of the algorithm that acted.
+
+    Returns:
+        The name with the numbers of episodes and steps.
+
+    Raises:
+        UsageError: Minari cannot store the episodes.
+    """
+    import minari
+    from minari.data_collector import EpisodeBuffer
+
+    buffers = []
+    for number, episode in enumerate(episodes):
+        listed = {column: _listed(values) for column, values in episode.items()}
+        buffers.append(EpisodeBuffer(id=number, **listed))
+    try:
+        spec.to_json()
+    except Exception:  # the entry point is a function, or the specification is missing
+        spec = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Minari warns about missing authors and links
+            dataset = minari.create_dataset_from_buffers(
+                name,
+                buffers,
+                env=spec,
+                observation_space=spaces[0],
+                action_space=spaces[1],
+                algorithm_name=algorithm,
+                requirements=[],
+                data_format="hdf5" if find_spec("h5py") else "arrow",
+            )
+    except (OSError, ValueError, TypeError, AssertionError) as error:
+        raise UsageError(f"Minari cannot store {name}: {first_line(error)}") from error
+    return f"{name} ({dataset.total_episodes} episodes, {dataset.total_steps:,} steps)"
+
+
+def _listed(value: Any) -> Any:
+    """Return arrays of many steps as lists of steps."""
+    if isinstance(value, dict):
+        return {name: _listed(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_listed, value))
+    return list(value)
 
 
 def is_id(name: str) -> bool:

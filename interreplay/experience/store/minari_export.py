@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from importlib.util import find_spec
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -12,7 +11,7 @@ import torch
 
 from interreplay.environments.actions import actions_of
 from interreplay.environments.spaces import leaves, nested
-from interreplay.errors import UsageError
+from interreplay.experience.offline_data.minari_episodes import write
 from interreplay.experience.store.reader import ExperienceStore
 from interreplay.transitions import Transitions, cat, observation_parts
 
@@ -34,9 +33,18 @@ def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -
     Raises:
         UsageError: The store is damaged, or Minari rejects its spaces.
     """
-    import minari
-    from minari.data_collector import EpisodeBuffer
+    header = store.header
+    return write(
+        name,
+        episodes=_episodes(store, newest),
+        spaces=(header.observation_space, header.action_space),
+        spec=_spec(header.env, header.env_args),
+        algorithm=str(header.about.get("trainer", "unknown")),
+    )
 
+
+def _episodes(store: ExperienceStore, newest: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the columns of the newest episodes in Minari's format; None for all."""
     store.check()
     rows = cat(list(store.portions()))
     assert rows.episode is not None
@@ -44,31 +52,13 @@ def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -
     chosen = found.ids[-(newest or len(found.ids)) :]
     order = torch.argsort(rows.episode, stable=True)
     sorted_ids = rows.episode[order]
-    buffers: list[EpisodeBuffer] = []
     for number in chosen.tolist():
         first, last = torch.searchsorted(sorted_ids, torch.tensor([number, number + 1])).tolist()
         episode = rows[order[first:last]]
         ends = torch.nonzero(episode.terminated | episode.truncated).flatten() + 1
         for part in torch.arange(len(episode)).tensor_split(ends):
             if len(part):
-                buffers.append(EpisodeBuffer(id=len(buffers), **_episode(store, episode[part])))
-    header = store.header
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Minari warns about missing authors and links
-            dataset = minari.create_dataset_from_buffers(
-                name,
-                buffers,
-                env=_spec(header.env, header.env_args),
-                observation_space=header.observation_space,
-                action_space=header.action_space,
-                algorithm_name=str(header.about.get("trainer", "unknown")),
-                requirements=[],
-                data_format="hdf5" if find_spec("h5py") else "arrow",
-            )
-    except (ValueError, TypeError, AssertionError) as error:
-        raise UsageError(f"Minari cannot store {store.folder}: {' '.join(str(error).split())}") from error
-    return f"{name} ({dataset.total_episodes} episodes, {dataset.total_steps:,} steps)"
+                yield _episode(store, episode[part])
 
 
 def _episode(store: ExperienceStore, rows: Transitions) -> dict[str, Any]:
@@ -83,31 +73,21 @@ def _episode(store: ExperienceStore, rows: Transitions) -> dict[str, Any]:
     truncated = rows.truncated.numpy().copy()
     truncated[-1] |= not terminated[-1]
     return {
-        "observations": _listed(nested(space, parts)),
-        "actions": _listed(actions_of(store.header.action_space).to_env(rows.actions.numpy())),
+        "observations": nested(space, parts),
+        "actions": actions_of(store.header.action_space).to_env(rows.actions.numpy()),
         "rewards": rows.rewards.double().tolist(),
         "terminations": terminated.tolist(),
         "truncations": truncated.tolist(),
     }
 
 
-def _listed(value: Any) -> Any:
-    """Return arrays of many steps as lists of steps."""
-    if isinstance(value, dict):
-        return {name: _listed(part) for name, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(_listed, value))
-    return list(value)
-
-
 def _spec(env: str, arguments: dict[str, Any]) -> Any:
-    """Return the specification of an environment for Minari; None if it is not registered or not serializable."""
+    """Return the specification of an environment; None if it is not registered or cannot be copied."""
     try:
         found = copy.deepcopy(gym.spec(env))
         own = dict(arguments)
         found.max_episode_steps = own.pop("max_episode_steps", found.max_episode_steps)
         found.kwargs = {**found.kwargs, **own}
-        found.to_json()
-    except Exception:  # unknown environment, or the entry point is a function
+    except Exception:  # unknown environment
         return None
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from importlib.util import find_spec
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
+from interreplay.experience.offline_data import minari_episodes
 
 
 class Recorder(gym.Wrapper):
@@ -49,47 +49,30 @@ class Recorder(gym.Wrapper):
 
         Returns:
             The name with the numbers of episodes and steps.
-        """
-        import minari
-        from minari.data_collector import EpisodeBuffer
 
+        Raises:
+            UsageError: Minari cannot store the episodes.
+        """
         self._end_episode()
-        buffers: list[EpisodeBuffer] = []
+        episodes = []
         for observations, actions, rewards, terminations, truncations in self._episodes:
-            buffers.append(
-                EpisodeBuffer(
-                    id=len(buffers),
-                    observations=_nested(observations, self.observation_space),
-                    actions=_nested(actions, self.action_space),
-                    rewards=list(rewards),
-                    terminations=list(terminations),
-                    truncations=[*truncations[:-1], not terminations[-1]],
-                )
+            episodes.append(
+                {
+                    "observations": _nested(observations, self.observation_space),
+                    "actions": _nested(actions, self.action_space),
+                    "rewards": list(rewards),
+                    "terminations": list(terminations),
+                    "truncations": [*truncations[:-1], not terminations[-1]],
+                }
             )
-        spec = self.env.spec
-        try:
-            spec.to_json()  # type: ignore[union-attr]
-        except Exception:  # the entry point is a function, or the specification is missing
-            spec = None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Minari warns about missing authors and links
-            dataset = minari.create_dataset_from_buffers(
-                name,
-                buffers,
-                env=spec,
-                observation_space=self.observation_space,
-                action_space=self.action_space,
-                algorithm_name=algorithm,
-                requirements=[],
-                data_format="hdf5" if find_spec("h5py") else "arrow",
-            )
-        return f"{name} ({dataset.total_episodes} episodes, {dataset.total_steps:,} steps)"
+        spaces = (self.observation_space, self.action_space)
+        return minari_episodes.write(name, episodes, spaces, self.env.spec, algorithm)
 
 
 def _nested(values: Any, space: gym.Space) -> Any:
-    """Return values of many steps as lists, nested as their space and with its dtypes."""
+    """Return values of many steps as arrays, nested as their space and with its dtypes."""
     if isinstance(space, gym.spaces.Dict):
         return {key: _nested([value[key] for value in values], part) for key, part in space.items()}
     if isinstance(space, gym.spaces.Tuple):
         return tuple(_nested([value[i] for value in values], part) for i, part in enumerate(space))
-    return list(np.asarray(values).astype(space.dtype))
+    return np.asarray(values).astype(space.dtype)
