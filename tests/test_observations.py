@@ -44,6 +44,8 @@ def test_unsupported_spaces_are_rejected():
         leaves(Dict(pose=Dict(name=Text(3))))
     with pytest.raises(ValueError, match="has no parts"):
         leaves(Tuple(()))
+    with pytest.raises(ValueError, match="has two parts with the name a/b; expected keys without slashes"):
+        leaves(Dict({"a/b": Discrete(2), "a": Dict(b=Discrete(3))}))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "Image" not in kind])

@@ -56,10 +56,13 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
     Parts of a Dict have its keys, parts of a Tuple are numbered, and nested names are joined by ``/``.
 
     Raises:
-        ValueError: A part is of an unsupported kind.
+        ValueError: A part is of an unsupported kind, or two parts have the same name.
     """
-    found = dict(_walk(space, ""))
-    for name, part in found.items():
+    found: dict[str, gym.Space] = {}
+    for name, part in _walk(space, ""):
+        if name in found:
+            raise ValueError(f"{space} has two parts with the name {name}; expected keys without slashes")
+        found[name] = part
         if not isinstance(part, KINDS):
             raise ValueError(
                 f"{name or 'observation'} is {part}; expected Box, Discrete, MultiDiscrete, MultiBinary, or a Dict "

@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 
 from interreplay.environments.actions import NestedActions
-from interreplay.environments.spaces import named_parts
+from interreplay.environments.spaces import leaves, named_parts
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, readable
 from interreplay.transitions import Transitions
@@ -126,6 +126,8 @@ def write(
     import minari
     from minari.data_collector import EpisodeBuffer
 
+    for space in spaces:
+        check_keys(space)
     buffers = []
     for number, episode in enumerate(episodes):
         listed = {column: _listed(values) for column, values in episode.items()}
@@ -150,6 +152,22 @@ def write(
     except (OSError, ValueError, TypeError, AssertionError) as error:
         raise UsageError(f"Minari cannot store {name}: {first_line(error)}") from error
     return f"{name} ({dataset.total_episodes} episodes, {dataset.total_steps:,} steps)"
+
+
+def check_keys(space: gym.Space) -> None:
+    """Reject a space with a Dict key that contains a slash, because Minari joins keys with slashes in HDF5 files.
+
+    Raises:
+        UsageError: A key contains a slash.
+    """
+    if isinstance(space, gym.spaces.Tuple):
+        for part in space:
+            check_keys(part)
+    elif isinstance(space, gym.spaces.Dict):
+        for key, part in space.items():
+            if "/" in str(key):
+                raise UsageError(f"Minari cannot store the key {key!r} of {space}; expected keys without slashes")
+            check_keys(part)
 
 
 def _listed(value: Any) -> Any:
@@ -189,6 +207,7 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
     with readable(name):
         _check_totals(name, data / METADATA, sum(file.stat().st_size for file in files))
         found = minari.MinariDataset(data)
+        leaves(found.observation_space)  # rejects unsupported ones
         rows = int(found.total_steps)
 
     def portions() -> Iterator[Transitions]:

@@ -15,10 +15,15 @@ class Recorder(gym.Wrapper):
     """Environment that keeps the observations it returns and the actions it receives.
 
     `minari.DataCollector` does the same but requires JAX.
+
+    Raises:
+        UsageError: Minari cannot store the spaces.
     """
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
+        minari_episodes.check_keys(self.observation_space)
+        minari_episodes.check_keys(self.action_space)
         self._episodes: list[list[Any]] = []
         self._observations: list[Any] = []
         self._steps: list[tuple[Any, float, bool, bool]] = []

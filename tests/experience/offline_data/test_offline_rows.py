@@ -31,6 +31,7 @@ from interreplay.experience.offline_data.store import COPY, cache_folder
 from interreplay.experience.recipes import make_source
 from interreplay.experience.store import ExperienceStore, StoreWriter
 from interreplay.experience.store.minari_export import write_minari
+from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT
@@ -563,6 +564,21 @@ def test_actions_with_parts_are_one_vector_and_rewards_receive_the_parts(tmp_pat
     other = (SPACES[0], gym.spaces.Dict(torques | {"b": gym.spaces.Box(-3, 3, (1,), np.float64)}))
     with pytest.raises(UsageError, match="belongs to another environment: its actions are Dict"):
         open_rows(str(tmp_path / "run"), other)
+
+
+def test_keys_with_slashes_are_rejected_before_anything_is_recorded(tmp_path):
+    box = gym.spaces.Box(-9, 9, (2,), np.float32)
+    space = gym.spaces.Tuple((gym.spaces.Dict({"a": gym.spaces.Dict({"b/c": box})}),))
+    writer = StoreWriter(tmp_path / "run", "Parts-v0", {}, (space, SPACES[1]), seconds=3600.0)
+    rows = episodes_of([5])
+    parts = {"0/a/b/c": rows.obs[:, :2]}
+    writer.add(rows.replace(obs=parts, next_obs=parts), step=1, version=0)
+    writer.close()
+    env = gym.Env()
+    env.observation_space, env.action_space = space, SPACES[1]
+    for act in (lambda: write_minari(ExperienceStore(tmp_path / "run"), "parts/kept-v0"), lambda: Recorder(env)):
+        with pytest.raises(UsageError, match=r"Minari cannot store the key 'b/c' of Dict\(.*expected keys without"):
+            act()
 
 
 @pytest.mark.slow
