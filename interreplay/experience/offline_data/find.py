@@ -9,8 +9,7 @@ from interreplay.errors import UsageError
 from interreplay.experience.offline_data import minari_episodes
 from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.rllib_episodes import open_parquet, parquet_files
-from interreplay.experience.offline_data.saved_rows import has_rows, open_saved, saved_buffer_in
-from interreplay.experience.store.dataset import open_store
+from interreplay.experience.offline_data.saved_rows import has_rows, open_saved, open_store, saved_buffer_in
 from interreplay.experience.store.reader import store_in
 
 MINARI = "minari:"

@@ -1,4 +1,4 @@
-"""Rows of a saved replay buffer: its own state, a checkpoint, or the newest checkpoint of a run."""
+"""Rows that this package wrote: of an experience store, or of a saved replay buffer (its state, or a checkpoint)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience.offline_data.dataset import Dataset, readable
+from interreplay.experience.store.reader import PORTION, ExperienceStore
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import is_checkpoint
 from interreplay.runs.run_folder import RunFolder
@@ -17,7 +18,37 @@ from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
 BUFFER = "replay_buffer"
-PORTION = 10_000
+
+
+def open_store(name: str, folder: Path) -> Dataset:
+    """Return the dataset of a store.
+
+    Args:
+        name: Name of the dataset in messages.
+        folder: Folder of the store.
+
+    Raises:
+        UsageError: The store is damaged.
+    """
+    with readable(name):
+        store = ExperienceStore(folder)
+
+    def rows() -> Iterator[Transitions]:
+        store.check()
+        yield from store.portions()
+
+    return Dataset(
+        name,
+        store.files,
+        rows,
+        store.rows,
+        store.header.observation_space,
+        store.header.action_space,
+        normalized=True,
+        env=store.header.env,
+        id=store.header.id,
+        facts=lambda: {name: store.column(name) for name in ("version", "time")},
+    )
 
 
 def saved_buffer_in(folder: Path) -> Path | None:
