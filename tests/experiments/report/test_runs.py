@@ -111,6 +111,16 @@ def test_a_study_names_its_runs_and_lists_those_without_a_folder(tmp_path):
     assert (run.path, run.state) == (folder, "finished")
 
 
+def test_studies_that_use_a_label_for_different_methods_are_compared(tmp_path):
+    """Their runs are neither averaged together nor repeats of each other."""
+    for buffer in ("NMER", "PER"):
+        folder = ours(tmp_path / buffer, "Hopper-v5", buffer, 0, [1.0])
+        planned = {"name": folder.name, "trainer": "SAC", "env": "Hopper-v5", "label": "ours", "seed": 0, "flags": {}}
+        (tmp_path / buffer / "study.yaml").write_text(json.dumps({"runs": [planned]}))
+    found = [(run.method, run.repeats) for run in read_runs([tmp_path])]
+    assert found == [("ours, buffer=NMER", False), ("ours, buffer=PER", False)]
+
+
 def test_of_equal_runs_the_longest_counts(tmp_path):
     ours(tmp_path / "a", "Hopper-v5", "NMER", 0, [1.0], total=2000)
     ours(tmp_path / "b", "Hopper-v5", "NMER", 0, [1.0, 2.0])

@@ -41,7 +41,7 @@ def test_settings_of_this_package(tmp_path):
     params |= {"total_env_steps": 20000, "prioritized": {"alpha": 0.6}, "gamma": 0.9, "local_dir": "x"}
     found = described(tmp_path, "anything", params)
     assert (found.algorithm, found.env, found.buffer, found.seed, found.total) == ("TD3", "Hopper-v5", "NMER", 3, 20000)
-    assert found.settings == {"gamma": 0.9} and found.arguments == {"k": 5, "selector": "Prioritized"}
+    assert found.settings == {"buffer": "NMER", "gamma": 0.9} and found.arguments == {"k": 5, "selector": "Prioritized"}
 
 
 def test_settings_of_this_package_through_tune(tmp_path):

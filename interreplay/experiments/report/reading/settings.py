@@ -99,13 +99,16 @@ def _from_own_params(params: Mapping[str, Any]) -> Description:
     arguments = {name: readable(value) for name, value in (params.get("buffer_args") or {}).items()}
     if params.get("prioritized") is not None:
         arguments["selector"] = "Prioritized"
+    buffer = short(str(params.get("buffer", "unknown")))
+    settings: dict[str, Any] = {"buffer": buffer}  # a study replaces the field of the same name by its label
+    settings.update((name, value) for name, value in params.items() if name not in NOT_A_METHOD)
     return Description(
         algorithm=str(params.get("trainer", "unknown")),
         env=str(params.get("env", "unknown")),
-        buffer=short(str(params.get("buffer", "unknown"))),
+        buffer=buffer,
         seed=_whole_number(params, "seed"),
         total=_whole_number(params, "total_env_steps"),
-        settings={name: value for name, value in params.items() if name not in NOT_A_METHOD},
+        settings=settings,
         arguments=arguments,
         parent=str(params.get("fork_from") or ""),
     )
