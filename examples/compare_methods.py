@@ -82,6 +82,7 @@ for run in read_runs([folder / "results"]):
 # `interreplay report` reads the results and prints a summary.
 # It also writes a page, `report/index.html`, and tables, such as `report/efficiency.csv`.
 # The summary compares the methods in one sentence, and `efficiency.csv` holds its numbers.
+# Of fewer than five seeds it states the interval only.
 
 # %%
 print(interreplay("report", "results", "--output_dir", "report", "--baseline", "Uniform"))
@@ -140,6 +141,8 @@ show(figure, "compare_methods")
 # - The interval is below 1: a deterioration.
 # - The interval contains 1: no detectable difference.
 #   This does not show that the methods are equal. The interval's ends are the effects that remain plausible.
+#
+# With three seeds these are readings, not conclusions.
 
 # %%
 if low > 1:
@@ -147,7 +150,7 @@ if low > 1:
 elif high < 1:
     print(f"NMER has the smaller area: even the upper end, {high:.2f}, is below 1.")
 else:
-    print(f"No detectable difference: between {low:.2f} and {high:.2f}, an effect in either direction is plausible.")
+    print(f"The interval contains 1: between {low:.2f} and {high:.2f}, an effect in either direction is plausible.")
 
 # %% [markdown]
 # ## Why this is weak evidence

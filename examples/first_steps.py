@@ -131,7 +131,7 @@ show(figure, "first_steps_curves")
 # *Thin lines: individual seeds. Thick lines: means of two seeds. Each point is the mean return of three episodes.*
 #
 # **The answer.** Both methods learn within 1,000 steps.
-# Two seeds show no detectable difference: the seeds of one method differ as much as the two methods do.
+# Two seeds are too few for a conclusion: the seeds of one method differ as much as the two methods do.
 # `make_report` has written a page with intervals that states this.
 # For real comparisons use at least five seeds, several environments, and `interreplay report`.
 

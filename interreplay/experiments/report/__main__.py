@@ -94,7 +94,7 @@ def summary(report: Report) -> str:
         if run.state != FINISHED or run.repeats:
             lines.append(f"  {run.state}: {run.path.name}: {run.note}")
     for section in report.sections:
-        shown = list(section.notes)
+        shown = section.all_notes()
         methods, tasks = section.everywhere()
         together = len(tasks) > 1 and section.baseline in methods
         for method, sentences in summaries(section, report.tables).items():

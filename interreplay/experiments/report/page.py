@@ -88,13 +88,6 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
     """Return the content of a section for the template."""
     name = section.algorithm
     own = {key: select(table, algorithm=name) for key, table in tables.items()}
-    envs: dict[str, list[str]] = {}
-    for task in section.tasks:
-        for note in task.notes:
-            envs.setdefault(note, []).append(task.env)
-    notes = list(section.notes)
-    for note, names in envs.items():
-        notes.append(f"{', '.join(names)}: {note}")
     shown = {}
     if len(own["efficiency"]):
         shown["Sample efficiency"] = _efficiency(own["efficiency"], section.baseline)
@@ -109,7 +102,7 @@ def _section(section: Section, tables: dict[str, pd.DataFrame], figures: list[Fi
         "name": name,
         "measure": MEASURES[section.measure],
         "results": list(summaries(section, tables).values()),
-        "notes": notes,
+        "notes": section.all_notes(),
         "curves": figures[:1],
         "tables": shown,
         "figures": figures[1:],

@@ -15,7 +15,7 @@ UNIFORM = "Uniform"
 """Name of the default baseline."""
 MEASURES = {"evaluation": "evaluation return", "training": "training return", "success": "success rate"}
 FEW = 5
-"""Intervals from fewer runs are too narrow."""
+"""Intervals from fewer runs are too narrow, so that they permit no conclusion."""
 NO_SCALE = (
     "No scale in {envs}: no method ends above random play. Normalized returns, ratios and steps to a threshold require "
     "a scale and are left out; returns, their differences and probabilities of improvement do not."
@@ -81,6 +81,17 @@ class Section:
         if tasks:
             return methods, tasks
         return self._in_all([task for task in self.tasks if task.shared])
+
+    def all_notes(self) -> list[str]:
+        """Return the notes of the section, then those of its tasks with the environments that they are about."""
+        envs: dict[str, list[str]] = {}
+        for task in self.tasks:
+            for note in task.notes:
+                envs.setdefault(note, []).append(task.env)
+        notes = list(self.notes)
+        for note, names in envs.items():
+            notes.append(f"{', '.join(names)}: {note}")
+        return notes
 
     def _in_all(self, tasks: list[Task]) -> tuple[list[str], list[Task]]:
         """Return the methods that all given tasks have, and the tasks."""

@@ -12,7 +12,7 @@ from interreplay.experiments.process.machine import counted
 from interreplay.experiments.report.curves import SUMMARIES, align
 from interreplay.experiments.report.reading.results import REPLAY
 from interreplay.experiments.report.reading.runs import Run
-from interreplay.experiments.report.sections import MEASURES, Section, Task
+from interreplay.experiments.report.sections import FEW, MEASURES, Section, Task
 from interreplay.runs.results.intervals import Array, difference, improvement, interval, iqm, mean, ratio
 
 
@@ -227,26 +227,29 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
     If there are several environments with a scale, the first sentence of a method is about all of them together.
     """
     found: dict[str, list[str]] = {}
+    fewest: dict[tuple[str, str], int] = {}
+    for task in section.tasks:
+        for method, curves in task.shared.items():
+            base = task.shared.get(section.baseline or "", curves)
+            fewest[task.env, method] = min(len(curves.values), len(base.values))
+    tasks = section.everywhere()[1]
     aggregate = select(tables["aggregate"], algorithm=section.algorithm, measure="auc")
     for row in aggregate.to_dict("records"):
         if row["environments"] > 1 and np.isfinite(row.get("ratio", np.nan)):
+            least = min(fewest[task.env, row["method"]] for task in tasks)
             evidence = f"{row['environments']} environments, {row['runs']} runs"
-            sentence = _ratio_sentence(row["method"], str(section.baseline), row, "ratio", evidence)
+            sentence = _ratio_sentence(row["method"], str(section.baseline), row, "ratio", evidence, least)
             found.setdefault(row["method"], []).append(sentence)
-    efficiency = select(tables["efficiency"], algorithm=section.algorithm).to_dict("records")
-    of_baseline = {row["env"]: row["runs"] for row in efficiency if row["method"] == section.baseline}
-    for row in efficiency:
-        seeds = counted(row["runs"], "seed")
-        fewest = min(row["runs"], of_baseline.get(row["env"], row["runs"]))
-        if fewest < 2:  # no interval
-            seeds = counted(fewest, "seed")
+    for row in select(tables["efficiency"], algorithm=section.algorithm).to_dict("records"):
+        least = fewest[row["env"], row["method"]]
+        seeds = counted(row["runs"] if least >= FEW else least, "seed")
         subject = f"{row['env']}: {row['method']}"
         value = row.get("auc_difference", np.nan)
         if np.isfinite(row.get("auc_ratio", np.nan)):
-            sentence = _ratio_sentence(subject, str(section.baseline), row, "auc_ratio", seeds)
+            sentence = _ratio_sentence(subject, str(section.baseline), row, "auc_ratio", seeds, least)
         elif np.isfinite(value):
             position = "above" if value >= 0 else "below"
-            evidence = _evidence(row["auc_difference_low"], row["auc_difference_high"], 0.0, number, seeds)
+            evidence = _evidence(row["auc_difference_low"], row["auc_difference_high"], 0.0, number, seeds, least)
             sentence = (
                 f"{subject} has a mean return over steps {number(abs(value))} {position} that of "
                 f"{section.baseline}, {evidence}."
@@ -271,16 +274,27 @@ def number(value: Any) -> str:
     return text.replace("-", "−")
 
 
-def _ratio_sentence(subject: str, baseline: str, row: dict[str, Any], name: str, runs: str) -> str:
-    evidence = _evidence(row[f"{name}_low"], row[f"{name}_high"], 1.0, "{:.2f}".format, runs)
+def _ratio_sentence(subject: str, baseline: str, row: dict[str, Any], name: str, runs: str, fewest: int) -> str:
+    evidence = _evidence(row[f"{name}_low"], row[f"{name}_high"], 1.0, "{:.2f}".format, runs, fewest)
     return f"{subject} has {row[name]:.2f}x the area of {baseline}, {evidence}."
 
 
-def _evidence(low: float, high: float, equal: float, shown: Callable[[float], str], runs: str) -> str:
-    """Return the interval and the conclusion of a comparison; `equal` is the value of no difference."""
+def _evidence(low: float, high: float, equal: float, shown: Callable[[float], str], runs: str, fewest: int) -> str:
+    """Return the interval and the conclusion of a comparison.
+
+    Args:
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        equal: The value of no difference.
+        shown: Converts an end of the interval to text.
+        runs: Number of runs as text.
+        fewest: Runs of the method or the baseline in the environment with the fewest.
+    """
     if not np.isfinite(low):
         return f"{runs}: too few for an interval"
-    if low > equal:
+    if fewest < FEW:
+        conclusion = f"too few runs for a conclusion (at least {FEW} per method and environment)"
+    elif low > equal:
         conclusion = "an improvement"
     elif high < equal:
         conclusion = "a deterioration"

@@ -76,7 +76,7 @@ def test_the_page_explains_its_figures_and_states_results(report):
     page = (report / "index.html").read_text()
     assert "Thin lines: individual seeds. Thick lines: means. Bands: 95 % bootstrap intervals." in page
     assert "NMER (3 runs)" in page and '<ul class="legend">' in page
-    assert re.search(r"<li>NMER has \d\.\d\dx the area of Uniform, 95 % CI .*, 2 environments, 6 runs: an improv", page)
+    assert re.search(r"<li>NMER has \d\.\d\dx the area of Uniform, 95 % CI .*, 2 environments, 6 runs: too few runs for", page)
     (excluded,) = re.findall(r"Excluded from averages: ([^.]*)\.", page)
     assert sorted(excluded.split(", ")) == ["1 crashed", "1 unfinished", "2 empty"]
     assert "ValueError: actions are NaN" in page and "12 of 16 runs count" in page

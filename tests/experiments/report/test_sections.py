@@ -169,15 +169,31 @@ def test_invalid_scores_are_rejected_with_an_example(tmp_path):
 
 def test_summaries_state_effect_interval_seeds_and_conclusion(tmp_path):
     scores = Scores({"Hopper-v5": {"low": 0.0, "high": 20.0}})
-    for seed, (weak, strong) in enumerate([(9.0, 20.0), (10.0, 22.0), (11.0, 24.0)]):
+    for seed, (weak, strong) in enumerate([(9.0, 20.0), (10.0, 22.0), (11.0, 24.0), (10.0, 22.0), (10.0, 22.0)]):
         ours(tmp_path, "Hopper-v5", "Uniform", seed, [0.0, 10.0, weak])
         ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 20.0, strong])
         ours(tmp_path, "Hopper-v5", "PER", seed, [0.0, 10.0 + 0.1 * seed, weak])
         ours(tmp_path, "Hopper-v5", "LCER", seed, [0.0, 5.0, 0.5 * weak])
     (section,), tables = tables_of(tmp_path, scores=scores)
     (nmer,), (per,), (lcer,) = (summaries(section, tables)[method] for method in ("NMER", "PER", "LCER"))
-    assert nmer == ("Hopper-v5: NMER has 2.07x the area of Uniform, 95 % CI 1.98 to 2.16, 3 seeds: an improvement.")
-    assert per.endswith("3 seeds: no detectable difference.") and lcer.endswith("3 seeds: a deterioration.")
+    assert nmer == ("Hopper-v5: NMER has 2.07x the area of Uniform, 95 % CI 2.01 to 2.12, 5 seeds: an improvement.")
+    assert per.endswith("5 seeds: no detectable difference.") and lcer.endswith("5 seeds: a deterioration.")
+
+
+def test_fewer_than_five_runs_permit_no_conclusion(tmp_path):
+    """In any environment; the command prints the reason."""
+    for env, seeds in (("Hopper-v5", 4), ("Reacher-v5", 5)):
+        for seed in range(5):
+            if seed < seeds:
+                ours(tmp_path, env, "Uniform", seed, [0.0, 10.0, 10.0 + seed])
+            ours(tmp_path, env, "NMER", seed, [0.0, 20.0, 30.0 + seed])
+    (section,), tables = tables_of(tmp_path)
+    together, hopper, reacher = summaries(section, tables)["NMER"]
+    few = "too few runs for a conclusion (at least 5 per method and environment)."
+    assert together.endswith(f"2 environments, 10 runs: {few}") and hopper.endswith(f"4 seeds: {few}")
+    assert reacher.endswith("5 seeds: an improvement.")
+    printed = summary(Report(read_runs([tmp_path]), [section], tables, [tmp_path]))
+    assert "SAC: Hopper-v5: Intervals from fewer than five runs are too narrow" in printed
 
 
 def test_summaries_without_a_scale_or_with_one_seed(tmp_path):
