@@ -42,9 +42,15 @@ class Curves:
         return integrate.trapezoid(self.values, self.steps, axis=1) / length
 
     def finals(self) -> Array:
-        """Return the mean of each run over the last tenth of the steps, at least the last value: ``(runs,)``."""
+        """Return the mean of each run over the last tenth of the steps, as `means` does over all: ``(runs,)``."""
         start = self.steps[-1] - LAST * (self.steps[-1] - self.steps[0])
-        return self.values[:, self.steps >= start].mean(axis=1)
+        return self.between(start, self.steps[-1]).means()
+
+    def between(self, low: float, high: float) -> Curves:
+        """Return the curves over a part of their steps, interpolated at its ends."""
+        inside = self.steps[(self.steps >= low) & (self.steps <= high)]
+        grid = np.union1d(inside, [low, high])
+        return Curves(grid, np.stack([np.interp(grid, self.steps, values) for values in self.values]))
 
     def reached(self, threshold: float) -> Array:
         """Return the first step of each run with a value of at least a threshold, infinity for none: ``(runs,)``."""
@@ -95,9 +101,5 @@ def together(curves: dict[str, Curves]) -> tuple[dict[str, Curves], float]:
         high = min(high, c.steps[-1])
     if low > high:
         return {}, float(high)
-    common: dict[str, Curves] = {}
-    for method, c in curves.items():
-        inside = c.steps[(c.steps >= low) & (c.steps <= high)]
-        grid = np.union1d(inside, [low, high])
-        common[method] = Curves(grid, np.stack([np.interp(grid, c.steps, values) for values in c.values]))
+    common = {method: c.between(low, high) for method, c in curves.items()}
     return common, float(high)

@@ -48,7 +48,14 @@ def test_final_is_the_mean_of_the_last_tenth():
     steps = np.arange(0.0, 101, 5)
     values = np.where(steps >= 90, steps, 0)[None]
     assert Curves(steps, values).finals() == pytest.approx([95.0])
-    assert Curves(np.array([0.0, 100]), np.array([[1.0, 2.0]])).finals() == [2.0]
+    assert Curves(np.array([7.0]), np.array([[3.0]])).finals() == [3.0]
+
+
+def test_the_final_return_does_not_depend_on_the_evaluation_interval():
+    """Of the same curve, here a line."""
+    for count in (2, 5, 12, 200):
+        steps = np.linspace(0, 100, count)
+        assert Curves(steps, steps[None]).finals() == pytest.approx([95.0])
 
 
 def test_first_step_at_the_threshold():
@@ -68,4 +75,5 @@ def test_methods_are_compared_over_the_same_range():
     shared, end = together({str(i): Curves(each, each[None]) for i, each in enumerate(steps)})
     assert end == 9
     for curves in shared.values():
-        assert curves.steps[[0, -1]].tolist() == [5, 9] and curves.means() == [7] and curves.finals() == [9]
+        assert curves.steps[[0, -1]].tolist() == [5, 9]
+        assert curves.means() == [7] and curves.finals() == pytest.approx([8.8])
