@@ -17,15 +17,18 @@ from interreplay.runs.results.intervals import Array, difference, improvement, i
 
 
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
-    """Return all runs, including those that do not count."""
+    """Return all runs, including those that do not count; area and final return are those of `efficiency_table`."""
+    compared: set[int] = set()
     values: dict[int, dict[str, float]] = {}
     measures = {}
     for section, task in _tasks(sections):
         measures[section.algorithm] = MEASURES[section.measure]
         for method, members in task.counted.items():
-            for i, run in enumerate(members):
-                own = task.own[method]
-                values[id(run)] = {"auc": own.means()[i], "final": own.finals()[i]}
+            compared.update(map(id, members))
+            if method in task.shared:
+                summary = {kind: task.shared[method].summary(kind) for kind in SUMMARIES}
+                for i, run in enumerate(members):
+                    values[id(run)] = {kind: numbers[i] for kind, numbers in summary.items()}
     rows = []
     for run in runs:
         row = {
@@ -34,7 +37,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
             "method": run.method,
             "seed": run.description.seed,
             "state": run.state,
-            "counted": id(run) in values,
+            "counted": id(run) in compared,
             "env_steps": run.steps,
             "seconds": np.nan,
             **values.get(id(run), dict.fromkeys(SUMMARIES, np.nan)),
@@ -43,7 +46,7 @@ def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame
         }
         if len(run.results):
             row["seconds"] = run.results["seconds"].iloc[-1]
-        if not run.note and id(run) not in values:
+        if not run.note and id(run) not in compared:
             row["note"] = f"no {measures[run.algorithm]}"
         rows.append(row)
     return pd.DataFrame(rows).astype({"seed": "Int64"})

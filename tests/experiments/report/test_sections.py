@@ -122,6 +122,7 @@ def test_methods_are_compared_over_common_steps(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, 20.0])
     (section,), tables = tables_of(tmp_path)
     assert one(tables["efficiency"], method="Uniform")["final"] == pytest.approx(9.5)
+    assert one(tables["runs"], method="Uniform")["final"] == pytest.approx(9.5)
     assert len(pick(tables["curves"], method="Uniform")) == 4, "the figure shows all of it"
     assert "Compared up to 2,000 steps" in section.tasks[0].notes[0]
 
