@@ -81,6 +81,7 @@ def page(
         runs=_runs(runs, folder),
         counting=LABELS[True],
         scale=_scale(tables["scale"]),
+        written=[name for name, table in tables.items() if len(table)],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from interreplay.experiments.report.tables import TABLES, all_tables
 PAGE = "index.html"
 GENERATED = '<meta name="generator" content="interreplay '
 """Text that identifies the page of a report."""
+LINK = re.compile(r'<a href="([A-Za-z0-9._-]+\.(?:csv|png|svg|pdf))">')
+"""A link of the page to a table or a figure in its folder; names of runs have escaped brackets."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def make_report(
 
     Args:
         results: Folders with runs, at any depth.
-        output: Folder of the report; created if missing. An earlier report is overwritten.
+        output: Folder of the report; created if missing. An earlier report is replaced.
         baseline: Method that the others are compared with, see `sections.build`.
         measure: ``"auto"``, or one of `sections.MEASURES`.
         count: ``"finished"`` or ``"all"``.
@@ -90,14 +93,13 @@ def make_report(
     try:
         output.mkdir(parents=True, exist_ok=True)
         paths = [output / PAGE]
+        remove_earlier(output)
         paths[0].write_text(page(title, sections, tables, drawn, style, output), "utf-8", "replace")
         for name, table in tables.items():
-            path = output / f"{name}.csv"
-            if len(table):
+            if len(table):  # otherwise the page states the reason
+                path = output / f"{name}.csv"
                 table.to_csv(path, index=False, float_format="%.8g", errors="replace")
                 paths.append(path)
-            else:  # the page states the reason
-                path.unlink(missing_ok=True)
         for listed in drawn.values():
             for figure in listed:
                 paths += write(figure, style, output)
@@ -106,6 +108,20 @@ def make_report(
             f"--output_dir {output} cannot be written: {error.strerror or error}; choose another folder"
         ) from error
     return Report(runs, sections, tables, paths)
+
+
+def remove_earlier(output: Path) -> None:
+    """Remove the tables and figures of an earlier report, which are those that its page links to.
+
+    Raises:
+        OSError: A file cannot be read or removed.
+    """
+    page = output / PAGE
+    if not page.exists():
+        return
+    names = set(LINK.findall(page.read_text(encoding="utf-8", errors="replace")))
+    for name in sorted(names.union(f"{table}.csv" for table in TABLES)):
+        (output / name).unlink(missing_ok=True)
 
 
 def check_output(output: Path) -> None:

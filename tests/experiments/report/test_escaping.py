@@ -11,7 +11,7 @@ from run_folders import ours, settings, write
 
 from interreplay.errors import UsageError
 from interreplay.experiments.report.__main__ import main
-from interreplay.experiments.report.report import check_output
+from interreplay.experiments.report.report import check_output, remove_earlier
 
 TAG = "<img src=x onerror=alert(1)>"
 NAMES = {
@@ -105,6 +105,19 @@ def test_other_files_are_not_overwritten(tmp_path, name, content, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and name in error and "choose another folder" in error
     assert [path.read_text() for path in (tmp_path / "out").iterdir()] == [content]
+
+
+def test_only_files_of_the_earlier_report_are_removed(tmp_path):
+    kept = {"mine.csv", "mine.png", "notes.txt", "sac-learning.txt"}
+    for name in kept | {"sac-learning.png", "efficiency.csv", "published.csv"}:
+        (tmp_path / name).write_text("")
+    remove_earlier(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 7
+    page = '<a href="sac-learning.png">PNG</a> <a href="gone.svg">SVG</a> <a href="published.csv">CSV</a>'
+    page += '<a href="../runs/a/">a</a> &lt;a href="mine.csv"> <a href="notes.txt">'
+    (tmp_path / "index.html").write_text(page)
+    remove_earlier(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept | {"index.html"}
 
 
 @pytest.mark.slow
