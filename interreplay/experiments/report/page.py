@@ -21,7 +21,7 @@ from interreplay.experiments.report import draw
 from interreplay.experiments.report.charts import Figure, Styles
 from interreplay.experiments.report.published import DIFFERENCES, STEPS
 from interreplay.experiments.report.sections import MEASURES, Section
-from interreplay.experiments.report.tables import groups, number, select, states, summaries
+from interreplay.experiments.report.tables import groups, number, select, states, summaries, times
 
 Table = dict[str, Any]
 """Label, header, rows and class of a table. A cell is a text, or a text and a small line below it; a row that is a
@@ -115,12 +115,13 @@ def _with_interval(row: Any, name: str) -> str | tuple[str, str]:
     value = getattr(row, name, np.nan)
     low = getattr(row, f"{name}_low", np.nan)
     high = getattr(row, f"{name}_high", np.nan)
-    text = number(value)
-    if name.endswith("ratio") and np.isfinite(value):
+    shown = times if name.endswith("ratio") else number
+    text = shown(value)
+    if shown is times and np.isfinite(value):
         text += "×"
     if not np.isfinite(low):
         return text
-    return text, f"{number(low)} to {number(high)}"
+    return text, f"{shown(low)} to {shown(high)}"
 
 
 def _efficiency(rows: pd.DataFrame, baseline: str | None) -> Table:

@@ -15,6 +15,9 @@ from interreplay.experiments.report.reading.runs import Run
 from interreplay.experiments.report.sections import FEW, MEASURES, Section, Task
 from interreplay.runs.results.intervals import Array, difference, improvement, interval, iqm, mean, ratio
 
+DECIMALS = 6
+"""Decimals of ratios; smaller differences are rounding errors."""
+
 
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
     """Return all runs, including those that do not count; area and final return are those of `efficiency_table`."""
@@ -277,9 +280,22 @@ def number(value: Any) -> str:
     return text.replace("-", "−")
 
 
+def times(value: float) -> str:
+    """Return a ratio with two decimals, or with as many as distinguish it from 1; a dash for no number."""
+    if not np.isfinite(value):
+        return "–"
+    value = round(value, DECIMALS)
+    digits = 2
+    while value != 1 and round(value, digits) == 1:
+        digits += 1
+    return f"{value:.{digits}f}"
+
+
 def _ratio_sentence(subject: str, baseline: str, row: dict[str, Any], name: str, runs: str, fewest: int) -> str:
-    evidence = _evidence(row[f"{name}_low"], row[f"{name}_high"], 1.0, "{:.2f}".format, runs, fewest)
-    return f"{subject} has {row[name]:.2f}x the area of {baseline}, {evidence}."
+    low = round(row[f"{name}_low"], DECIMALS)
+    high = round(row[f"{name}_high"], DECIMALS)
+    evidence = _evidence(low, high, 1.0, times, runs, fewest)
+    return f"{subject} has {times(row[name])}x the area of {baseline}, {evidence}."
 
 
 def _evidence(low: float, high: float, equal: float, shown: Callable[[float], str], runs: str, fewest: int) -> str:

@@ -181,6 +181,14 @@ def test_summaries_state_effect_interval_seeds_and_conclusion(tmp_path):
     assert per.endswith("5 seeds: no detectable difference.") and lcer.endswith("5 seeds: a deterioration.")
 
 
+def test_the_printed_interval_agrees_with_the_conclusion(tmp_path):
+    for seed in range(5):
+        ours(tmp_path, "Hopper-v5", "Uniform", seed, [0.0, 1000.0, 1000.0])
+        ours(tmp_path, "Hopper-v5", "NMER", seed, [0.0, 1002.0 + 0.1 * seed, 1002.0])
+    (section,), tables = tables_of(tmp_path, scores=Scores({"Hopper-v5": {"low": 0.0, "high": 1000.0}}))
+    assert "1.002x the area of Uniform, 95 % CI 1.002 to 1.002, 5 seeds: an" in summaries(section, tables)["NMER"][0]
+
+
 def test_fewer_than_five_runs_permit_no_conclusion(tmp_path):
     """In any environment; the command prints the reason."""
     for env, seeds in (("Hopper-v5", 4), ("Reacher-v5", 5)):
