@@ -104,8 +104,8 @@ def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
     lines = []
     for line in chart.lines:
         if line.runs:
-            parts = [line.x, line.y, line.low, line.high]
-            lines.append([methods.index(line.method), *map(_rounded, parts)])
+            parts = [line.y, line.low, line.high]
+            lines.append([methods.index(line.method), np.round(line.x).tolist(), *map(_rounded, parts)])
     return text, {"box": [box.x0, 1 - box.y1, box.width, box.height], **limits, "lines": lines}
 
 

@@ -3,6 +3,7 @@ const { methods, charts } = JSON.parse(document.getElementById("charts").textCon
 const form = document.querySelector(".choices");
 const hidden = () => new Set([...form.querySelectorAll("[type=checkbox]:not(:checked)")].map((box) => Number(box.value)));
 const format = (value) => value.toLocaleString("en", { maximumSignificantDigits: 4 });
+const steps = (value) => value.toLocaleString("en", { maximumFractionDigits: 0 });
 const tip = document.body.appendChild(document.createElement("div"));
 tip.id = "tip";
 tip.hidden = true;
@@ -15,18 +16,19 @@ form.addEventListener("input", () => {
 function values(chart, position) {
   const x = chart.x[0] + position * (chart.x[1] - chart.x[0]);
   const off = hidden();
-  let shown = null;
-  const lines = [];
+  const found = [];
   for (const [method, xs, ys, lows, highs] of chart.lines) {
     if (off.has(method)) continue;
     const distance = (i) => Math.abs(xs[i] - x);
     const i = [...xs.keys()].reduce((best, at) => (distance(at) < distance(best) ? at : best));
     if (ys[i] === null) continue;
-    shown ??= xs[i];
     const band = lows[i] !== null ? ` [${format(lows[i])}, ${format(highs[i])}]` : "";
-    lines.push(`${methods[method]}: ${format(ys[i])}${band}`);
+    found.push({ x: xs[i], distance: distance(i), text: `${methods[method]}: ${format(ys[i])}${band}` });
   }
-  return lines.length ? [format(shown), ...lines].join("\n") : "";
+  if (!found.length) return "";
+  const nearest = found.reduce((best, point) => (point.distance < best.distance ? point : best)).x;
+  const lines = found.map(({ x, text }) => (x === nearest ? text : `${text} at ${steps(x)}`));
+  return [steps(nearest), ...lines].join("\n");
 }
 for (const place of document.querySelectorAll(".chart")) {
   const chart = charts[place.dataset.chart];

@@ -91,6 +91,13 @@ def test_pointing_at_a_chart_shows_the_values_of_all_methods(page):
     assert not page.is_visible("#tip")
 
 
+def test_values_at_other_steps_than_the_nearest_are_shown_with_their_step(page):
+    none = [None, None]
+    lines = [[0, [5000, 12345], [1.0, 2.0], none, none], [1, [6000, 12000], [3.0, 4.0], none, none]]
+    shown = page.evaluate("chart => values(chart, 0.6)", {"x": [0, 20000], "lines": lines})
+    assert shown.splitlines() == ["12,000", "Uniform: 2 at 12,345", "NMER: 4"]
+
+
 def test_dark_colors_are_used_in_dark_mode(browser, folder):
     page = browser.new_page(color_scheme="dark")
     page.goto((folder / "index.html").as_uri())
