@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,9 @@ def _draw(figure: Figure, styles: Styles) -> Any:
     rows = math.ceil(len(figure.charts) / columns)
     size = (columns * PANEL[0], rows * _height(figure.charts) + 0.6)
     drawn, panels = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    for panel, chart in zip(panels.flat, figure.charts, strict=False):
-        panel.set_title(_shortened(chart.title, LONGEST_TITLE))
+    titles = shortened([chart.title for chart in figure.charts], LONGEST_TITLE)
+    for panel, chart, title in zip(panels.flat, figure.charts, titles, strict=False):
+        panel.set_title(title)
         _draw_panel(panel, chart, styles)
     for panel in panels.flat[len(figure.charts) :]:
         panel.set_visible(False)
@@ -154,10 +156,19 @@ def _height(charts: list[Chart]) -> float:
     return max(heights)
 
 
-def _shortened(name: str, longest: int = LONGEST_NAME) -> str:
-    if len(name) <= longest:
-        return name
-    return name[: longest - 1] + "…"
+def shortened(names: Sequence[str], longest: int) -> list[str]:
+    """Return names without the middle of long ones; of names that become equal, the later ones end with a number."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        short = name
+        number = 1
+        while len(short) > longest or short in found.values():
+            end = f" ({number})" if number > 1 else ""
+            kept = longest - 1 - len(end)
+            short = name[: kept - kept // 2] + "…" + name[len(name) - kept // 2 :] + end
+            number += 1
+        found[name] = short
+    return [found[name] for name in names]
 
 
 def _draw_panel(panel: Any, chart: Chart, styles: Styles) -> None:
@@ -201,7 +212,7 @@ def _draw_dots(panel: Any, chart: Chart, dots: pd.DataFrame, styles: Styles) -> 
         panel.plot(value, place, "o", markersize=7, **options)
     if chart.mark is not None:
         panel.axvline(chart.mark, color="#888888", linewidth=0.8, linestyle=(0, (4, 4)))
-    panel.set_yticks(places, dots["method"].map(_shortened))
+    panel.set_yticks(places, shortened(dots["method"].tolist(), LONGEST_NAME))
     panel.set_ylim(-0.6, len(places) - 0.4)
     panel.grid(visible=False, axis="y")
     panel.tick_params(axis="y", length=0)

@@ -178,3 +178,16 @@ def test_numbers_have_three_digits_and_a_typographic_minus():
 def test_ratios_have_enough_decimals_to_differ_from_1():
     values = [0.661, 12.345, 1.0, 1.004, 0.9996, 1.0000003, float("nan")]
     assert [times(value) for value in values] == ["0.66", "12.35", "1.00", "1.004", "0.9996", "1.00", "–"]
+
+
+def test_long_names_in_figures_remain_different():
+    names = ["NMER", f"{'a' * 30}-k=5", f"{'a' * 30}-k=50", f"{'a' * 15}b{'a' * 15}", f"{'a' * 15}c{'a' * 15}", "NMER"]
+    short = draw.shortened(names, 20)
+    assert short == [
+        "NMER",
+        "aaaaaaaaaa…aaaaa-k=5",
+        "aaaaaaaaaa…aaaa-k=50",
+        "aaaaaaaaaa…aaaaaaaaa",
+        "aaaaaaaa…aaaaaaa (2)",
+        "NMER",
+    ]
