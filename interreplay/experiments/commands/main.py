@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand.
 
     Returns:
-        The subcommand's exit code; 2 for an unknown subcommand.
+        The subcommand's exit code; 2 for an unknown subcommand, and for the report without its packages.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = words
     if name == "cluster":
         name = "study"  # its previous name
+    if name == "report" and missing():
+        sys.stderr.write(f"interreplay: error: {missing()[0]} is missing; pip install 'interreplay[analysis]'\n")
+        return 2
     if name not in available():
         sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
         return 2
@@ -104,10 +107,15 @@ def _run(module: str, words: Sequence[str] | None) -> int:
     return found.main(words)
 
 
+def missing() -> list[str]:
+    """Return the packages that the report requires and that are not installed."""
+    return [name for name in REPORT_NEEDS if importlib.util.find_spec(name) is None]
+
+
 def available() -> dict[str, str]:
     """Return the subcommands with installed packages, and their purposes."""
     found = {name: purpose for name, (_, purpose) in COMMANDS.items()}
-    if not all(map(importlib.util.find_spec, REPORT_NEEDS)):
+    if missing():
         del found["report"]
     return found
 

@@ -65,7 +65,8 @@ def test_the_report_requires_its_extra(monkeypatch, capsys):
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pandas" else found(name))
     assert "report" not in command.available() and command.main(["report", "x"]) == 2
-    assert "unknown command 'report'; did you mean export? accepted: " in capsys.readouterr().err
+    expected = "interreplay: error: pandas is missing; pip install 'interreplay[analysis]'\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.slow
