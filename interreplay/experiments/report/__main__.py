@@ -43,7 +43,8 @@ def make_parser() -> OneLineParser:
         "--measure",
         choices=("auto", *MEASURES),
         default="auto",
-        help="what to compare (default: evaluation returns if all runs have them, else training returns)",
+        help="what to compare; runs without it are left out (default: per algorithm, evaluation returns if all runs "
+        "that count have them, else training returns)",
     )
     add(
         "--count",
