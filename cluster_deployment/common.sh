@@ -152,8 +152,8 @@ stop() {
     after $((left > 10 ? left : 10)) kill -KILL "$driver"
 }
 
-watch() { # watch COMMAND...: runs the command with the signals above; sets $code to its exit code
-    signalled=0 stopping=0 timers=()
+watch() { # watch COMMAND...: runs the command with the signals above; sets $code, and $own_limit if it stopped by itself
+    signalled=0 stopping=0 own_limit=0 timers=()
     # SIGUSR1 would end Python before it installs its handler.
     (
         trap '' USR1
@@ -171,7 +171,7 @@ watch() { # watch COMMAND...: runs the command with the signals above; sets $cod
     trap - USR1 TERM INT
     [ ${#timers[@]} = 0 ] || kill "${timers[@]}" 2>/dev/null
     # Ended before it could save: the next start resumes from the last checkpoint.
-    case $stopping$code in 1143 | 1137) code=75 ;; esac
+    case $stopping$code in 1143 | 1137) code=75 ;; 075) own_limit=1 ;; esac
 }
 
 # The state of the job, or nothing: squeue may be missing on nodes, and a busy scheduler may not answer while the tasks
@@ -197,7 +197,9 @@ requeue() { # three attempts, for the same reason; after a successful one, the s
 finish() { # finish CODE: ends the job; 75 means that runs are left
     local state
     rm -rf "$RAY_TMPDIR"
-    if [ "$1" = 75 ]; then
+    if [ "$own_limit" = 1 ]; then
+        say "stopped without a signal of the scheduler (max_time): not requeued; submit the same command again to continue"
+    elif [ "$1" = 75 ]; then
         if [ "${SLURM_RESTART_COUNT:-0}" -ge "${INTERREPLAY_MAX_REQUEUES:-100}" ]; then
             say "requeued ${SLURM_RESTART_COUNT} times already; submit it again to resume (INTERREPLAY_MAX_REQUEUES)" >&2
         elif state=$(job_state) && [ -n "$state" ] && [ "$state" != RUNNING ]; then

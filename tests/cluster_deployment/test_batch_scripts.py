@@ -262,6 +262,14 @@ def test_a_hanging_driver_is_killed_before_the_job_ends(job):
     assert int((job / "slept").read_text().split()[0]) in (10, 11, 12), "15 s before the end"
 
 
+def test_a_run_that_reached_its_own_time_limit_is_not_requeued(job):
+    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    assert code == 75 and "(max_time): not requeued; submit the same command again" in out
+    assert not (job / "calls").exists()
+
+
+STOPPED = "trap 'exit 75' TERM; /bin/sleep 0.1; kill -TERM $PPID; while :; do /bin/sleep 0.02; done"
+"""A driver that the batch script's signal stops."""
 REQUEUED = "scontrol requeue 12\n"
 LATE = "echo try >>tries; [ $(wc -l <tries) = 3 ] && echo"
 REQUEUEING = {
@@ -291,10 +299,10 @@ def test_requeueing(job, monkeypatch, variables, squeue, scontrol, calls, line):
     if squeue is None:
         (job / "bin/squeue").unlink()
     elif squeue:
-        program(job / "bin/squeue", squeue)
+        program(job / "bin/squeue", f'case "$*" in *%e) exit 1 ;; esac; {squeue}')
     if scontrol:
         program(job / "bin/scontrol", scontrol)
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
+    code, out = Watched(job, "bash", "-c", STOPPED).end()
     assert code == 75 and line in out
     assert ((job / "calls").read_text() if (job / "calls").exists() else "") == calls
     if "try >>tries" in (squeue or ""):
