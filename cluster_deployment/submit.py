@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import hashlib
 import os
 import re
 import shlex
@@ -126,10 +127,13 @@ def submit(args: argparse.Namespace) -> int:
     else:
         runs = count_runs(args, settings)
         print(f"{runs} runs, results in {args.output_dir}")
-    batches = [command(args, array, first) for array, first in arrays(args, runs)]
+    copy = copy_of(args)
+    batches = [command(args, copy, array, first) for array, first in arrays(args, runs)]
     if args.dry_run:
+        print("would submit:")
+        print(f"mkdir -p {shlex.quote(str(copy.parent))}")
+        print(f"cp {shlex.quote(str(args.study))} {shlex.quote(str(copy))}")
         for words, more in batches:
-            print("would submit:")
             variables = [f"{name}={shlex.quote(str(value))}" for name, value in {**settings, **more}.items()]
             print(" \\\n  ".join(variables) + " \\")
             print("  " + " \\\n    ".join(map(shlex.quote, words)))
@@ -139,7 +143,8 @@ def submit(args: argparse.Namespace) -> int:
             "sbatch is not installed here; run this on a login node of a cluster with Slurm, or add --dry-run"
         )
     try:
-        (args.output_dir / "slurm").mkdir(parents=True, exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(args.study, copy)
     except OSError as error:
         raise Refusal(f"--output_dir {args.output_dir} cannot be written to ({error.strerror})") from None
     for words, more in batches:
@@ -252,6 +257,18 @@ def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:
     return [(f"0-{min(most, runs - first) - 1}{limit}", first) for first in range(0, runs, most)]
 
 
+def copy_of(args: argparse.Namespace) -> Path:
+    """Return the path of the study's copy that the tasks read; its name depends on the contents.
+
+    The study file may be edited while tasks are pending, and be submitted again.
+    """
+    try:
+        contents = args.study.read_bytes()
+    except OSError as error:
+        raise Refusal(f"study file {args.study} cannot be read ({error.strerror})") from None
+    return args.output_dir / "slurm" / f"{args.study.stem}-{hashlib.sha256(contents).hexdigest()[:8]}.yaml"
+
+
 def max_array() -> int:
     """Return the maximum number of tasks of an array at this site."""
     if not shutil.which("scontrol"):
@@ -261,7 +278,7 @@ def max_array() -> int:
     return int(match[1]) if match else MAX_ARRAY
 
 
-def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str], dict[str, str]]:
+def command(args: argparse.Namespace, study: Path, array: str, first: int) -> tuple[list[str], dict[str, str]]:
     """Return the ``sbatch`` command line, and further environment variables."""
     options = {
         "export": "ALL",
@@ -281,7 +298,7 @@ def command(args: argparse.Namespace, array: str, first: int) -> tuple[list[str]
     }
     given = [f"--{name}={value}" for name, value in options.items() if value]
     words = ["sbatch", "--parsable", *given, *args.sbatch, str(SCRIPTS[args.kind])]
-    words += [str(args.study.resolve()), str(args.output_dir), *args.flags]
+    words += [str(study), str(args.output_dir), *args.flags]
     return words, {"INTERREPLAY_FIRST_RUN": str(first)} if first else {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def handed_in(site):
     return [json.loads(line) for line in (site / "log").read_text().splitlines()]
 
 
+def the_copy(site):
+    """Return the copy of the study file in the results folder."""
+    (path,) = (site / "results/study/slurm").glob("*.yaml")
+    return path
+
+
 def refused(capsys, *words):
     assert submit.main([*words]) == 2
     error = capsys.readouterr().err
@@ -66,7 +73,7 @@ def test_a_concurrent_job(site, monkeypatch, capsys):
     ((argv, env),) = handed_in(site)
     assert argv[-5:] == [
         str(HOME / "cluster_deployment/concurrent_deployment/run.sh"),
-        str(site / "study.yaml"),
+        str(the_copy(site)),
         str(site / "results/study"),
         *("--gpus-per-trial", "0.5"),
     ]
@@ -112,6 +119,25 @@ def test_more_runs_than_an_array_may_have(site):
         *("--array=0-4", "--array=0-4", "--array=0-1")
     ]
     assert [first for _, first in batches] == [None, "5", "10"]
+
+
+def test_pending_tasks_read_a_copy_of_the_study(site):
+    assert submit.main(["single", "study.yaml"]) == 0
+    (site / "study.yaml").write_text("seeds: 3\n")
+    assert submit.main(["single", "study.yaml"]) == 0
+    copies = [Path(argv[-2]) for argv, _ in handed_in(site)]
+    assert [path.read_text() for path in copies] == ["seeds: 12\n", "seeds: 3\n"]
+
+
+def test_the_command_of_a_dry_run_can_be_pasted(site, capsys):
+    (site / "study.yaml").rename(site / "my study.yaml")
+    assert submit.main(["single", "my study.yaml", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.partition("would submit:\n")[2]
+    subprocess.run(["bash", "-euc", lines], check=True, stdout=subprocess.DEVNULL)
+    ((argv, env),) = handed_in(site)
+    output = next(word for word in argv if word.startswith("--output="))
+    assert Path(output.partition("=")[2]).parent.is_dir()
+    assert Path(argv[-2]).read_text() == "seeds: 12\n" and env["INTERREPLAY_HOME"] == str(HOME)
 
 
 def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
