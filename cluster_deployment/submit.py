@@ -23,6 +23,17 @@ SCRIPTS = {
     "concurrent": HOME / "cluster_deployment/concurrent_deployment/run.sh",
     "single": HOME / "cluster_deployment/single_process_deployment/run.sh",
 }
+DEFAULT_CPUS = {"concurrent": 4, "single": 1}
+"""CPUs per task in the first lines of the scripts."""
+COUNT = """
+import sys
+from interreplay.experiments.commands.study import main
+sys.argv[0] = "cluster_run.py"
+code = main()
+print("counted", flush=True)
+sys.exit(code)
+"""
+"""Prints the number of runs before a line "counted": environments may print numbers too, also when they are closed."""
 MAX_ARRAY = 1001
 """Slurm's default for the maximum number of tasks of an array."""
 NO_CHECK = "submit without checking that every run can start; an array requires --runs"
@@ -220,22 +231,37 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
         Refusal: A run cannot start, or the environment does not work on this machine.
     """
     inner = '. "$INTERREPLAY_HOME/cluster_deployment/common.sh" && activate && echo activated && exec python "$@"'
-    words = ["-m", "interreplay.experiments.commands.study", str(args.study), *args.flags, "--count"]
+    words = ["-c", COUNT, *resources(args)]
+    if args.kind == "concurrent":
+        words += ["--address", "auto"]
+    words += [str(args.study), *args.flags, "--count"]
     if args.kind == "single":
         words += ["--run", "0"]  # as its tasks do
     done = subprocess.run(
         ["bash", "-c", inner, "bash", *words], env=outside(settings), stdout=subprocess.PIPE, text=True
     )
-    lines = done.stdout.split()
-    if "activated" not in lines:
+    if "activated" not in done.stdout.split():
         raise Refusal(
             f"{args.study} cannot be checked: the environment of the runs does not work on this machine, see above; "
             "choose another one, or submit without checks: --no-check"
         )
-    numbers = [line for line in lines[lines.index("activated") :] if line.isdigit()]
-    if done.returncode or not numbers:
+    count = re.search(r"(\d+)\s+counted", done.stdout)
+    if done.returncode or not count:
         raise Refusal(f"{args.study} cannot be run like this; see above")
-    return int(numbers[-1])  # environments may print after it, when they are closed
+    return int(count[1])
+
+
+def resources(args: argparse.Namespace) -> list[str]:
+    """Return flags with the CPUs and GPUs of a job, unless other options of sbatch may change them."""
+    others = " ".join([*args.sbatch, *(name for name in os.environ if name.startswith("SBATCH_"))]).lower()
+    flags = []
+    if not re.search(r"cpus|cores|exclusive|ntasks|nodes|(^| )-[cn]", others):
+        cpus = args.cpus or DEFAULT_CPUS[args.kind]
+        flags.append(f"--job_cpus={args.nodes * cpus}")
+    if not re.search(r"gpu|gres|nodes|(^| )-[gn]", others):
+        gpus = int(args.gpus.rpartition(":")[2]) if args.gpus else 0
+        flags.append(f"--job_gpus={args.nodes * gpus}")
+    return flags
 
 
 def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:

@@ -12,6 +12,15 @@ from interreplay.experiments.commands import study
 
 HOME = Path(__file__).resolve().parents[2]
 SEARCH = 'buffers: [Uniform]\nenvs: [Pendulum-v1]\nsearcher: tpe\nnum_samples: 2\nsearch: {tau: "uniform(.001, .01)"}\n'
+LOUD = """
+import atexit
+import gymnasium as gym
+from gymnasium.envs.classic_control import PendulumEnv
+
+print("3")
+atexit.register(print, "17\\nclosed after 99")
+gym.register("Loud-v0", PendulumEnv, max_episode_steps=200)
+"""
 
 
 @pytest.fixture
@@ -39,6 +48,23 @@ def test_runs_are_counted_after_their_check(file, capsys, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ("flags", "job", "line"),
+    [
+        ("--num_workers 2 --run 0", "--job_cpus 1", "--num_workers 2: each takes a CPU, available: 1 CPU"),
+        ("--cpus_per_trial 3 --address auto", "--job_cpus 2", "a run takes 3 CPUs"),
+        ("--gpus_per_trial 2 --address auto", "--job_gpus 1", "--gpus_per_trial 2: available: 1 GPU"),
+        ("--device cuda --run 0", "--job_gpus 0", "--device cuda: the job has no GPU; request one"),
+        ("--together 2 --address auto", "--job_cpus 9", "expected --address local instead of auto"),
+    ],
+)
+def test_runs_that_do_not_fit_the_job_are_not_counted(file, flags, job, line, capsys):
+    assert study.main([file, *flags.split(), "--count", *job.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and line in err and err.count("\n") == 1
+    assert study.main([file, "--run", "0", "--count", *"--job_cpus 1 --job_gpus 0".split()]) == 0
+
+
 def test_a_search_that_draws_one_run_after_another_is_no_array(tmp_path, capsys):
     search = tmp_path / "search.yaml"
     search.write_text(SEARCH)
@@ -62,7 +88,11 @@ def test_the_launcher_rejects_a_study_with_runs_that_cannot_start(file, tmp_path
     (tmp_path / "search.yaml").write_text(SEARCH)
     done = launched(tmp_path, "search.yaml", "--venv", sys.prefix, "--dry-run")
     assert done.returncode == 2 and "use submit.py concurrent" in done.stderr
-    done = launched(tmp_path, file, "--venv", sys.prefix, "--dry-run")
+    done = launched(tmp_path, file, "--venv", sys.prefix, "--dry-run", "--gpus", "1", "--", "--num_workers", "2")
+    assert done.returncode == 2 and "available: 1 CPU" in done.stderr
+    (tmp_path / "loud.py").write_text(LOUD)
+    loud = ["--", "--envs", "loud:Loud-v0"]
+    done = launched(tmp_path, file, "--venv", sys.prefix, "--dry-run", *loud)
     assert done.returncode == 0 and "2 runs, results in" in done.stdout and "--array=0-1" in done.stdout, done.stderr
 
 

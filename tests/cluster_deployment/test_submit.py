@@ -22,6 +22,12 @@ with open("{log}", "a") as file:
     print(json.dumps([sys.argv[1:], dict(os.environ)]), file=file)
 print("77;cluster")
 """
+PYTHON = """#!/bin/bash
+[ "$2" = "import ray" ] && exit
+printf '%s\\n' "${{@:3}}" >"{folder}/flags"
+printf '3\\n12\\ncounted\\n17\\nclosed after 99\\n'
+"""
+count_runs = submit.count_runs
 SCONTROL = "#!/bin/sh\necho 'MaxArraySize            = {most}'\n"
 
 
@@ -149,6 +155,27 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
     assert not (site / "results").exists()
     monkeypatch.setenv("PATH", str(site / "bin"))
     assert "sbatch is not installed here" in refused(capsys, "single", "study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ("single", "--job_cpus=1 --job_gpus=0 study.yaml --count --run 0"),
+        ("single --cpus 2 --gpus a100:2", "--job_cpus=2 --job_gpus=2 study.yaml --count --run 0"),
+        ("single --sbatch=--gres=gpu:1 --sbatch=-c2", "study.yaml --count --run 0"),
+        ("concurrent --nodes 2 --gpus 1", "--job_cpus=8 --job_gpus=2 --address auto study.yaml --count"),
+    ],
+)
+def test_the_check_knows_the_resources_and_ignores_what_environments_print(site, monkeypatch, words, flags):
+    monkeypatch.setattr(submit, "count_runs", count_runs)
+    (site / "env/bin").mkdir(parents=True)
+    (site / "env/bin/activate").write_text(f'PATH="{site}/env/bin:$PATH"\n')
+    write(site / "env/bin/python", PYTHON.format(folder=site))
+    kind, *more = words.split()
+    args = submit.make_parser().parse_args([kind, "study.yaml", "--venv", "env", *more])
+    args.flags = []
+    assert submit.count_runs(args, submit.environment(args)) == 12
+    assert (site / "flags").read_text().split() == flags.split()
 
 
 def test_formats_of_times():

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study_checks import check, check_processors, check_together, found
+from interreplay.experiments.commands.study_checks import (
+    check,
+    check_job,
+    check_processors,
+    check_together,
+    found,
+)
 from interreplay.experiments.commands.study_search import check_search, searched, sequential, with_draws
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import completed
@@ -107,15 +113,17 @@ def act(given: Mapping[str, Any]) -> int:
     study = replace(study, execution=Execution(**how | only(given, EXECUTION)))
     check_search(study, given)
     numbers = range(len(study.runs))
+    address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     if given.get("count"):
         check(study, numbers, here=False)
+        check_together(study, address)
+        check_job(study, "run" in given, given.get("job_cpus"), given.get("job_gpus"))
         print(len(study.runs))
         return 0
     if "run" in given:
         if given["run"] not in numbers:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
-    address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     left = [number for number in numbers if folder.trial(study.runs[number]).status()["state"] not in OVER]
     check(study, left, here=address == "local", folder=folder)
     check_together(study, address)

@@ -154,6 +154,35 @@ def check_together(study: Study, address: str) -> None:
             raise UsageError(f"--num_workers is {workers}; expected 0 with --together")
 
 
+def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> None:
+    """Reject runs that would fail in a job of a cluster, or wait forever.
+
+    Args:
+        study: The study.
+        alone: Whether each run has a job of its own, as with ``--run``.
+        cpus: CPUs of the job; None if unknown.
+        gpus: GPUs of the job; None if unknown.
+    """
+    execution = study.execution
+    settings = [settings_for(run.given()) for run in study.runs]
+    if alone:
+        for each in settings:
+            if cpus is not None:
+                check_workers(each.num_workers, cpus)
+    else:
+        needed = cpus_per_run(execution, map(vars, settings))
+        check_room(
+            needed,
+            execution.gpus_per_trial,
+            have_cpus=needed if cpus is None else cpus,
+            have_gpus=execution.gpus_per_trial if gpus is None else gpus,
+        )
+    for each in settings:
+        device = chosen_device(each.device, execution.gpus_per_trial)
+        if device != "cpu" and gpus == 0:
+            raise UsageError(f"--device {device}: the job has no GPU; request one, or use --device cpu")
+
+
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
     """Reject runs that would wait for CPUs or GPUs that this machine lacks.
 

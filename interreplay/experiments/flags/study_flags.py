@@ -75,6 +75,8 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("list_presets", boolean, False, "print the presets, one line each, and exit"),
         Flag("dry_run", boolean, False, "print the runs, and exit"),
         Flag("count", boolean, False, "print the number of runs, and exit"),
+        Flag("job_cpus", whole(1), None, "with --count: check that the runs fit a job with this number of CPUs"),
+        Flag("job_gpus", whole(0), None, "with --count: check that the runs fit a job with this number of GPUs"),
         Flag("run", whole(0), None, "execute only the run with this number, in this process, without a cluster"),
     ),
 }

@@ -82,9 +82,18 @@ def check_device(device: str) -> None:
         raise UsageError(f"--device {device}: torch sees no such GPU here ({build}); use --device cpu")
 
 
-def check_workers(workers: int) -> None:
-    """Check that there is a CPU for each process that samples."""
-    cpus = own_cpus()
+def check_workers(workers: int, cpus: int | None = None) -> None:
+    """Check that there is a CPU for each process that samples.
+
+    Args:
+        workers: Number of these processes.
+        cpus: Available CPUs; None for those of this process.
+
+    Raises:
+        UsageError: There are more processes than CPUs.
+    """
+    if cpus is None:
+        cpus = own_cpus()
     if workers > cpus:
         raise UsageError(
             f"--num_workers {workers}: each takes a CPU, available: {counted(cpus, 'CPU')}; expected at most {cpus}"
