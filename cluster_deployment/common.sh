@@ -129,6 +129,10 @@ after() { # after SECONDS COMMAND...: runs the command later, unless the driver 
 warned() { # the scheduler may warn a minute early: save, and continue while there is time
     signalled=1
     kill -USR1 "$driver" 2>/dev/null # first, because a busy scheduler answers late
+    stop_in_time
+}
+
+stop_in_time() {
     local left
     left=$(seconds_left)
     say "warning of the scheduler: $left s left"
@@ -162,13 +166,15 @@ watch() { # watch COMMAND...: runs the command with the signals above; sets $cod
     driver=$!
     trap warned USR1
     trap stop TERM INT
+    [ "${warned_early:-0}" = 0 ] || stop_in_time
     while :; do
         wait "$driver"
         code=$?
         [ $signalled = 1 ] || break
         signalled=0
     done
-    trap - USR1 TERM INT
+    trap - TERM INT
+    trap '' USR1 # a late warning must not prevent requeueing
     [ ${#timers[@]} = 0 ] || kill "${timers[@]}" 2>/dev/null
     # Ended before it could save: the next start resumes from the last checkpoint.
     case $stopping$code in 1143 | 1137) code=75 ;; 075) own_limit=1 ;; esac

@@ -5,6 +5,8 @@
 #SBATCH --job-name=interreplay --nodes=1 --ntasks-per-node=1 --cpus-per-task=4 --time=01:00:00
 #SBATCH --signal=B:USR1@120 --requeue --no-kill --open-mode=append --output=%x-%j.out
 set -uo pipefail
+warned_early=0 # a warning during the preparations would end this script; watch() handles it
+trap 'warned_early=1' USR1
 export INTERREPLAY_HOME=${INTERREPLAY_HOME:-$SLURM_SUBMIT_DIR}
 here=$INTERREPLAY_HOME/cluster_deployment
 # shellcheck source=cluster_deployment/common.sh

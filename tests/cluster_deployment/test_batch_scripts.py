@@ -39,7 +39,9 @@ for _ in range(200):
 """
 WATCHED = f"""
 . "{COMMON}"
-trap 'echo too early' USR1
+warned_early=0
+trap 'warned_early=1' USR1
+[ -z "${{EARLY:-}}" ] || kill -USR1 $$
 export RAY_TMPDIR="$PWD/scratch"
 watch "$@"
 echo "code $code"
@@ -241,6 +243,17 @@ def test_a_warning_before_the_signal_handlers_does_not_end_the_driver(job):
     watched.until("driver ready")
     watched.process.terminate()
     assert watched.end()[0] == 75
+
+
+def test_a_warning_during_the_preparations_of_the_job_stops_it_in_time(job, monkeypatch):
+    for kind in ("single_process", "concurrent"):
+        script = (HOME / f"cluster_deployment/{kind}_deployment/run.sh").read_text()
+        assert script.index("trap 'warned_early=1' USR1") < script.index("common.sh\" ||")
+    monkeypatch.setenv("EARLY", "1")
+    ends(job, 30)
+    code, out = Watched(job, "/bin/sleep", "20").end()
+    assert code == 75 and out.index("warning of the scheduler") < out.index("saving and stopping")
+    assert (job / "calls").read_text() == "scontrol requeue 12\n"
 
 
 def test_a_driver_that_ends_before_its_signal_handlers_is_requeued(job):
