@@ -139,7 +139,7 @@ def submit(args: argparse.Namespace) -> int:
         runs = count_runs(args, settings)
         print(f"{runs} runs, results in {args.output_dir}")
     copy = copy_of(args)
-    batches = [command(args, copy, array, first) for array, first in arrays(args, runs)]
+    batches = [command(args, copy, array, first, settings) for array, first in arrays(args, runs)]
     if args.dry_run:
         print("would submit:")
         print(f"mkdir -p {shlex.quote(str(copy.parent))}")
@@ -183,6 +183,9 @@ def check(args: argparse.Namespace) -> None:
         raise Refusal("--no-check: the number of runs is unknown; add --runs, such as --runs 0-29")
     if args.runs and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", args.runs):
         raise Refusal(f"--runs {args.runs}: expected something like 0-4,7")
+    for start, end in re.findall(r"(\d+)-(\d+)", args.runs or ""):
+        if int(start) > int(end):
+            raise Refusal(f"--runs {args.runs}: {start}-{end} contains no run; expected something like 0-4,7")
     if seconds(args.time) < 2 * args.warning:
         raise Refusal(f"--time {args.time}: expected at least twice --warning, {2 * args.warning} seconds")
 
@@ -275,12 +278,34 @@ def arrays(args: argparse.Namespace, runs: int | None) -> list[tuple[str, int]]:
         return [("", 0)]
     limit = f"%{args.at_once}" if args.at_once else ""
     if args.runs or runs is None:
-        last = max(map(int, re.findall(r"\d+", args.runs)))
+        wanted = args.runs
+        last = max(map(int, re.findall(r"\d+", wanted)))
         if runs is not None and last >= runs:
-            raise Refusal(f"--runs {args.runs}: the study has runs 0-{runs - 1}")
-        return [(args.runs + limit, 0)]
+            raise Refusal(f"--runs {wanted}: the study has runs 0-{runs - 1}")
+    else:
+        last = runs - 1
+        wanted = f"0-{last}"
     most = max_array()
-    return [(f"0-{min(most, runs - first) - 1}{limit}", first) for first in range(0, runs, most)]
+    found = []
+    for first in range(0, last + 1, most):
+        tasks = within(wanted, first, first + most - 1)
+        if tasks:
+            found.append((tasks + limit, first))
+    return found
+
+
+def within(runs: str, first: int, last: int) -> str:
+    """Return the numbers of the tasks for those of the runs that an array of runs `first` to `last` has."""
+    tasks = []
+    for part in runs.split(","):
+        start, _, end = part.partition("-")
+        low = max(int(start), first)
+        high = min(int(end or start), last)
+        if low < high:
+            tasks.append(f"{low - first}-{high - first}")
+        elif low == high:
+            tasks.append(str(low - first))
+    return ",".join(tasks)
 
 
 def copy_of(args: argparse.Namespace) -> Path:
@@ -304,10 +329,33 @@ def max_array() -> int:
     return int(match[1]) if match else MAX_ARRAY
 
 
-def command(args: argparse.Namespace, study: Path, array: str, first: int) -> tuple[list[str], dict[str, str]]:
+def exported(sbatch: list[str], settings: dict[str, str]) -> tuple[str, list[str]]:
+    """Return the value of ``--export``, and the further options of sbatch without it.
+
+    The batch scripts need the variables of this program even if the user exports none or only some.
+    """
+    export = "ALL"
+    others = []
+    for word in sbatch:
+        if word.startswith("--export="):
+            export = word.partition("=")[2]
+        else:
+            others.append(word)
+    names = export.split(",")
+    if "ALL" in names:
+        return export, others
+    names += sorted(name for name in outside(settings) if name.startswith("INTERREPLAY_"))
+    return ",".join(name for name in names if name not in ("NONE", "NIL")), others
+
+
+def command(
+    args: argparse.Namespace, study: Path, array: str, first: int, settings: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
     """Return the ``sbatch`` command line, and further environment variables."""
+    more = {"INTERREPLAY_FIRST_RUN": str(first)} if first else {}
+    export, others = exported(args.sbatch, {**settings, **more})
     options = {
-        "export": "ALL",
+        "export": export,
         "job-name": args.name,
         "partition": args.partition,
         "account": args.account,
@@ -323,9 +371,9 @@ def command(args: argparse.Namespace, study: Path, array: str, first: int) -> tu
         "output": args.output_dir / "slurm" / ("%x-%A_%a.out" if array else "%x-%j.out"),
     }
     given = [f"--{name}={value}" for name, value in options.items() if value]
-    words = ["sbatch", "--parsable", *given, *args.sbatch, str(SCRIPTS[args.kind])]
+    words = ["sbatch", "--parsable", *given, *others, str(SCRIPTS[args.kind])]
     words += [str(study), str(args.output_dir), *args.flags]
-    return words, {"INTERREPLAY_FIRST_RUN": str(first)} if first else {}
+    return words, more
 
 
 def hand_in(words: list[str], settings: dict[str, str], results: Path) -> None:

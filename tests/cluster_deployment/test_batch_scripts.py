@@ -248,7 +248,7 @@ def test_a_warning_before_the_signal_handlers_does_not_end_the_driver(job):
 def test_a_warning_during_the_preparations_of_the_job_stops_it_in_time(job, monkeypatch):
     for kind in ("single_process", "concurrent"):
         script = (HOME / f"cluster_deployment/{kind}_deployment/run.sh").read_text()
-        assert script.index("trap 'warned_early=1' USR1") < script.index("common.sh\" ||")
+        assert script.index("trap 'warned_early=1' USR1") < script.index('common.sh" ||')
     monkeypatch.setenv("EARLY", "1")
     ends(job, 30)
     code, out = Watched(job, "/bin/sleep", "20").end()

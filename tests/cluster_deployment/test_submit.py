@@ -115,6 +115,7 @@ def test_some_runs_of_an_array(site, capsys):
     assert submit.main("single study.yaml --runs 0-2,11".split()) == 0
     assert "--array=0-2,11" in handed_in(site)[0][0]
     assert "runs 0-11" in refused(capsys, "single", "study.yaml", "--runs", "12")
+    assert "5-2 contains no run" in refused(capsys, "single", "study.yaml", "--runs", "1,5-2")
 
 
 def test_more_runs_than_an_array_may_have(site):
@@ -125,6 +126,40 @@ def test_more_runs_than_an_array_may_have(site):
         *("--array=0-4", "--array=0-4", "--array=0-1")
     ]
     assert [first for _, first in batches] == [None, "5", "10"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ("3-6,9", [("3-4", None), ("0-1,4", "5")]),
+        ("11", [("1", "10")]),
+        ("0-11", [("0-4", None), ("0-4", "5"), ("0-1", "10")]),
+    ],
+)
+def test_some_runs_beyond_the_size_of_an_array(site, runs, expected):
+    write(site / "bin/scontrol", SCONTROL.format(most=5))
+    assert submit.main(["single", "study.yaml", "--runs", runs]) == 0
+    batches = []
+    for argv, env in handed_in(site):
+        (array,) = [word.partition("=")[2] for word in argv if word.startswith("--array=")]
+        batches.append((array, env.get("INTERREPLAY_FIRST_RUN")))
+    assert batches == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("NONE", "INTERREPLAY_HOME,INTERREPLAY_STAGGER,INTERREPLAY_STOP_BEFORE"),
+        ("PATH,A=b", "PATH,A=b,INTERREPLAY_HOME,INTERREPLAY_STAGGER,INTERREPLAY_STOP_BEFORE"),
+        ("ALL,A=b", "ALL,A=b"),
+    ],
+)
+def test_the_settings_are_exported_in_any_case(site, monkeypatch, given, expected):
+    monkeypatch.setenv("INTERREPLAY_STAGGER", "0")
+    assert submit.main(["single", "study.yaml", f"--sbatch=--export={given}", "--sbatch=--exclusive"]) == 0
+    ((argv, _),) = handed_in(site)
+    assert [word for word in argv if word.startswith("--export")] == [f"--export={expected}"]
+    assert "--exclusive" in argv
 
 
 def test_pending_tasks_read_a_copy_of_the_study(site):
