@@ -110,7 +110,7 @@ def found_stores(results: Sequence[Path]) -> list[Path]:
         found |= dict.fromkeys(stores_below(path))
     if not found:
         raise UsageError(
-            f"{', '.join(map(str, results))} contains no experience; runs of custom_training.py keep it, and runs of "
+            f"{', '.join(map(str, results))} contains no experience; runs of interreplay train keep it, and runs of "
             "studies with --keep_experience N"
         )
     return list(found)

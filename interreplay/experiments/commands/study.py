@@ -48,7 +48,7 @@ WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_W
 INSTEAD = {
     "num_cpus": "use --cpus_per_trial",
     "config": "settings go into the study file",
-    **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use custom_training.py"),
+    **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use interreplay train"),
 }
 """Flags of other commands, and what to do instead."""
 LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
@@ -78,7 +78,7 @@ def make_parser() -> FlagParser:
         hint=argument_hint,
         common=common,
         usage="%(prog)s [FLAGS] [STUDY.yaml]",
-        description="Many runs of custom_training.py: buffers x environments x seeds.",
+        description="Many training runs: buffers x environments x seeds.",
     )
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="study file")
     return parser

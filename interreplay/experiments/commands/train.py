@@ -25,7 +25,7 @@ from interreplay.errors import (
 )
 from interreplay.experiments.commands.preparation import prepared
 from interreplay.experiments.flags import presets
-from interreplay.experiments.flags.reading import program
+from interreplay.experiments.flags.reading import program, program_for
 from interreplay.experiments.flags.replay_flags import list_buffers, short
 from interreplay.experiments.flags.run_flags import CATALOGUE, DEFAULTS
 from interreplay.experiments.flags.training_flags import make_parser
@@ -73,9 +73,10 @@ def act(given: Mapping[str, Any]) -> int:
     if home is None:
         return run(given, checkpoints, None)
     if (home / STATUS).exists():
+        again = f"{program_for('study')} --resume {shlex.quote(str(home.parent))}"
         raise UsageError(
-            f"{home} is a run of the study {home.parent}; continue it with: "
-            f"cluster_run.py --resume {shlex.quote(str(home.parent))}; --output_dir starts a separate run from it"
+            f"{home} is a run of the study {home.parent}; continue it with: {again}; "
+            "--output_dir starts a separate run from it"
         )
     ensure_writable(home)
     with held(home, "a run", PATIENCE):

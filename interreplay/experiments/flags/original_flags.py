@@ -41,7 +41,7 @@ RENAMED = {
     "total_timesteps": "use --total_env_steps",
     "num_env_runners": "use --num_workers",
     "num_cpus": "use --threads and --num_workers",
-    "dry_run": "only cluster_run.py and submit.py have it",
+    "dry_run": "only interreplay study and submit.py have it",
     "stop": "use --total_env_steps",
 }
 """Flags of other programs, and the flags to use here."""

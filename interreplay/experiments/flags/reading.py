@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
@@ -389,6 +391,26 @@ def underscored(word: str) -> str:
     if not name.startswith("--") or len(name) == 2:
         return word
     return "--" + name[2:].replace("-", "_") + equals + value
+
+
+SCRIPTS = {"train": "custom_training.py", "study": "cluster_run.py"}
+"""Scripts of the repository by subcommand; the installed package has the subcommands only."""
+
+
+def program_for(command: str) -> str:
+    """Return how to start another command in the way in which this program was started.
+
+    Args:
+        command: One of `SCRIPTS`.
+    """
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name.startswith("interreplay."):
+        return f"python -m interreplay {command}"
+    if sys.argv[0].endswith(".py"):
+        script = Path(sys.argv[0]).with_name(SCRIPTS[command])
+        if script.is_file():
+            return f"python {shlex.quote(str(script))}"
+    return f"interreplay {command}"
 
 
 def program() -> str:

@@ -202,11 +202,11 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
         if name not in flags:
             near = did_you_mean(name, sorted(name for name, flag in flags.items() if flag.in_study is None))
             raise UsageError(
-                f"settings: unknown {key!r}; {near} accepted: every flag that custom_training.py --help lists"
+                f"settings: unknown {key!r}; {near} accepted: every flag that interreplay train --help all lists"
             )
         instead = flags[name].in_study
         if instead is not None:
-            raise UsageError(f"settings: {key} does not belong in a study; use {instead or 'custom_training.py'}")
+            raise UsageError(f"settings: {key} does not belong in a study; use {instead or 'interreplay train'}")
         try:
             read = read_written(flags[name], value)
         except argparse.ArgumentTypeError as error:

@@ -14,6 +14,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from interreplay.experiments.flags.reading import program_for
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.values import read_list, written
 from interreplay.experiments.process.progress import shown
@@ -144,7 +145,7 @@ def best_draws(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[PlannedRu
 
 def as_command(run: PlannedRun) -> str:
     """Return a command line that trains with the settings of a run."""
-    words = ["python", "custom_training.py"]
+    words = []
     for name, value in run.flags.items():
         if isinstance(value, Mapping) and name == "buffer_args":
             words += [f"--buffer_arg={key}={item}" for key, item in value.items()]
@@ -152,7 +153,7 @@ def as_command(run: PlannedRun) -> str:
             words += [f"--{name}={item}" for item in read_list(value)]
         else:
             words.append(f"--{name}={written(value)}")
-    return shlex.join(words)
+    return f"{program_for('train')} {shlex.join(words)}"
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: int = 10_000) -> str:

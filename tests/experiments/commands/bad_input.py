@@ -131,7 +131,7 @@ TRAIN = [
     ("--trainer C51 --env CartPole-v1 --atoms 1", "must be a whole number of at least 2 or 'auto', got '1'"),
     ("--trainer C51 --env CartPole-v1 --value_range 5,-5", "two numbers, the smaller one first"),
     ("--batch-size 32", "use --train_batch_size"),
-    ("--dry-run", "unknown flag --dry_run; only cluster_run.py and submit.py have it"),
+    ("--dry-run", "unknown flag --dry_run; only interreplay study and submit.py have it"),
     ("--framework tf2", "unknown flag --framework; it is always torch"),
     ("--num_workers 100000", "--num_workers 100000: each takes a CPU, available: "),
     ("--device cuda", "--device cuda: torch sees no such GPU here"),

@@ -6,10 +6,15 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from interreplay.experiments.commands import main as command
+from interreplay.experiments.flags.reading import program_for
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_part_has_a_main():
@@ -52,6 +57,24 @@ def test_unknown_parts(capsys):
     assert capsys.readouterr().err.startswith(
         "interreplay: error: unknown command 'trian'; did you mean train? accepted: "
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "started", "expected"),
+    [
+        (None, "/usr/bin/interreplay-study", "interreplay train"),
+        (None, "interreplay study", "interreplay train"),
+        (None, f"{ROOT}/cluster_run.py", f"python {ROOT}/custom_training.py"),
+        (None, "/elsewhere/mine.py", "interreplay train"),
+        (None, "", "interreplay train"),
+        ("interreplay.__main__", "interreplay study", "python -m interreplay train"),
+    ],
+)
+def test_printed_commands_exist_where_the_program_was_started(module, started, expected, monkeypatch):
+    spec = module and SimpleNamespace(name=module)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    monkeypatch.setattr(sys, "argv", [started])
+    assert program_for("train") == expected
 
 
 def test_subcommands_are_imported_on_use():

@@ -148,7 +148,7 @@ def test_a_run_of_a_study_is_resumed_by_the_study(begun, tmp_path, capsys):
     status.write_text("{}")
     try:
         assert custom_training.main(["--resume", str(begun), "--total_env_steps", "200"]) == 2
-        one_line(capsys.readouterr().err, "is a run of the study", f"cluster_run.py --resume {begun.parent}")
+        one_line(capsys.readouterr().err, "is a run of the study", f"study --resume {begun.parent}")
         elsewhere = tmp_path / "elsewhere"
         line = ["--resume", str(begun), "--total_env_steps", "150", "--local_dir", str(elsewhere), "--quiet"]
         assert custom_training.main(line) == 0

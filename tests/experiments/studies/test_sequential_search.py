@@ -171,7 +171,7 @@ def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(tmp_path,
     for name, values in after.items():
         assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
     best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
-    head = "command of the best in worse:Worse-v0: python custom_training.py "
+    head = "command of the best in worse:Worse-v0: python -m interreplay train "
     (found,) = [line for line in ran.stdout.splitlines() if line.startswith(head)]
     assert f"--tau={best['tau']}" in found
     monkeypatch.syspath_prepend(tmp_path)

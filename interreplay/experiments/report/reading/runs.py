@@ -86,7 +86,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     for folder in listed:
         if not folder.is_dir():
             raise UsageError(
-                f"{folder} is not a folder; expected a folder with results, such as custom_training.py's --output_dir"
+                f"{folder} is not a folder; expected a folder with results, such as interreplay train's --output_dir"
             )
         paths.update(map(Path.resolve, _run_folders(folder)))
     runs = list(map(_read, sorted(paths)))
