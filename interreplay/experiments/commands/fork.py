@@ -23,7 +23,7 @@ from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FINISHED, write_whole
+from interreplay.experiments.studies.trial_folder import FINISHED, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
 from interreplay.runs.folder_lock import held
@@ -84,7 +84,7 @@ def act(given: argparse.Namespace) -> int:
     check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], alone=False)
     study = folder.begin(study)
     fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
-    write_whole(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
+    write_result(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)
     with held(folder.path, "the study"):
         code = run_all(study, folder, "local", again="the same command")
@@ -187,7 +187,7 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
         print(f"without {left} of {len(study.runs)} runs, which have not finished")
     print("differences of runs with equal seeds; in brackets: 95 % interval of Student's t. One parent is one sample:")
     print("fork several runs before generalizing.")
-    write_whole(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms)).to_csv(index=False))
+    write_result(folder.path / PAIRED, pd.DataFrame(paired.rows_of(arms)).to_csv(index=False))
     written = [PAIRED]
     if draw(arms, curve(parent), step, folder.path / FIGURE):
         written.append(FIGURE)

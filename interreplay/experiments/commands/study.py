@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shlex
@@ -288,10 +289,11 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
         if run.name in reporter.failed:
             trial = folder.trial(run)
             reason = reporter.failed[run.name]
-            if trial.status()["failures"][-1:] == [shortened(reason)]:
-                trial.note(state=FAILED)
-            else:  # the process ended before it could record the failure
-                trial.note_failure(reason, FAILED)
+            with contextlib.suppress(OSError):  # full disk
+                if trial.status()["failures"][-1:] == [shortened(reason)]:
+                    trial.note(state=FAILED)
+                else:  # the process ended before it could record the failure
+                    trial.note_failure(reason, FAILED)
     return summary(study, folder, code, again)
 
 

@@ -20,7 +20,7 @@ from interreplay.experiments.flags.values import read_list, written
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FINISHED, write_whole
+from interreplay.experiments.studies.trial_folder import FINISHED, write_result
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
 
@@ -85,8 +85,8 @@ def write(folder: StudyFolder, runs: Sequence[PlannedRun]) -> tuple[pd.DataFrame
     """Write ``runs.csv`` and ``table.csv``, and return their rows."""
     rows = rows_of(folder, runs)
     table = table_of(rows)
-    write_whole(folder.path / RUNS, rows.to_csv(index=False))
-    write_whole(folder.path / TABLE, table.to_csv(index=False))
+    write_result(folder.path / RUNS, rows.to_csv(index=False))
+    write_result(folder.path / TABLE, table.to_csv(index=False))
     return rows, table
 
 

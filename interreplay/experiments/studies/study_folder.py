@@ -11,7 +11,7 @@ import yaml
 
 from interreplay.errors import UsageError
 from interreplay.experiments.studies.study import STUDY, PlannedRun, Study
-from interreplay.experiments.studies.trial_folder import TrialFolder, write_whole
+from interreplay.experiments.studies.trial_folder import TrialFolder, write_result
 from interreplay.runs.run_folder import ensure_writable
 
 JOBS = "slurm"
@@ -66,7 +66,7 @@ class StudyFolder:
         for name in names:
             if not name.startswith(".") and name != JOBS:
                 raise UsageError(f"--output_dir {self.path} holds {name!r} and no study; choose a new folder")
-        write_whole(self.path / STUDY, _dump(study.to_plain()))
+        write_result(self.path / STUDY, _dump(study.to_plain()))
         return study
 
     def read(self) -> Study:

@@ -89,3 +89,16 @@ def write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     work.replace(path)
+
+
+def write_result(path: Path, text: str) -> None:
+    """Write a file of a study with `write_whole`.
+
+    Raises:
+        UsageError: The file cannot be written, for example because the disk is full.
+    """
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        again = "expected free space in a writable folder; repeat the command to continue"
+        raise UsageError(f"{path} cannot be written ({error.strerror}); {again}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -253,6 +254,19 @@ def test_a_study_is_read_from_its_folder(file, tmp_path):
     folder.begin(study)  # the same command again
     assert folder.read() == study
     assert folder.read().runs[1].given()["buffer_arg"] == [("k", 3)]
+
+
+def test_a_full_disk_is_one_line(file, tmp_path, capsys, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    study, folder = cluster_run.read_new({"study": file(), "output_dir": str(tmp_path / "r")})
+    folder.begin(study)
+    monkeypatch.setattr(os, "fsync", full)
+    line = refused(capsys, "--output_dir", tmp_path / "new", file())
+    assert f"{tmp_path / 'new' / 'study.yaml'} cannot be written (No space left on device); expected free space" in line
+    with pytest.raises(UsageError, match=r"runs.csv cannot be written \(No space left"):
+        results_table.write(folder, study.runs)
 
 
 def test_damaged_study_folders_are_rejected(file, tmp_path, capsys):
