@@ -8,9 +8,11 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from interreplay.experiments.flags.algorithm_flags import as_given
+from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.setting_fields import accepted_by
-from interreplay.learning.settings import ReplaySettings
+from interreplay.learning.settings import LoopSettings, ReplaySettings
 
 FAMILIES = {
     "SAC, TQC, CrossQ, TD3 and DDPG": ("SAC", "TQC", "CrossQ", "TD3", "DDPG"),
@@ -18,11 +20,14 @@ FAMILIES = {
     "Algorithms that learn from unrolls": ("IMPALA", "CLEAR", "LASER", "A2C", "A3C"),
 }
 HEAD = "| setting | default | accepted | meaning |\n|---|---|---|---|"
+IN_PYTHON = "Python only: "
 INTRODUCTION = """# Settings of algorithms
 
-Each setting is an argument of `.training(...)` in Python, a flag such as `--tau 0.01`, and a key of configuration
-files. If defaults differ, the algorithms are named. A setting applies only to the algorithms that are named, or to all
-of a table if none is named.
+Each setting is an argument of `.training(...)` in Python and, unless it is marked "Python only", a flag, such as
+`--tau 0.01`, and a key of configuration files. If defaults differ, the algorithms are named. A setting applies only to
+the algorithms that are named, or to all of a table if none is named. Defaults are written as flags accept them; in
+Python, `256,256` is `(256, 256)`, and None takes the place of `none`, of `all` (`target_subset`) and of `auto`
+(`exploration`).
 """
 
 
@@ -34,8 +39,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 def page() -> str:
     """Return the page as Markdown."""
-    parts = [INTRODUCTION, "## All algorithms that replay transitions\n", HEAD]
-    parts += [line(field, f"`{shown(field)}`") for field in fields(ReplaySettings)]
+    shared = fields(LoopSettings)
+    of_replay = fields(ReplaySettings)[len(shared) :]
+    parts = [INTRODUCTION, "## All algorithms\n", HEAD]
+    parts += [line(field, f"`{shown(field)}`") for field in shared]
+    parts += ["\n## All algorithms that replay transitions\n", HEAD]
+    parts += [line(field, f"`{shown(field)}`") for field in of_replay]
     for title, names in FAMILIES.items():
         parts += [f"\n## {title}\n", HEAD, *rows(names)]
     return "\n".join(parts) + "\n"
@@ -63,9 +72,12 @@ def defaults(by_name: dict[str, Field[Any]], names: Sequence[str]) -> str:
 def line(field: Field[Any], default: str) -> str:
     """Return a table row."""
     accepted = accepted_by(field).described.replace("|", "\\|")
-    return f"| `{field.name}` | {default} | {accepted} | {field.metadata['help'].replace('|', chr(92) + '|')} |"
+    meaning = field.metadata["help"].replace("|", "\\|")
+    if field.name not in FLAGS:
+        meaning = IN_PYTHON + meaning
+    return f"| `{field.name}` | {default} | {accepted} | {meaning} |"
 
 
 def shown(field: Field[Any]) -> str:
-    """Return a default as users write it."""
-    return str(field.default).lower() if field.default is None else str(field.default)
+    """Return a default as users write it in a flag."""
+    return as_given(field.default, accepted_by(field))

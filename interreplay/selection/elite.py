@@ -149,7 +149,11 @@ class Elite(CandidateSelector):
         """
         if self._policy is None:
             if not self._warned:
-                warnings.warn("Elite has no policy and treats every row as on-policy; see set_policy", stacklevel=2)
+                warnings.warn(
+                    "Elite has no policy and treats every row as on-policy; expected a connected algorithm or the "
+                    "argument policy",
+                    stacklevel=2,
+                )
             self._warned = True
             return torch.zeros(len(slots))
         has_behavior = BEHAVIOR in storage.columns

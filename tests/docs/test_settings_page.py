@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.setting_fields import accepted_by
+from interreplay.learning.settings import LoopSettings, ReplaySettings
 
 pytest.importorskip("mkdocs")
 HOOK = Path(__file__).resolve().parents[2] / "docs" / "_hooks" / "settings_page.py"
@@ -36,3 +39,23 @@ def test_every_setting_of_an_algorithm_has_a_row_with_its_default(hook, name):
         default = re.escape(f"`{hook.shown(field)}`")
         everywhere = re.fullmatch(default, rows[field.name])
         assert everywhere or re.search(default + r" \([^)]*\b" + name + r"\b", rows[field.name]), field.name
+
+
+def test_settings_of_the_loop_are_listed_by_the_algorithms_that_have_them(hook):
+    every, of_replay = hook.page().split("\n## ")[1:3]
+    for field in fields(ReplaySettings):
+        of_all = field.name in LoopSettings.__dataclass_fields__
+        row = hook.line(field, f"`{hook.shown(field)}`")
+        assert (row in every, row in of_replay) == (of_all, not of_all), field.name
+
+
+def test_defaults_are_accepted_by_flags_and_other_settings_are_marked(hook):
+    for row in ALGORITHMS.values():
+        for field in (*fields(row.settings), *fields(ReplaySettings)):
+            value = field.default
+            if isinstance(value, bool):
+                continue
+            read = accepted_by(field).read(hook.shown(field))
+            assert read == value or (isinstance(value, tuple) and tuple(read) == value), field.name
+            marked = f"| {hook.IN_PYTHON}" in hook.line(field, "")
+            assert marked == (field.name not in FLAGS), field.name

@@ -54,7 +54,11 @@ def list_parser() -> OneLineParser:
 
 def export_parser() -> OneLineParser:
     """Return the parser of exports."""
-    parser = OneLineParser(description="Write kept transitions as a Minari dataset.", allow_abbrev=False)
+    parser = OneLineParser(
+        prog="interreplay experience export",
+        description="Write kept transitions as a Minari dataset.",
+        allow_abbrev=False,
+    )
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a run or of its experience")
     add("name", metavar="NAME", help="name of the dataset, such as pendulum/mine-v0")

@@ -113,8 +113,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     prog = sys.argv[0].rsplit("/", 1)[-1]
     if not words:
-        print(usage(prog))
+        print(f"{usage(prog)}\n--help lists the flags")
         return 2
+    if not {"-h", "--help"}.isdisjoint(words):
+        with outcome.lasting_output():
+            print(f"{usage(prog)}\nFlags and their keys are those of custom_training.py:\n")
     return outcome.run(prog, lambda: train.main(translated(words)))
 
 
@@ -124,8 +127,7 @@ def usage(prog: str) -> str:
         f"usage: {prog} configs=NAME [configs.hyper_params.KEY=VALUE ...] [KEY=VALUE ...] [FLAGS]",
         "",
         f"such as: {prog} configs=cartpole/dqn configs.hyper_params.batch_size=64",
-        f"configurations: {', '.join(names())}",
-        "--help lists the flags",
+        f"configurations: {', '.join(names())}; without configs= and flags: {DEFAULT}",
     ]
     return "\n".join(lines)
 

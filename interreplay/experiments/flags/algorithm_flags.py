@@ -27,8 +27,16 @@ def _flags() -> dict[str, Flag]:
             if not isinstance(accepts, YesNo):
                 read = reader(accepts)
             many = isinstance(getattr(accepts, "other", accepts), Widths | Named)
-            made[name] = Flag(name, read, None, f"{setting.metadata['help']} ({_defaults(name, accepts)})", many=many)
+            text = _HELP.get(name, setting.metadata["help"])
+            made[name] = Flag(name, read, None, f"{text} ({_defaults(name, accepts)})", many=many)
     return made
+
+
+def as_given(default: Any, accepts: Accepts) -> str:
+    """Return a default as a flag accepts it, such as ``256,256``, ``none`` or another word that stands for it."""
+    if isinstance(accepts, OrWord) and default == accepts.stands_for:
+        return accepts.word
+    return written(default)
 
 
 def _defaults(name: str, accepts: Accepts) -> str:
@@ -36,11 +44,7 @@ def _defaults(name: str, accepts: Accepts) -> str:
     owners: dict[str, list[str]] = {}
     for algorithm, row in ALGORITHMS.items():
         if name in row.defaults:
-            default = row.defaults[name]
-            text = written(default)
-            if isinstance(accepts, OrWord) and default == accepts.stands_for:
-                text = accepts.word
-            owners.setdefault(text, []).append(algorithm)
+            owners.setdefault(as_given(row.defaults[name], accepts), []).append(algorithm)
     parts = []
     for value, algorithms in owners.items():
         if len(algorithms) == len(ALGORITHMS):
@@ -55,6 +59,32 @@ def _owners(names: Iterable[str]) -> str:
     return text.replace(", ".join(name for name in ALGORITHMS if name in VARIANTS), "DQN with its variants")
 
 
+def exceptions(values: Mapping[str, Any], usual: Any) -> str:
+    """Return the values that differ from the usual one, with their algorithms, such as ``A2C, A3C: 5``.
+
+    Args:
+        values: Value by algorithm.
+        usual: Value of most algorithms.
+    """
+    owners: dict[str, list[str]] = {}
+    for algorithm, value in values.items():
+        if value != usual:
+            owners.setdefault(written(value), []).append(algorithm)
+    return "; ".join(f"{', '.join(algorithms)}: {value}" for value, algorithms in owners.items())
+
+
+def _replayed_shares() -> dict[str, float]:
+    """Return the default share of replayed unrolls of each algorithm that replays unrolls with its default returns."""
+    found = {}
+    for name in UNROLLS:
+        if ALGORITHMS[name].defaults["returns"] == "vtrace":
+            sources = ALGORITHMS[name].buffer_args.get("parameters", ())
+            found[name] = sum(source["share"] for source in sources if source["type"] != "queue")
+    return found
+
+
+_HELP = {"train_batch_size": f"transitions per update; unrolls, fresh and replayed, with {', '.join(UNROLLS)}"}
+"""Help of flags whose meaning depends on the algorithm."""
 _LOOP = {found.name: found for found in fields(ReplaySettings)}
 ALGORITHM_FLAGS = _flags()
 RATES = frozenset(name for name in ALGORITHM_FLAGS if name.endswith("lr"))
@@ -63,8 +93,9 @@ REPLAY_PARAMETERS = Flag(
     "replay_parameters",
     sources,
     None,
-    f"unrolls that {', '.join(UNROLLS)} replay, as JSON in the original platform's schema or ours, such as "
-    '[{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 1000, "share": 0.5}]',
+    f"unrolls that {', '.join(_replayed_shares())}, and A2C with --returns vtrace, replay, as JSON in the original "
+    'platform\'s schema or ours, such as [{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 1000, '
+    f'"share": 0.5}}] (replayed share by default: 0; {exceptions(_replayed_shares(), 0)})',
     scope="method",
     in_study="buffers",
 )
@@ -76,11 +107,18 @@ def loop_flag(name: str, **options: Any) -> Flag:
     """Return the flag of a setting of the loop; `options` override the attributes of the flag."""
     setting = _LOOP[name]
     text = setting.metadata["help"]
-    others = [f"{owner}: {row.defaults[name]}" for owner, row in ALGORITHMS.items() if name in row.defaults]
+    own = {owner: row.defaults[name] for owner, row in ALGORITHMS.items() if name in row.defaults}
+    others = exceptions(own, setting.default)
     if others:
-        text = f"{text} ({', '.join(others)})"
+        text = f"{text} ({others})"
     stated = {"type": reader(accepted_by(setting)), "default": setting.default, "help": text}
     return Flag(name, **(stated | options))
+
+
+def flag_of_run(name: str, type: Callable[[str], Any], default: Any, help: str) -> Flag:
+    """Return a flag of the run; its help lists the algorithms with another default. Arguments as for `Flag`."""
+    own = {owner: row.of_run[name] for owner, row in ALGORITHMS.items() if name in row.of_run}
+    return Flag(name, type, default, f"{help} ({exceptions(own, default)})")
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:

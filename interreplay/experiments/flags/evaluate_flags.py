@@ -20,8 +20,14 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=text)
     add("--best", action="store_true", help="use the best checkpoint of the run, not its newest")
     add("--run", metavar="ALGORITHM", help="algorithm of the checkpoint; only checked, since the checkpoint records it")
-    add("--episodes", type=whole(1), metavar="N", help=f"number of episodes (default: {EPISODES})")
-    add("--steps", type=whole(1), metavar="N", help="minimum number of environment steps, in whole episodes")
+    add(
+        "--episodes",
+        type=whole(1),
+        metavar="N",
+        help=f"number of episodes (default: {EPISODES}, or as --steps requires)",
+    )
+    text = "play whole episodes until this number of environment steps, or until --episodes are played if it is given"
+    add("--steps", type=whole(1), metavar="N", help=text)
     add("--seed", type=seed, metavar="N", help="seed of episode i is seed + i (default: the checkpoint's random state)")
     add("--video", "--render_to", type=Path, metavar="FILE", help="write a .gif or .mp4; needs no screen")
     text = f"number of first episodes in the video (default: {VIDEO_EPISODES})"

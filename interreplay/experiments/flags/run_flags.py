@@ -9,7 +9,13 @@ from typing import Any
 
 from interreplay.environments.wrapped import named
 from interreplay.experience.recipes import methods_and_models
-from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, REPLAY_PARAMETERS, loop_flag
+from interreplay.experiments.flags.algorithm_flags import (
+    ALGORITHM_FLAGS,
+    REPLAY_PARAMETERS,
+    exceptions,
+    flag_of_run,
+    loop_flag,
+)
 from interreplay.experiments.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, ORIGINAL_REPLAY_FLAGS
 from interreplay.experiments.flags.reading import Flag, scoped
@@ -29,10 +35,11 @@ from interreplay.experiments.flags.values import (
     updates_per_step,
     whole,
 )
-from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.setting_fields import OrWord, Whole
 
 CATALOGUE = methods_and_models()
+_OWN_METHODS = exceptions({name: row.buffer for name, row in ALGORITHMS.items()}, "Uniform")
 
 _changeable = partial(Flag, scope="execution", changeable=True)
 _invocation = partial(Flag, scope="invocation", in_study="")
@@ -142,7 +149,8 @@ REPLAY = (
         "buffer",
         method_name,
         None,
-        f"replay method: {', '.join(CATALOGUE)} (default: Uniform), or module:Class of your own",
+        f"replay method: {', '.join(CATALOGUE)}, or module:Class of your own; of unrolls: {FRESH}, {MIX} "
+        f"(default: Uniform; {_OWN_METHODS})",
         scope="method",
         in_study="buffers",
     ),
@@ -178,8 +186,13 @@ LEARNER = (
 )
 MACHINE = (
     Flag("num_workers", whole(0), 0, "sampling processes; 0 samples in the training process"),
-    Flag("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
-    Flag("rollout_fragment_length", whole(1), 1, "steps per environment between two rounds of updates"),
+    flag_of_run("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
+    flag_of_run(
+        "rollout_fragment_length",
+        whole(1),
+        1,
+        "steps per environment between two rounds of updates, or per unroll",
+    ),
     Flag(
         "device",
         choice("cpu", "cuda", "auto"),

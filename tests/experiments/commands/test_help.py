@@ -1,6 +1,7 @@
 """``--help`` of every command: content, consistent names, and few imports."""
 
 import argparse
+import re
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.report import __main__ as analysis
 from interreplay.experiments.rllib_command import main as rllib
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.setting_fields import OneOf, OrWord
 from interreplay.learning.settings import ReplaySettings
 
@@ -87,6 +89,20 @@ def test_choices_are_listed():
         accepts = found.metadata["accepts"]
         if isinstance(accepts, OneOf):
             assert all(word in shown[name] for word in names_of(accepts))
+
+
+def test_help_states_the_defaults_of_every_algorithm():
+    for name, row in ALGORITHMS.items():
+        for flag, value in (*row.of_run.items(), ("buffer", row.buffer)):
+            text = FLAGS[flag].help_text()
+            usual = re.search(r"default: ([^;)]+)", text)[1]
+            own = re.search(rf"\b{name}\b[^;:)]*: ([^;)]+)", text)
+            assert (own[1] if own else usual) == str(value), (name, flag)
+        assert (name in FLAGS["train_batch_size"].help.partition("(")[0]) == row.unrolls
+
+
+def test_the_usage_names_the_whole_command():
+    assert PARSERS["experience export"].format_usage().startswith("usage: interreplay experience export ")
 
 
 def test_one_name_for_the_folder_of_results():

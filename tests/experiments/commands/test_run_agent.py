@@ -118,3 +118,7 @@ def test_without_arguments_it_prints_how_to_call_it(capsys, monkeypatch):
     assert run_agent.main([]) == 2
     out = capsys.readouterr().out
     assert out.startswith("usage: run_agent.py configs=NAME") and "cartpole/dqn, " in out
+    with pytest.raises(SystemExit):
+        run_agent.main(["--help"])
+    out = capsys.readouterr().out
+    assert out.startswith("usage: run_agent.py configs=NAME") and "--trainer ALGORITHM" in out
