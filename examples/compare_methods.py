@@ -94,8 +94,9 @@ print(table[shown].T.round(2).to_string())
 
 # %% [markdown]
 # `auc` is the mean return over all steps of the curve, from −1,500 (hanging) to about −130 (upright).
-# `final` is the return at the end. `auc_ratio` is the ratio of the two areas after normalization: 0 is random play and
-# 1 the final return of the better method. `low` and `high` are the ends of 95 % confidence intervals.
+# `final` is the mean return over the last tenth of the steps. `auc_ratio` is the ratio of the two areas after
+# normalization: 0 is random play and 1 the final return of the better method. `low` and `high` are the ends of 95 %
+# confidence intervals.
 #
 # ## Draw all seeds
 #

@@ -78,7 +78,8 @@ algorithm = train("NMER", 0, results, k=10)
 # The left plot shows an episode without a screen: the pole every tenth of a second, pale at the start and dark at the
 # end.
 # The right plot shows its angle over time.
-# For a window use `interreplay evaluate CHECKPOINT --render`, and for a video add `--video pendulum.gif`.
+# For a window use `interreplay evaluate CHECKPOINT --render`, and for a video `--video pendulum.gif` in place of
+# `--render`.
 
 
 # %%

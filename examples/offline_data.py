@@ -154,7 +154,7 @@ show(figure, "offline_curves")
 # %% [markdown]
 # *Each point is the mean return of five evaluation episodes. Dashed line: mean return of the recorded episodes.*
 #
-# From the command line, the same two runs are
+# From the command line, two similar runs, with the default settings for Pendulum, are
 #
 # ```
 # interreplay train --trainer TD3 --env Pendulum-v1 --buffer NMER --offline_data recording --bc_alpha 2.5 \
