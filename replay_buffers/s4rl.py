@@ -16,7 +16,8 @@ class S4RL(ReplayBuffer):
 
     Args:
         augmentation: ``"mixup"``, ``"gaussian"``, ``"uniform"``, ``"scaling"``, ``"dropout"`` or ``"switch"``.
-        views: Number of views m; learners average Q-values and targets over them. All views are in ``extras``.
+        views: Number of views m; learners average Q-values and targets over them. If m > 1, all views are in
+            ``extras``; one view replaces the states.
         strength: Strength of the augmentation; the paper's value by default, see `StateAugmentation`.
         selector: Draws the rows; uniform by default.
 

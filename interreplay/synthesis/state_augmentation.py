@@ -79,9 +79,9 @@ class StateAugmentation(Synthesizer):
     * ``"scaling"``: s times U(.8, 1.2), drawn separately for s and s'.
     * ``"dropout"``: one dimension is set to 0; ``"switch"``: two are exchanged; drawn separately for s and s'.
 
-    Each part of a Dict observation is augmented, with the same λ for all; discrete parts do not change. With m views,
-    ``extras["views_obs"]`` and ``extras["views_next_obs"]`` contain all of them ``(n, m, ...)``; the first views are
-    `obs` and `next_obs`. The parts of a Dict observation are concatenated there by name, float32 ``(n, m, d)``.
+    Each part of a Dict observation is augmented, with the same λ for all; discrete parts do not change. The first views
+    are `obs` and `next_obs`. With m > 1, ``extras["views_obs"]`` and ``extras["views_next_obs"]`` contain all views
+    ``(n, m, ...)``. The parts of a Dict observation are concatenated there by name, float32 ``(n, m, d)``.
     Learners average Q-values and targets over the views.
 
     Args:
