@@ -23,7 +23,7 @@ CODE := interreplay replay_buffers tests cluster_deployment docs $(wildcard *.py
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make install | train | test | docker-cpu | docker-gpu | check | smoke | bench | docs | notebooks | pages | format | clean     (PYTHON=... picks the interpreter)"
+	@echo "make install | train | test | docker-cpu | docker-gpu | check | smoke | bench | docs | notebooks | pages | format | clean     (PYTHON=... picks the interpreter of a new .venv)"
 
 install: $(STAMP)
 
@@ -87,8 +87,9 @@ pages: install
 	$(BIN)/python examples/pages.py $(ARGS)
 
 format: install
+	$(BIN)/ruff check --fix --exit-zero $(CODE)
 	$(BIN)/ruff format $(CODE)
-	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff check $(CODE)
 
 # Keeps results.
 clean:
