@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.runs.checkpoints import best as best_checkpoint
 from interreplay.runs.run_folder import RunFolder
+from interreplay.runs.state_files.disk import replacement
 
 STATUS = "status.json"
 DRAWN = "drawn.json"
@@ -83,12 +82,8 @@ def shortened(text: str, most: int = 500) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file atomically: readers see the old or the new contents. Its folder is created if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    work = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
-    with work.open("w") as file:
+    with replacement(path) as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    work.replace(path)
 
 
 def write_result(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -12,8 +13,11 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def replacement(path: Path) -> Iterator[TextIO]:
-    """Open a text file that replaces `path` once it is written and on the disk; after an error, `path` is unchanged."""
-    work = path.with_name(f".{path.name}")
+    """Open a text file that replaces `path` once it is written and on the disk; after an error, `path` is unchanged.
+
+    Other processes see the old or the new contents, and may replace the same file.
+    """
+    work = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
     try:
         with work.open("w", newline="") as file:
             yield file

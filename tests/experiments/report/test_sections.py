@@ -87,7 +87,11 @@ def test_the_scale_extends_from_random_actions_to_the_best_method(tmp_path):
     ours(tmp_path, "Hopper-v5", "NMER", 0, [7.0, 102.0])  # and 2
     _, tables = tables_of(tmp_path)
     scale = one(tables["scale"])
-    assert (scale["low"], scale["high"], scale["threshold"]) == (1, pytest.approx(97.25), pytest.approx(1 + 0.8 * 96.25))
+    assert (scale["low"], scale["high"], scale["threshold"]) == (
+        1,
+        pytest.approx(97.25),
+        pytest.approx(1 + 0.8 * 96.25),
+    )
     assert "random actions" in scale["how"] and "NMER" in scale["how"]
 
 
