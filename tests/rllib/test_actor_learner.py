@@ -111,7 +111,8 @@ class Ends(OneState):
     terminates = True
 
 
-@pytest.mark.parametrize("trainer", ["IMPALA", pytest.param("A2C", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["IMPALA", "A2C"])
 def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
     found = {}
     for env in (OneState, Ends):
@@ -200,8 +201,14 @@ def assert_same_state(one, other):
     ("env", "trainer", "replay", "settings"),
     [
         ("CartPole-v1", "IMPALA", None, {"train_batch_size": 6, "anneal_steps": 400}),  # unrolls wait in the queue
-        ("CartPole-v1", "LASER", ELITE, {"optimizer": "Adam", "anneal_steps": 400, "normalize_observations": True}),
-        ("Pendulum-v1", "CLEAR", None, {}),
+        pytest.param(
+            "CartPole-v1",
+            "LASER",
+            ELITE,
+            {"optimizer": "Adam", "anneal_steps": 400, "normalize_observations": True},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("Pendulum-v1", "CLEAR", None, {}, marks=pytest.mark.slow),
         pytest.param("CartPole-v1", "CLEAR", ELITE, {"caching": True, "anneal_steps": 400}, marks=pytest.mark.slow),
         pytest.param(
             "interreplay/Catch-v0",

@@ -35,7 +35,8 @@ def made(trainer, env=None, buffer=None, **arguments):
     return config(env or "Pendulum-v1", buffer or "Uniform", trainer=trainer, **arguments).training(**settings)
 
 
-@pytest.mark.parametrize("trainer", ["SAC", *(pytest.param(name, marks=pytest.mark.slow) for name in list(RUNS)[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", RUNS)
 def test_a_resumed_run_is_bit_exact(trainer, tmp_path):
     straight, results = run(made(trainer), 2)
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])

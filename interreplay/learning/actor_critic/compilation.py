@@ -44,7 +44,8 @@ def compiled(function: Callable[..., Any], device: torch.device) -> Callable[...
     options: dict[str, Any] = {"guard_filter_fn": of_arguments}
     if device.type == "cpu":  # on a GPU, CUDA graphs leave out the Python between kernels
         options["cpp_wrapper"] = True
-    return torch.compile(function, fullgraph=True, dynamic=False, options=options, isolate_recompiles=True)
+    compile_function: Any = torch.compile  # its annotations lack `isolate_recompiles`
+    return compile_function(function, fullgraph=True, dynamic=False, options=options, isolate_recompiles=True)
 
 
 def of_arguments(conditions: Sequence[Any]) -> list[bool]:

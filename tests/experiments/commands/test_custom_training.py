@@ -171,6 +171,7 @@ def test_what_a_run_leaves_on_disk(finished):
     assert not (folder / "error.txt").exists()
 
 
+@pytest.mark.slow
 def test_tensorboards_events_have_environment_steps(finished):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulator.EventAccumulator(str(finished[0]))

@@ -167,6 +167,7 @@ def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
         type(algorithm).from_checkpoint(path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_it_learns_from_batches_of_several_sources(folder):
     made = settings("--trainer", NAME, *TINY)

@@ -288,6 +288,7 @@ def test_missing_packages_are_reported_with_the_command_that_installs_them(train
         play(trained, video=tmp_path / "a.mp4")
 
 
+@pytest.mark.slow
 def test_a_rendering_error_is_reported_with_its_remedy(trained, monkeypatch, tmp_path):
     def broken(self):
         raise RuntimeError("no\nlibGL")

@@ -84,6 +84,7 @@ def whole(tmp_path_factory) -> Path:
     return next(parent.iterdir())
 
 
+@pytest.mark.slow
 def test_a_trial_equals_a_run_of_custom_training(whole, tmp_path):
     figures = finish(tmp_path / "run")
     assert [f["env_steps"] for f in figures] == [25, 50, 75, 100]
