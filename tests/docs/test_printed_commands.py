@@ -105,3 +105,9 @@ def test_all_commands_are_looked_at():
     names = {" ".join(line.split()[:2]) for _, line in PRINTED}
     assert len(PRINTED) > 80
     assert {"python custom_training.py", "python cluster_run.py", "interreplay report", "rllib train"} <= names
+
+
+def test_commands_for_clusters_can_be_pasted_into_zsh():
+    page = next(page for page in PAGES if page.parent.name == "cluster_deployment")
+    blocks = page.read_text().split("```")[1::2]
+    assert blocks and [line for block in blocks for line in block.splitlines() if "#" in line] == []

@@ -42,7 +42,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "settings to draw from Tune's distributions, such as k=randint(3,30),alpha=uniform(.2,2)",
             many=True,
         ),
-        Flag("num_samples", whole(1), 10, "draws for each replay method that has a searched argument"),
+        Flag("num_samples", whole(1), 10, "draws for each algorithm and replay method with a searched setting"),
         Flag(
             "searcher",
             choice("random", "tpe"),
@@ -69,7 +69,7 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
             "address",
             str,
             None,
-            "address of a Ray cluster, auto, or local for a new one (default: RAY_ADDRESS)",
+            "address of a Ray cluster, auto for a running one, local for a new one (default: RAY_ADDRESS, or local)",
         ),
         Flag("list_buffers", boolean, False, "print the replay methods, one line each, and exit"),
         Flag("list_presets", boolean, False, "print the presets, one line each, and exit"),

@@ -283,6 +283,14 @@ def test_a_study_file_may_follow_a_flag_without_a_value(words, tmp_path, capsys)
     assert capsys.readouterr().out == "2\n"
 
 
+def test_draws_are_for_each_algorithm_and_method_with_a_searched_setting(file, tmp_path):
+    path = file(trainers="[SAC, TD3]", buffers="[Uniform, NMER]", seeds="1", search="{tau: 'uniform(0.001, 0.01)'}")
+    study, _ = cluster_run.read_new({"study": path, "num_samples": 2, "output_dir": str(tmp_path)})
+    assert len(study.runs) == 2 * 2 * 2
+    text = cluster_run.make_parser().help_on("num_samples")
+    assert "draws for each algorithm and replay method with a searched" in " ".join(text.split())
+
+
 def test_count_and_the_original_inputs_file(tmp_path, capsys):
     inputs = tmp_path / "inputs.txt"
     inputs.write_text(
