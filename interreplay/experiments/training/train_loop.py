@@ -24,7 +24,7 @@ from interreplay.runs.run_folder import RunFolder
 
 
 class _Stop(Exception):
-    """Ends the current iteration. Raised between two rounds of sampling, where a checkpoint loses nothing."""
+    """Ends the current iteration. Raised between rounds of sampling and draws, where a checkpoint loses nothing."""
 
 
 class Training:
@@ -85,11 +85,11 @@ class Training:
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
 
     def save_soon(self) -> None:
-        """Request a checkpoint after the current round. Safe in signal handlers and other threads."""
+        """Request a checkpoint after the current draw of batches. Safe in signal handlers and other threads."""
         self._saving = True
 
     def stop(self) -> None:
-        """Request a checkpoint and the end after the current round. Safe in signal handlers and other threads.
+        """Request a checkpoint and the end after the current draw of batches. Safe in signal handlers and other threads.
 
         An evaluation continues to its end, so that its results equal those of an uninterrupted run, unless the
         environment has no time limit.
@@ -109,6 +109,8 @@ class Training:
         self.stop_reason = early_stop.reason
         self.pulse()  # records the counts at the beginning
         self.algo.on_progress = self._round
+        if self.settings.updates is None:  # otherwise each draw is a round
+            self.algo.on_draw = self._handle_requests
         self._kept_at = [step for step in sorted(self.settings.keep_checkpoints_at or ()) if step > self.algo.env_steps]
         self._store = begin_recording(self.algo, self.settings, self.folder.path, self._notify)
         try:
@@ -232,14 +234,23 @@ class Training:
 
     def _round(self, steps: int) -> None:
         self._progress(steps)
+        if self._cut and self.complete:
+            self.algo.request_stop()
+        if not self._ends_iteration:
+            self._keep_due(steps)
+        self._handle_requests()
+
+    @property
+    def _ends_iteration(self) -> bool:
+        """Whether the iteration ends after the updates that are due; requests are handled after it."""
+        return self.complete or self.algo.env_steps >= self._goal
+
+    def _handle_requests(self) -> None:
         if time.monotonic() > self._deadline:
             self.timed_out = True
             self._stopping = True
-        if self._cut and self.complete:
-            self.algo.request_stop()
-        if self.complete or steps >= self._goal:
-            return  # the iteration ends now, and the requests are handled after it
-        self._keep_due(steps)
+        if self._ends_iteration:
+            return
         if self._stopping:
             raise _Stop
         if self._saving:

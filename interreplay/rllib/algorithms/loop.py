@@ -167,6 +167,7 @@ class TrainingLoop(BaseAlgorithm):
     Attributes:
         experience: The source of batches, which also determines when they are due.
         on_progress: Called with `env_steps` after every round; it must be cheap.
+        on_draw: Called before batches are drawn. If it raises an error, the due updates are left for the next `train()`.
         config_class: Configuration of the algorithm.
     """
 
@@ -202,6 +203,7 @@ class TrainingLoop(BaseAlgorithm):
         self._reported_updates = 0
         self._acting: TrainedPolicy | None = None
         self.on_progress: Callable[[int], None] | None = None
+        self.on_draw: Callable[[], None] | None = None
         self.learner = self.learner_group._learner
         self._has_schedules = self.config.has_schedules  # read at every step
         self._prepare()
@@ -357,8 +359,14 @@ class TrainingLoop(BaseAlgorithm):
         """Make the updates that are due."""
         if self._has_schedules:
             self.learner.set_rates(self.config.rates(self.env_steps))
-        for batch in self.experience.batches(lambda: self.stop_requested):
+        for batch in self.experience.batches(self._stops_before_draw):
             self._update(batch)
+
+    def _stops_before_draw(self) -> bool:
+        """Return whether the updates that are due are left for the next `train()`."""
+        if self.on_draw is not None and not self.stop_requested:
+            self.on_draw()
+        return self.stop_requested
 
     @abstractmethod
     def _update(self, batch: Any) -> None:

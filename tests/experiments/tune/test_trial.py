@@ -125,6 +125,24 @@ def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_request_to_stop_leaves_due_updates_to_the_resumed_run(tmp_path):
+    words = "--updates_per_step 40 --total_env_steps 20 --steps_per_iteration 10 --evaluation_interval 0".split()
+    with StudyRun(tmp_path / "whole", settings(*words), 60) as run:
+        list(run.results())
+    with StudyRun(tmp_path / "run", settings(*words), 60) as run:
+        training = run._prepare()
+        training.algo.experience.update = lambda *_: run.ask("stop") if training.algo.learner.updates == 50 else None
+        run._prepare = lambda: training
+        list(run.results())
+        made = training.algo.env_steps, training.algo.learner.updates
+    assert made == (16, 72), "40 updates per step from the 15th on, drawn 32 at once"
+    with StudyRun(tmp_path / "run", settings(*words), 60) as run:
+        list(run.results())
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(tmp_path / "whole")
+
+
+@pytest.mark.slow
 def test_the_clock_of_a_resumed_run_continues(tmp_path):
     with StudyRun(tmp_path / "run", settings(), 60) as run:
         training = run._prepare()
