@@ -16,6 +16,7 @@ from interreplay.experiments.process.machine import versions
 from interreplay.experiments.process.outcome import first_line
 from interreplay.experiments.training.episode_file import EpisodeFile
 from interreplay.experiments.training.kept_experience import begin_recording
+from interreplay.experiments.training.requests import Requests
 from interreplay.experiments.training.result_log import RunLog
 from interreplay.runs.checkpoints.best import found_in
 from interreplay.runs.early_stop import EarlyStop, seconds
@@ -46,7 +47,7 @@ class Training:
     Attributes:
         checkpoint: The newest checkpoint of this process.
         stop_reason: Why returns ended the run before its last step, "" if they did not.
-        timed_out: Whether ``max_time`` of this process has elapsed.
+        requests: Requests to save or to stop. Runs that learn as one share them.
     """
 
     def __init__(
@@ -75,27 +76,30 @@ class Training:
         self._first: tuple[int, ...] = ()
         self.checkpoint: Path | None = None
         self.stop_reason = ""
-        self.timed_out = False
+        self.requests = Requests()
         self._deadline = math.inf
         if settings.max_time:
             self._deadline = time.monotonic() + seconds(settings.max_time)
-        self._saving = False
-        self._stopping = False
         self._goal = 0
         self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
 
     def save_soon(self) -> None:
-        """Request a checkpoint after the current draw of batches. Safe in signal handlers and other threads."""
-        self._saving = True
+        """Request a checkpoint after the current batches. Safe in signal handlers and other threads."""
+        self.requests.save()
 
     def stop(self) -> None:
-        """Request a checkpoint and the end after the current draw of batches. Safe in signal handlers and other threads.
+        """Request a checkpoint and the end after the current batches. Safe in signal handlers and other threads.
 
         An evaluation continues to its end, so that its results equal those of an uninterrupted run, unless the
         environment has no time limit.
         """
-        self._stopping = True
+        self.requests.stop()
         self.algo.interrupt_evaluation(only_endless=True)
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether ``max_time`` of this process has elapsed."""
+        return self.requests.timed_out
 
     @property
     def complete(self) -> bool:
@@ -109,12 +113,12 @@ class Training:
         self.stop_reason = early_stop.reason
         self.pulse()  # records the counts at the beginning
         self.algo.on_progress = self._round
-        if self.settings.updates is None:  # otherwise each draw is a round
-            self.algo.on_draw = self._handle_requests
+        self.algo.on_draw = self._before_draw
         self._kept_at = [step for step in sorted(self.settings.keep_checkpoints_at or ()) if step > self.algo.env_steps]
         self._store = begin_recording(self.algo, self.settings, self.folder.path, self._notify)
         try:
-            while not self.complete and not self._stopping:
+            while not self.complete:
+                self._handle_requests()
                 result = self._iterate()
                 found = found_in(result, evaluations=bool(self.settings.evaluation_interval))
                 if found is not None:
@@ -125,7 +129,7 @@ class Training:
                 self._write(log, result)
                 self._keep_due(self.algo.env_steps)
                 freq = self.settings.checkpoint_freq
-                if self._saving or self.complete or (freq and result["training_iteration"] % freq == 0):
+                if self.complete or (freq and result["training_iteration"] % freq == 0):
                     self.save()
                 if found is not None and self.settings.keep_best:
                     before = self.folder.best()
@@ -198,7 +202,6 @@ class Training:
 
     def save(self, more: int = 0) -> Path:
         """Write a checkpoint, and keep ``more`` older ones than usual."""
-        self._saving = False
         if self._episodes is not None:
             with contextlib.suppress(OSError):  # a full disk; the checkpoint contains the rows
                 self._episodes.write()
@@ -238,22 +241,32 @@ class Training:
             self.algo.request_stop()
         if not self._ends_iteration:
             self._keep_due(steps)
-        self._handle_requests()
+            self._handle_requests()
+
+    def _before_draw(self) -> None:
+        """Handle requests, unless the iteration ends after this draw or, without collection, the draw is a round."""
+        if self._ends_iteration or self.settings.updates is not None:
+            self.requests.count_draw(self)
+        else:
+            self._handle_requests(before_draw=True)
 
     @property
     def _ends_iteration(self) -> bool:
         """Whether the iteration ends after the updates that are due; requests are handled after it."""
         return self.complete or self.algo.env_steps >= self._goal
 
-    def _handle_requests(self) -> None:
+    def _handle_requests(self, before_draw: bool = False) -> None:
+        """Save if requested.
+
+        Raises:
+            _Stop: The run must stop.
+        """
         if time.monotonic() > self._deadline:
-            self.timed_out = True
-            self._stopping = True
-        if self._ends_iteration:
-            return
-        if self._stopping:
-            raise _Stop
-        if self._saving:
+            self.requests.timed_out = True
+            self.requests.stop()
+        while request := self.requests.due(self, before_draw):
+            if request == "stop":
+                raise _Stop
             self.save()
 
     def _iterate(self) -> dict[str, Any]:

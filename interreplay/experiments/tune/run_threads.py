@@ -15,6 +15,7 @@ from typing import Any
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
+from interreplay.experiments.training.requests import Requests
 from interreplay.experiments.training.train_loop import Training
 from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
@@ -42,16 +43,18 @@ class Meeting:
         self._note = note
         self._learners: list[Any] = []
         self._groups: dict[Any, UpdateGroup] = {}
+        self._requests: dict[Any, Requests] = {}
         self._begun = False
         self._changed = threading.Condition()
 
-    def join(self, learner: Any) -> None:
-        """Wait until all runs are ready or have ended; then updates are shared."""
+    def join(self, learner: Any) -> Requests:
+        """Wait until all runs are ready or have ended; then updates are shared. Return the requests of the group."""
         with self._changed:
             self._learners.append(learner)
             self._begin_if_complete()
             while not self._begun:
                 self._changed.wait()
+            return self._requests[learner]
 
     def leave(self, learner: Any | None) -> None:
         """Remove a run. Its learner is None if the run ended before training."""
@@ -70,6 +73,7 @@ class Meeting:
         left = list(self._learners)
         while left:
             members, left, reason = alike(left)
+            self._requests |= dict.fromkeys(members, Requests())
             if len(members) > 1:
                 group = UpdateGroup(members)
                 for learner in members:
@@ -119,7 +123,9 @@ class RunInThread(StudyRun):
         with self._meeting.building:
             training = super()._prepare()
         self._learner = training.algo.learner
-        self._meeting.join(self._learner)
+        training.requests = self._meeting.join(self._learner)
+        if self._requested:  # while the run waited
+            self.ask(self._requested)
         return training
 
     def leave(self) -> None:

@@ -167,7 +167,7 @@ class TrainingLoop(BaseAlgorithm):
     Attributes:
         experience: The source of batches, which also determines when they are due.
         on_progress: Called with `env_steps` after every round; it must be cheap.
-        on_draw: Called before batches are drawn. If it raises an error, the due updates are left for the next `train()`.
+        on_draw: Called before batches are drawn; if it raises an error, due updates are left for the next `train()`.
         config_class: Configuration of the algorithm.
     """
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
+import threading
 import time
 from multiprocessing import Pipe
 from pathlib import Path
@@ -12,12 +14,15 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from argument_parser import make_parser, settings_for
 from interreplay.experiments.commands.study import main
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, TrialFolder
+from interreplay.experiments.training.requests import Requests
 from interreplay.experiments.tune import run_threads
 from interreplay.experiments.tune.run_together import Worker, receive, shares
 from interreplay.experiments.tune.study_run import PermanentFailure
+from interreplay.rllib import ray_session
 from tests.experiments.commands.test_cluster_run import run, start, status, steps, study, table, wait_for  # noqa: F401
 
 EVALUATION = "evaluation/env_runners/episode_return_mean"
@@ -79,6 +84,69 @@ def test_killed_processes_failed_runs_and_signals(study, tmp_path, monkeypatch):
     assert [status(folder)["state"] for folder in folders] == ["finished", "failed", "finished", "failed"]
     for folder in (stopped, killed):
         assert steps(folder) == list(range(100, 601, 100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_", ["stop", "save"])
+def test_runs_that_learn_as_one_stop_and_save_after_equally_many_updates(request_, tmp_path, monkeypatch):
+    """The first run handles the request before an update for which the other run waits already."""
+    words = "--env Pendulum-v1 --hiddens 8 --train_batch_size 8 --learning_starts 10 --buffer_size 100"
+    words += " --total_env_steps 60 --steps_per_iteration 30 --evaluation_interval 0 --checkpoint_freq 0"
+    jobs = []
+    for seed in range(2):
+        given = make_parser().given([*words.split(), "--seed", str(seed)])
+        jobs.append((tmp_path / str(seed), vars(settings_for(given))))
+    ray_session.prepare_host(1, 0, "cpu")
+    saved = []
+
+    def started(request=""):
+        notes = []
+        meeting = run_threads.Meeting(2, notes.append)
+        runs = [run_threads.RunInThread(*job, meeting) for job in jobs]
+
+        def progress(steps):
+            if steps == 20 and request:
+                group = runs[0].training.algo.learner._group
+                while len(group._batches) < 1:
+                    time.sleep(0.01)
+                for run in runs:
+                    run.ask(request)
+
+        runs[0]._on_progress = progress
+        events = queue.SimpleQueue()
+        threads = [threading.Thread(target=run_threads.execute, args=(run, events, True)) for run in runs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert notes == ["2 runs learn as one"]
+        return [(run.over, run.training.algo.env_steps, run.training.algo.learner.updates) for run in runs]
+
+    def save(folder, steps, *arguments):
+        saved.append(steps)
+        return Path(save_run(folder, steps, *arguments))
+
+    save_run = TrialFolder.save
+    monkeypatch.setattr(TrialFolder, "save", save)
+    ends = started(request_)
+    if request_ == "stop":
+        assert ends == [("interrupted", 21, 11)] * 2
+        ends = started()
+    else:
+        assert saved[:2] == [21, 21]
+    assert ends == [("finished", 60, 51)] * 2
+
+
+def test_runs_handle_requests_after_equally_many_draws():
+    requests = Requests()
+    assert [requests.due(run, before_draw=True) for run in "ab"] == ["", ""]
+    assert requests.due("a", before_draw=True) == ""
+    requests.save()
+    assert requests.due("b") == "", "a has drawn the next batch"
+    assert [requests.due("a"), requests.due("a")] == ["save", ""]
+    requests.stop()
+    assert requests.due("a") == "stop" and requests.due("b", before_draw=True) == ""
+    assert [requests.due("b"), requests.due("b")] == ["stop", "stop"]
 
 
 class StubRun:
