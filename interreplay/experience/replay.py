@@ -53,8 +53,13 @@ class Replay:
 
         If a run is resumed without its buffer, the buffer is filled again before learning continues.
         """
+        return self.missing_rows <= 0
+
+    @property
+    def missing_rows(self) -> int:
+        """Number of rows to add until there are enough to learn from; at most 0 if there are."""
         least = self.learning_starts
-        return self.env_steps >= least and len(self.rows) >= min(least, self.rows.capacity)
+        return max(least - self.env_steps, min(least, self.rows.capacity) - len(self.rows))
 
     def add(self, rows: Transitions) -> None:
         self.rows.add(rows)

@@ -149,6 +149,15 @@ def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, c
     )
 
 
+def test_recovered_rows_count_as_in_an_uninterrupted_run():
+    algorithm = config().build_algo()
+    rows = config().build_algo().env_runner.collect(160, random_actions=True)
+    assert algorithm.recover([rows[:10], rows[10:]]) == 160
+    assert algorithm.training_iteration == 160 // 75
+    assert algorithm.experience.owed == 111, "from the fiftieth row on"
+    algorithm.stop()
+
+
 @pytest.mark.slow
 def test_recovering_nothing_and_without_experience(tmp_path, capsys):
     assert main(flags(tmp_path, "--total_env_steps", "80")) == 0

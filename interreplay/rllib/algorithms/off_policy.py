@@ -214,6 +214,9 @@ class OffPolicyAlgorithm(TrainingLoop):
     def recover(self, rows: Iterable[Transitions]) -> int:
         """Add rows that were collected after the restored checkpoint; they count as env steps, and updates become due.
 
+        Iterations that these rows complete are counted, so that evaluations and checkpoints are due at the same steps
+        as in an uninterrupted run.
+
         The environments begin new episodes, since the recovered rows have continued the checkpoint's episodes.
 
         Args:
@@ -226,12 +229,18 @@ class OffPolicyAlgorithm(TrainingLoop):
             ValueError: The rows lack a column that the replay method requires.
         """
         counts: dict[int, int] = {}
+        length = self.config.steps_per_iteration
+        self._iteration -= self.env_steps // length
         for portion in rows:
-            self._add_rows(self._for_replay(portion))
+            before = min(len(portion), max(0, self.experience.missing_rows - 1))  # no updates are due for these rows
+            for part in (portion[:before], portion[before:]):
+                if len(part):
+                    self._add_rows(self._for_replay(part))
             assert portion.episode is not None
             ids, numbers = portion.episode.unique(return_counts=True)
             for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
                 counts[episode] = counts.get(episode, 0) + number
+        self._iteration += self.env_steps // length
         self.experience.truncate_episodes(counts)
         if self.episode_table is not None:
             self.episode_table.discard(counts)
