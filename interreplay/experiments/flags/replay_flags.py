@@ -22,7 +22,7 @@ from interreplay.experiments.flags.original_flags import (
 )
 from interreplay.experiments.flags.reading import PART, Flag
 from interreplay.experiments.flags.values import assignment, only, split, without
-from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS
+from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS, built_in
 from interreplay.learning.setting_fields import json_or_python
 from interreplay.selection.credit import InterpolatedPriority
 from interreplay.unrolls import schema
@@ -199,6 +199,9 @@ def unroll_replay_for(
         if argument not in accepted:
             hint = accepted_names(argument, accepted)
             raise UsageError(f"--buffer_arg: {name} takes no argument {argument!r}; {hint}; see --replay_parameters")
+    if name == MIX and built_in(trainer) == "A3C":
+        flag = "--replay_parameters" if "replay_parameters" in given else f"--buffer {MIX}"
+        raise UsageError(f"{flag}: A3C replays nothing; expected IMPALA, CLEAR or LASER for a mix of unrolls")
     if name == MIX:
         parameters = found.get("parameters", list(STANDARD))
         found = {"parameters": schema.read(parameters, given.get("train_batch_size"))}

@@ -76,6 +76,7 @@ REJECTED = {
     "--trainer IMPALA --double True": "--double is a setting of",
     "--trainer IMPALA --replay_parameters nothing": "replay_parameters is not JSON",
     "--trainer IMPALA --replay_parameters []": "expected a list of sources",
+    "--trainer A3C --replay_parameters []": "--replay_parameters: A3C replays nothing; expected IMPALA, CLEAR or LASER",
     "--trainer IMPALA --preset nmer-paper": "preset nmer-paper is for",
 }
 
