@@ -48,6 +48,8 @@ WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_W
 """Flags that define the runs."""
 INSTEAD = {
     "num_cpus": "use --cpus_per_trial",
+    "threads": "use --cpus_per_trial",
+    "seed": "use --seeds, with the number of seeds or a list such as 0,3",
     "config": "settings go into the study file",
     **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use interreplay train"),
 }

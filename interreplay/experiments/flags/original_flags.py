@@ -41,6 +41,9 @@ RENAMED = {
     "total_timesteps": "use --total_env_steps",
     "num_env_runners": "use --num_workers",
     "num_cpus": "use --threads and --num_workers",
+    "cpus_per_trial": "use --threads; interreplay study and interreplay fork have --cpus_per_trial",
+    "max_concurrent": "only interreplay study and interreplay fork have it",
+    **dict.fromkeys(("gpus_per_trial", "max_failures", "together"), "only interreplay study has it"),
     "dry_run": "only interreplay study and submit.py have it",
     "stop": "use --total_env_steps",
 }

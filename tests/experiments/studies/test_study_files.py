@@ -128,6 +128,8 @@ def test_misspelt_flags_and_contradictions(file, capsys, tmp_path):
         capsys, file(), "--run", 2, "--results_dir", tmp_path / "r"
     )
     assert "unknown flag --wandb; runs of studies log to their folders only" in refused(capsys, "--wandb", "project")
+    assert "unknown flag --threads; use --cpus_per_trial; " in refused(capsys, "--threads", 2)
+    assert "unknown flag --seed; use --seeds, with the number of seeds or a list" in refused(capsys, "--seed", 2)
     with_wandb = file(settings="{wandb: project}")
     assert "settings: wandb does not belong in a study" in refused(capsys, with_wandb, "--dry_run")
     forks = file(settings=f"{{fork_from: {tmp_path}/missing}}")
