@@ -20,6 +20,7 @@ from interreplay.experience.offline_data.collection import name_of
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.offline_data.find import looks_like_data
 from interreplay.experience.offline_data.where import Where
+from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.part import Context
 from interreplay.storage.columns import DERIVED, Columns, is_extra, num_features
 from interreplay.storage.fixed_rows import FixedStorage
@@ -157,7 +158,23 @@ class Offline:
         self.buffer.check(columns)
 
     def connect(self, context: Context) -> None:
+        """Connect the replay method.
+
+        Raises:
+            UsageError: The method compares policies, and the rows are of another kind of policy.
+        """
         self.buffer.connect(context)
+        if context.policy is None or POLICY_OUTPUT not in self.buffer.columns_wanted:
+            return
+        row = self.storage[torch.arange(1)]
+        recorded = row.extras[POLICY_OUTPUT]
+        current = context.on_rows(context.policy)(row.obs)
+        if recorded.numel() != current.numel():
+            raise UsageError(
+                f"offline data {self.data} is of another kind of policy: its column {POLICY_OUTPUT} has "
+                f"{recorded.numel()} values per row, and the policy of this run returns {current.numel()}; expected "
+                f"data of the same algorithm, or a method other than {type(self.buffer).__name__}"
+            )
 
     def add(self, transitions: Transitions) -> None:
         """Ignore new rows."""

@@ -33,6 +33,7 @@ from interreplay.experience.store import ExperienceStore, StoreWriter
 from interreplay.experience.store.minari_export import write_minari
 from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.flags.replay_flags import source_of
+from interreplay.part import Context
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT
 from replay_buffers import HER, NMER, PER, Uniform
@@ -481,6 +482,17 @@ def test_missing_columns_of_a_method_are_reported():
         len(Offline(minari_dataset(episodes()), "Elite"))
     with pytest.raises(ValueError, match="NMER takes no argument 'kk'; did you mean k"):
         Offline("opened later", "NMER", {"kk": 3})
+
+
+def test_data_of_another_kind_of_policy_is_rejected_before_training(tmp_path):
+    buffer = Uniform(capacity=25)
+    buffer.add(transitions(episodes(1)).replace(extras={"behavior": torch.zeros(25, 1)}))
+    state_files.save(tmp_path / "rows", buffer.state_dict())
+    source = Offline(str(tmp_path / "rows"), "Elite", spaces=spaces())
+    with pytest.raises(UsageError, match="behavior has 1 values per row, and the policy of this run returns 2; expect"):
+        source.connect(Context(policy=lambda obs: torch.zeros(len(obs), 2)))
+    source.connect(Context(policy=lambda obs: torch.zeros(len(obs), 1), policy_is_gaussian=False))
+    assert len(source.sample(4).slots) == 4
 
 
 def test_nmer_of_the_class_and_ready_parts():
