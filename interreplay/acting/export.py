@@ -174,7 +174,7 @@ def check_target(target: Path) -> None:
     """Check that a file can be written, before anything is loaded.
 
     Raises:
-        UsageError: The suffix is unknown, the folder does not exist, or a package is missing.
+        UsageError: The suffix is unknown, the folder does not exist, a package is missing, or PyTorch is too old.
     """
     if target.suffix not in KINDS:
         raise UsageError(f"{target} ends in {target.suffix!r}; expected a file policy.onnx or policy.pt2")
@@ -183,6 +183,11 @@ def check_target(target: Path) -> None:
     missing = [name for name in KINDS[target.suffix] if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"{target} needs {', '.join(missing)}: pip install 'interreplay[export]'")
+    version = tuple(map(int, torch.__version__.split(".")[:2]))
+    if target.suffix == ".onnx" and version < (2, 5):
+        raise UsageError(
+            f"{target} requires PyTorch 2.5 or newer; PyTorch {torch.__version__} is installed; expected policy.pt2"
+        )
 
 
 def signature(policy: TrainedPolicy) -> str:

@@ -154,6 +154,10 @@ def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypat
     monkeypatch.setattr(exporting.importlib.util, "find_spec", lambda name: None if "onnx" in name else name)
     with pytest.raises(UsageError, match=r"needs onnx, onnxruntime, onnxscript: pip install 'interreplay\[export\]'"):
         exporting.check_target(tmp_path / "policy.onnx")
+    monkeypatch.undo()
+    monkeypatch.setattr(torch, "__version__", "2.4.1+cpu")
+    with pytest.raises(UsageError, match=r"policy.onnx requires PyTorch 2.5 or newer; PyTorch 2.4.1\+cpu is installed"):
+        exporting.check_target(tmp_path / "policy.onnx")
     exporting.check_target(tmp_path / "policy.pt2")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import shutil
 import sysconfig
@@ -32,8 +33,11 @@ def compiled(function: Callable[..., Any], device: torch.device) -> Callable[...
         device: Device of the tensors.
 
     Raises:
-        UsageError: There is no C++ compiler, or Python's headers are missing.
+        UsageError: PyTorch is too old, there is no C++ compiler, or Python's headers are missing.
     """
+    compile_function: Any = torch.compile  # its annotations lack `isolate_recompiles`
+    if "isolate_recompiles" not in inspect.signature(compile_function).parameters:
+        raise UsageError(f"torch_compile requires PyTorch 2.13 or newer; PyTorch {torch.__version__} is installed")
     if not shutil.which(os.environ.get("CXX", "")) and not any(map(shutil.which, COMPILERS)):
         raise UsageError(f"torch_compile needs a C++ compiler: {', '.join(COMPILERS)}, or one that CXX names")
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
@@ -44,7 +48,6 @@ def compiled(function: Callable[..., Any], device: torch.device) -> Callable[...
     options: dict[str, Any] = {"guard_filter_fn": of_arguments}
     if device.type == "cpu":  # on a GPU, CUDA graphs leave out the Python between kernels
         options["cpp_wrapper"] = True
-    compile_function: Any = torch.compile  # its annotations lack `isolate_recompiles`
     return compile_function(function, fullgraph=True, dynamic=False, options=options, isolate_recompiles=True)
 
 

@@ -121,7 +121,7 @@ ANSWERS = {
     "--gaussian_process true --epochs 4": "use --buffer_arg epochs=4 to set epochs of BIER; ",
     "--preset nmer-paper --k 3 --env Hopper-v5": "use --buffer_arg k=3 to set k of NMER; ",
     "--buffer NMER --gama 1": "did you mean --gamma?",
-    "--together 2": "unknown flag --together; only cluster_run.py has it; ",
+    "--together 2": "unknown flag --together; only interreplay study has it; ",
     "--cpus_per_trial 2": "unknown flag --cpus_per_trial; use --threads; ",
 }
 

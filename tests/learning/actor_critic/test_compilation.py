@@ -112,7 +112,7 @@ def test_two_updates_of_one_class_use_their_own_programs():
 def test_batches_of_several_sources_can_be_compiled(monkeypatch):
     plain = torch.compile
 
-    def only_traced(function, options, **others):
+    def only_traced(function, options, isolate_recompiles, **others):
         return plain(function, backend="eager", **others)
 
     monkeypatch.setattr(torch, "compile", only_traced)
@@ -140,8 +140,16 @@ def test_an_encoder_that_learns_is_rejected():
         SACUpdate(networks, torch_compile=True)
 
 
-def test_a_missing_compiler_is_one_line(monkeypatch, tmp_path):
+def test_an_old_pytorch_and_a_missing_compiler_are_one_line(monkeypatch, tmp_path):
+    (tmp_path / "Python.h").touch()
     monkeypatch.setattr(compilation.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(compilation.shutil, "which", lambda name: name)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "compile", lambda model, *, fullgraph: model)
+        patch.setattr(torch, "__version__", "2.9.1")
+        with pytest.raises(UsageError, match=r"requires PyTorch 2.13 or newer; PyTorch 2.9.1 is installed"):
+            compilation.compiled(abs, torch.device("cpu"))
+    (tmp_path / "Python.h").unlink()
     with pytest.raises(UsageError, match="torch_compile needs Python's headers"):
         compilation.compiled(abs, torch.device("cpu"))
     monkeypatch.setattr(compilation.shutil, "which", lambda name: None)
