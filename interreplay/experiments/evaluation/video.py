@@ -157,6 +157,8 @@ class EvaluationVideo:
 
     def __init__(self, config: Any):
         self._frames: list[np.ndarray] = []
+        self._seen = 0
+        self._stride = 1
         self._episode = ""
         rendering = {"env_config": {**config.env_config, "render_mode": "rgb_array"}}
         check_rendering(config.copy(copy_frozen=False).environment(**rendering))
@@ -168,15 +170,23 @@ class EvaluationVideo:
 
     def _add(self, frame: np.ndarray, episode: str) -> None:
         self._episode = self._episode or episode
-        if episode == self._episode:
+        if episode != self._episode:
+            return
+        if self._seen % self._stride == 0:
             self._frames.append(scaled(frame, MAX_EVALUATION_SIDE))
+            if len(self._frames) > MAX_EVALUATION_FRAMES:
+                del self._frames[1::2]
+                self._stride *= 2
+        self._seen += 1
 
     def take(self) -> list[np.ndarray]:
         """Return and forget the frames since the last call: at most 200 frames of at most 240 pixels a side."""
         frames = self._frames
         self._frames = []
+        self._seen = 0
+        self._stride = 1
         self._episode = ""
-        return frames[:: math.ceil(len(frames) / MAX_EVALUATION_FRAMES) or 1]
+        return frames
 
 
 def scaled(frame: np.ndarray, side: int) -> np.ndarray:

@@ -62,6 +62,7 @@ def test_a_video_shows_the_first_episode_up_to_a_limit():
     film = EvaluationVideo(config("InvertedPendulum-v5"))
     for i in range(MAX_EVALUATION_FRAMES + 50):
         film._add(np.full((480, 480, 3), i % 256, dtype=np.uint8), "first")
+        assert len(film._frames) <= MAX_EVALUATION_FRAMES, "others are not kept in memory"
     film._add(np.zeros((480, 480, 3), dtype=np.uint8), "second")
     frames = film.take()
     assert len(frames) == (MAX_EVALUATION_FRAMES + 50) / 2 and frames[0].shape == (240, 240, 3)
