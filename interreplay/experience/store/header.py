@@ -25,6 +25,8 @@ DTYPES = {
 }
 """Data types of columns by their names in the header, the names of safetensors."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+REPORTS_SUCCESS = "reports_success"
+"""Entry of `Header.about`: whether the environment reported a success or a failure. All stores have the column."""
 HEADER = "store.json"
 EXPERIENCE = "experience"
 """Name of the store in the folder of a run."""

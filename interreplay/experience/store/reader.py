@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from interreplay.errors import InterreplayWarning, UsageError
-from interreplay.experience.store.header import EXPERIENCE, HEADER, META, read_header
+from interreplay.experience.store.header import EXPERIENCE, HEADER, META, REPORTS_SUCCESS, read_header
 from interreplay.experience.store.segments import Segment, segment_folders
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions, grouped
@@ -29,7 +29,7 @@ class Episodes:
         returns: Sums of the rewards of the stored rows ``(m,)``.
         ends: Env steps of the last rows ``(m,)``.
         ended: Whether the last row terminated or was truncated ``(m,)``; otherwise the episode was interrupted.
-        success: Whether any row was a success ``(m,)``; None if no row of the store was.
+        success: Whether any row was a success ``(m,)``; None if the environment may not report successes.
     """
 
     ids: np.ndarray
@@ -135,7 +135,7 @@ class ExperienceStore:
         success = None
         if SUCCESS in self.header.columns:
             reached = np.bincount(group, self.column(SUCCESS), count) > 0
-            if reached.any():
+            if reached.any() or self.header.about.get(REPORTS_SUCCESS):
                 success = reached[order]
         return Episodes(
             ids=unique[order],

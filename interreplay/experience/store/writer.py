@@ -20,7 +20,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from interreplay.errors import UsageError
-from interreplay.experience.store.header import HEADER, META, Columns, Header, read_header, width
+from interreplay.experience.store.header import HEADER, META, REPORTS_SUCCESS, Columns, Header, read_header, width
 from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
@@ -70,6 +70,7 @@ class StoreWriter:
     Attributes:
         rows: Number of complete rows.
         recording: Whether rows are still recorded.
+        reports_success: Whether the environment has reported a success or a failure, for the header.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class StoreWriter:
         self.folder = folder
         self.rows = 0
         self.recording = True
+        self.reports_success = False
         self._env = env
         self._env_args = dict(env_args)
         self._spaces = spaces
@@ -224,7 +226,7 @@ class StoreWriter:
             observation_space=self._spaces[0],
             action_space=self._spaces[1],
             columns={name: (array.shape[1:], array.dtype) for name, array in columns.items()},
-            about=self._about,
+            about=self._about | {REPORTS_SUCCESS: self.reports_success},
         )
         header.write(self.folder)
         self._header = header

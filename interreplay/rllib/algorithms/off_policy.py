@@ -197,6 +197,8 @@ class OffPolicyAlgorithm(TrainingLoop):
             notify(f"{moved:,} rows of experience after step {self.env_steps:,} are kept in {folder}_aside_*")
 
         def record(added: Transitions) -> None:
+            if SUCCESS_COLUMN in added.extras and SUCCESS_COLUMN not in self._recorded:  # otherwise it is always there
+                writer.reports_success = True
             writer.add(added, self.env_steps - len(added) + 1, self.learner.updates)
 
         self.record_rows(record)

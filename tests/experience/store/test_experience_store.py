@@ -65,6 +65,11 @@ def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
     assert found.lengths.tolist() == [len(rewards) for rewards in expected.values()]
     assert found.returns == pytest.approx([sum(rewards) for rewards in expected.values()], abs=1e-6)
     assert not found.ended.any() and found.success is None
+    writer = StoreWriter(tmp_path / "reported", "Pendulum-v1", {}, SPACES)
+    writer.reports_success = True
+    writer.add(rows, 1, 0)
+    writer.close()
+    assert ExperienceStore(tmp_path / "reported").episodes().success.tolist() == [False] * 4
 
 
 def test_a_store_is_continued_after_its_last_row(tmp_path):
