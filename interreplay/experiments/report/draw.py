@@ -26,7 +26,7 @@ from interreplay.experiments.report.charts import Chart, Figure, Styles
 PANEL = (4.6, 3.1)
 """Width and height of a panel in inches."""
 LONGEST_NAME = 26
-LONGEST_TITLE = 60
+LONGEST_TITLE = 50
 TEXT = "#444444"
 GRID = "#e5e5e5"
 """The style sheet of the page replaces these two colors, see page.css."""
