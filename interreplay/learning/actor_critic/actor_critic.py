@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from interreplay.learning.actor_critic.compilation import compiled
+from interreplay.learning.actor_critic.compilation import compiled, is_constant
 from interreplay.learning.losses import loss_of
 from interreplay.learning.networks.batched_layers import Networks, at_once
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW, polyak
@@ -131,8 +131,9 @@ class ActorCriticUpdate(Update, ABC):
                     "torch_compile is true; expected false with an encoder that learns, such as convolutions"
                 )
             device = self.actor[0].device
-            self.compiled_critic_gradients = compiled(self.critic_gradients, device)
-            self.compiled_policy_gradients = compiled(self.policy_gradients, device)
+            constant = is_constant(self)
+            self.compiled_critic_gradients = compiled(self.critic_gradients, device, constant)
+            self.compiled_policy_gradients = compiled(self.policy_gradients, device, constant)
             if at_once(device):
                 self.polyak = compiled(polyak, device)
                 for optimizer in self.optimizers.values():

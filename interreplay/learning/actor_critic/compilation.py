@@ -22,15 +22,16 @@ MOST_PROGRAMS = 1_000
 """Maximum number of programs of one function, one for each algorithm in the process and each form of batch."""
 
 
-def compiled(function: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], device: torch.device, constant: bool = False) -> Callable[..., Any]:
     """Return a compiled function, with one program per shape of its arguments; results are equal up to rounding.
 
     The first call takes half a minute, or some seconds if PyTorch finds the program in its cache.
 
     Args:
-        function: A function of tensors without random numbers, or a method of an object whose attributes stay the same
-            from the first call on. It can compute gradients.
+        function: A function of tensors without random numbers. It can compute gradients.
         device: Device of the tensors.
+        constant: Whether all attributes that a method reads stay the same. Otherwise, each call checks them, and a
+            changed one is followed by another compilation.
 
     Raises:
         UsageError: PyTorch is too old, there is no C++ compiler, or Python's headers are missing.
@@ -45,7 +46,9 @@ def compiled(function: Callable[..., Any], device: torch.device) -> Callable[...
     config: Any = importlib.import_module("torch._dynamo.config")
     config.trace_autograd_ops = True
     config.recompile_limit = config.accumulated_recompile_limit = MOST_PROGRAMS
-    options: dict[str, Any] = {"guard_filter_fn": of_arguments}
+    options: dict[str, Any] = {}
+    if constant:
+        options["guard_filter_fn"] = of_arguments
     if device.type == "cpu":  # on a GPU, CUDA graphs leave out the Python between kernels
         options["cpp_wrapper"] = True
     return compile_function(function, fullgraph=True, dynamic=False, options=options, isolate_recompiles=True)
@@ -58,3 +61,15 @@ def of_arguments(conditions: Sequence[Any]) -> list[bool]:
     own programs, so that none is used for another object.
     """
     return [not condition.name.startswith(("self", "dict(", "G[")) for condition in conditions]
+
+
+def is_constant(update: Any) -> bool:
+    """Return whether no attribute that the losses of an update read changes: it has no part of the user's own.
+
+    Args:
+        update: An `ActorCriticUpdate`.
+    """
+    for part in (update, update.loss, *update.networks.modules()):
+        if type(part).__module__.partition(".")[0] not in ("interreplay", "torch"):
+            return False
+    return True

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, measured
-from interreplay.learning.actor_critic.compilation import compiled
+from interreplay.learning.actor_critic.compilation import compiled, is_constant
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.networks.optimizers import FastAdam
@@ -73,8 +73,9 @@ class ManyUpdates(Update):
         self._policy_gradients = self.policy_gradients
         if first.settings.torch_compile:
             device = first.actor[0].device
-            self._critic_gradients = compiled(self.critic_gradients, device)
-            self._policy_gradients = compiled(self.policy_gradients, device)
+            constant = is_constant(first)
+            self._critic_gradients = compiled(self.critic_gradients, device, constant)
+            self._policy_gradients = compiled(self.policy_gradients, device, constant)
 
     def _stack_networks(self) -> None:
         """Stack parameters and buffers, and replace those of the runs by views of the stacks."""

@@ -13,7 +13,7 @@ from interreplay.learning.actor_critic.discrete_sac import DiscreteSACNetworks, 
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
 from interreplay.learning.actor_critic.tqc import TQCNetworks, TQCUpdate
-from interreplay.learning.losses import Huber
+from interreplay.learning.losses import Huber, Squared
 from interreplay.learning.settings import DDPGSettings, SACSettings, TQCSettings
 from interreplay.learning.update import LARGEST_ERROR, Batch
 from interreplay.transitions import Transitions
@@ -106,6 +106,29 @@ def test_two_updates_of_one_class_use_their_own_programs():
     assert not torch.allclose(errors[False][0], errors[False][1], atol=1e-2), "the settings matter"
     for mine, theirs in zip(errors[False], errors[True], strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+class Growing(Squared):
+    """A loss whose scale changes between updates."""
+
+    scale = 1.0
+
+    def values(self, errors):
+        return self.scale * super().values(errors)
+
+
+@pytest.mark.slow
+def test_a_changed_attribute_of_an_own_loss_is_followed():
+    results = {}
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        loss = Growing()
+        update = SACUpdate(SACNetworks(OBS, ACTIONS, (8,)), torch_compile=compiled, critic_loss=loss)
+        rng = torch.Generator().manual_seed(0)
+        results[compiled] = []
+        for loss.scale in (1.0, 5.0):
+            results[compiled].append(update.update(batch(False, 0), rng).metrics[0])
+    assert torch.allclose(torch.stack(results[False]), torch.stack(results[True]), rtol=1e-4)
 
 
 @pytest.mark.slow
