@@ -77,6 +77,11 @@ def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tens
     return wide, many.shape[1]
 
 
+def flat_rows(values: Tensor) -> Tensor:
+    """Return values ``(n, d)`` of ``(n, ...)``; single numbers ``(n,)`` have d = 1."""
+    return values.reshape(len(values), -1)
+
+
 def repeat_for_views(values: Tensor, m: int) -> Tensor:
     """Return values ``(n·m, ...)`` of ``(n, ...)``, each row m times in a row."""
     return values if m == 1 else values.repeat_interleave(m, dim=0)

@@ -140,6 +140,16 @@ class AnotherShape(Counting):
         return np.zeros(3, np.float32), *result[1:]
 
 
+class RoundedObservation(Counting):
+    observation_space = gym.spaces.Box(0, 255, (2,), np.uint8)
+
+    def observation(self):
+        return np.array([self.episodes, self.steps], np.uint8)
+
+    def fail(self, result):
+        return np.array([0.5, 1.0]), *result[1:]
+
+
 class RewardArray(Counting):
     def fail(self, result):
         return result[0], np.ones(1), *result[2:]

@@ -45,6 +45,7 @@ FAILURES = [
     (failing_envs.ResetWithoutSeed, "unexpected keyword argument 'seed' in reset", 0),
     (failing_envs.FourValues, "returned 4 values in step; expected five", 6),
     (failing_envs.AnotherShape, r"returned an observation of shape \(3,\); its observation space has \(2,\)", 6),
+    (failing_envs.RoundedObservation, r"its observation space of uint8 would round: \[0\.5 1\. \]", 6),
     (failing_envs.RewardArray, r"returned the reward array\(\[1\.\]\); expected one number", 6),
     (failing_envs.RewardText, "returned the reward 'much'; expected one number", 6),
 ]

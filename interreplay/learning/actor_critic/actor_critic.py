@@ -31,6 +31,7 @@ from interreplay.learning.update import (
     actor_row_weights,
     clip_gradients,
     critic_weights,
+    flat_rows,
     mean_over_views,
     normal,
     repeat_for_views,
@@ -245,7 +246,7 @@ class ActorCriticUpdate(Update, ABC):
 
     def policy_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
         """Draw the noise ``(n, actions)`` of `policy_losses`; None if it draws nothing."""
-        return normal(rows.actions.flatten(1), rng) if self.networks.actor.gaussian else None
+        return normal(flat_rows(rows.actions), rng) if self.networks.actor.gaussian else None
 
     @abstractmethod
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
@@ -268,7 +269,7 @@ class ActorCriticUpdate(Update, ABC):
         """Return the blocks of the critics' inputs: encoded observations ``(n·m, d)``, and continuous actions."""
         if self.networks.actor.discrete:
             return (obs,)
-        return obs, repeat_for_views(rows.actions.flatten(1), m)
+        return obs, repeat_for_views(flat_rows(rows.actions), m)
 
     def values_of_taken(self, outputs: Tensor, rows: Transitions, m: int) -> Tensor:
         """Return the values ``(critics, n)`` of the actions in the rows, means over the views.
@@ -466,4 +467,4 @@ def measured(
 
 def next_noise(rows: Transitions, m: int, rng: Randomness) -> Tensor:
     """Draw the policy's standard normal noise ``(n·m, actions)`` for the m views of each next observation."""
-    return normal(repeat_for_views(rows.actions.flatten(1), m), rng)
+    return normal(repeat_for_views(flat_rows(rows.actions), m), rng)

@@ -22,6 +22,7 @@ from interreplay.learning.settings import CrossQSettings
 from interreplay.learning.update import (
     REDUCIBLE_LOSS,
     SampleLike,
+    flat_rows,
     mean_over_views,
     normal,
 )
@@ -130,7 +131,7 @@ class CrossQUpdate(ActorCriticUpdate):
         return self.critic_loss(errors, batch), errors, target
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
-        noise = normal(rows.actions.flatten(1), rng)
+        noise = normal(flat_rows(rows.actions), rng)
         actions, log_probs = self.networks.actor(obs, noise, training=True)
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
         return soft_losses(self, log_probs, values, weights)

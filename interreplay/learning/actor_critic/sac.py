@@ -20,6 +20,7 @@ from interreplay.learning.networks.residual_layers import ResidualGaussian, Resi
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import (
+    flat_rows,
     mean_over_views,
     normal,
     weighted_mean,
@@ -185,7 +186,7 @@ class SACUpdate(ActorCriticUpdate):
         add_temperature(self, target_entropy)
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
-        actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
+        actions, log_probs = self.networks.actor(obs, normal(flat_rows(rows.actions), rng))
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
         return soft_losses(self, log_probs, values, weights)
 

@@ -15,6 +15,7 @@ from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import TD3Settings
 from interreplay.learning.update import (
+    flat_rows,
     mean_over_views,
     normal,
     weighted_mean,
@@ -184,7 +185,7 @@ class TD3Update(ActorCriticUpdate):
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
         if self.settings.bc_alpha is None:
             return [-weighted_mean(values, weights)], []
-        return [cloning_loss(values, actions, rows.actions.flatten(1), weights, self.settings.bc_alpha)], []
+        return [cloning_loss(values, actions, flat_rows(rows.actions), weights, self.settings.bc_alpha)], []
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:

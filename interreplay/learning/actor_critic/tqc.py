@@ -20,6 +20,7 @@ from interreplay.learning.update import (
     CRITIC_LOSS,
     SampleLike,
     critic_weights,
+    flat_rows,
     mean_over_views,
     normal,
 )
@@ -81,7 +82,7 @@ class TQCUpdate(ActorCriticUpdate):
         return loss, quantiles.detach().mean(dim=2) - target, target
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
-        actions, log_probs = self.networks.actor(obs, normal(rows.actions.flatten(1), rng))
+        actions, log_probs = self.networks.actor(obs, normal(flat_rows(rows.actions), rng))
         values = self.values_for_actor([obs, actions], rng).mean(dim=-1)
         return soft_losses(self, log_probs, values, weights)
 

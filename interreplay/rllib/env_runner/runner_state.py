@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,10 @@ import numpy as np
 import torch
 
 from interreplay.diagnostics.episode_table import EPISODE_LENGTH, EPISODE_RETURN
+from interreplay.errors import InterreplayWarning
 from interreplay.learning.exploration import Exploration
 from interreplay.learning.update import SUCCESS_COLUMN
+from interreplay.runs.state_files.arrays import encode
 
 IDS_PER_RUNNER = 1 << 40
 REPORTED_SUCCESS = "reported_success"
@@ -242,7 +245,9 @@ class RunnerState:
             needs_reset: Whether the next step resets it.
         """
         envs = environments(env)
-        can_save_all = self.obs is not None and len(envs) == len(self.over) and all(map(can_save, envs))
+        saved = None
+        if self.obs is not None and len(envs) == len(self.over):
+            saved = save_envs(envs)
         return {
             "index": self.index,
             "torch_rng": self.torch_rng.get_state().numpy(),
@@ -256,7 +261,7 @@ class RunnerState:
             "over": self.over.copy(),
             "seeded": self.seeded,
             "needs_reset": needs_reset,
-            "envs": list(map(save_env, envs)) if can_save_all else None,
+            "envs": saved,
         }
 
     def load_state_dict(self, state: dict[str, Any], env: Any) -> bool:
@@ -325,6 +330,24 @@ def can_save(env: gym.Env) -> bool:
 
 def _has_methods(kind: type) -> bool:
     return hasattr(kind, "save_state") and hasattr(kind, "restore_state")
+
+
+def save_envs(envs: Sequence[gym.Env]) -> list[list[dict[str, Any]]] | None:
+    """Return the states of environments; None if one cannot be saved.
+
+    A value of `save_state` that checkpoints cannot contain causes a warning.
+    """
+    if not all(map(can_save, envs)):
+        return None
+    states = list(map(save_env, envs))
+    try:
+        encode(states, {})
+    except TypeError as error:
+        name = type(envs[0].unwrapped).__name__
+        message = f"the state of {name} cannot be saved: {error}; a resumed run starts a new episode"
+        warnings.warn(message, InterreplayWarning, stacklevel=2)
+        return None
+    return states
 
 
 def save_env(env: gym.Env) -> list[dict[str, Any]]:

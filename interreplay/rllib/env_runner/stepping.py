@@ -51,6 +51,7 @@ class SerialEnvs(VectorWrapper):
         self._has_nested_actions = isinstance(env.single_action_space, Dict | Tuple)
         # Checked because numpy would accept another shape silently.
         self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
+        self._whole = isinstance(self._space, Box) and np.issubdtype(self._space.dtype, np.integer)
 
     @staticmethod
     def fits(env: Any) -> bool:
@@ -89,6 +90,8 @@ class SerialEnvs(VectorWrapper):
             self._reject_malformed(results)
             raise
         well_formed = column.ndim == 1 and ended.ndim == 1 and cut.ndim == 1
+        if self._whole and any(np.asarray(observation).dtype.kind == "f" for observation in observations):
+            well_formed = False
         if not well_formed or (self._shape is not None and batch.shape != self._shape):
             self._reject_malformed(results)
         self._vector._autoreset_envs = ended | cut
@@ -109,6 +112,10 @@ def _malformed(result: Any, space: Any) -> str | None:
     observation, reward, terminated, truncated, _ = result
     if isinstance(space, Box) and np.shape(observation) != space.shape:
         return f"returned an observation of shape {np.shape(observation)}; its observation space has {space.shape}"
+    if isinstance(space, Box) and np.issubdtype(space.dtype, np.integer):
+        values = np.asarray(observation)
+        if not np.array_equal(values, values.astype(space.dtype)):
+            return f"returned an observation that its observation space of {space.dtype} would round: {values}"
     if isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"returned the reward {reward!r}; expected one number"
     if np.shape(terminated) != () or np.shape(truncated) != ():

@@ -21,7 +21,7 @@ from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.environments.wrapped import NAME, make, named
-from interreplay.errors import UsageError
+from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.study_checks import check
@@ -29,7 +29,7 @@ from interreplay.experiments.flags.run_flags import FLAGS, environment_config
 from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.experiments.studies.grid import typed
 from interreplay.experiments.studies.results_table import as_command
-from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
+from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env, save_envs
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 500
@@ -206,6 +206,18 @@ def test_an_environment_with_methods_to_save_its_state_continues_within_an_episo
     restore_env(made[1], save_env(made[0]))
     one, other = (env.step(np.array([-0.3]))[0] for env in made)
     assert np.array_equal(one, other)
+
+
+class SavedWithASet(Saved):
+    def save_state(self):
+        return {"recent": set(self.recent)}
+
+
+def test_a_state_that_a_checkpoint_cannot_contain_is_left_out_with_a_warning():
+    env = SavedWithASet()
+    env.reset(seed=0)
+    with pytest.warns(InterreplayWarning, match="state of SavedWithASet cannot be saved: .*recent is a set; expected"):
+        assert save_envs([env]) is None
 
 
 class Viewing(gym.Env):
