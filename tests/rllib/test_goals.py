@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from interreplay.environments import registration
+from interreplay.errors import EnvironmentFailure
 from interreplay.neighborhood import KNN
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 from tests.rllib.small_runs import config, run, same, weights
@@ -96,6 +97,25 @@ class Goalless(Reach):
     """Has goals but no reward function."""
 
     compute_reward = None
+
+
+class OneRowAtATime(Reach):
+    """Computes rewards of single rows, and only of the current one."""
+
+    def compute_reward(self, achieved, desired, info):
+        assert achieved.shape == (1,), "one row at a time"
+        if not np.array_equal(achieved, self.at):
+            raise ZeroDivisionError("that was earlier")
+        return -1.0
+
+
+def test_an_error_of_the_reward_function_is_one_of_the_environment():
+    algorithm = config(OneRowAtATime, "HER").build_algo()
+    message = "the environment OneRowAtATime raised ZeroDivisionError: that was earlier in compute_reward"
+    with pytest.raises(EnvironmentFailure, match=message):
+        for _ in range(5):
+            algorithm.train()
+    algorithm.stop()
 
 
 def test_vector_environments_relabel_within_their_own_episodes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +14,8 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from interreplay.environments import registration
 from interreplay.environments.goal_functions import GoalFn
-from interreplay.errors import accepted_names
+from interreplay.environments.registration import own_name
+from interreplay.errors import EnvironmentFailure, accepted_names, copyable, in_words
 
 ONE_AGENT = "these algorithms train one policy for one agent; RLlib's PPO trains several"
 
@@ -103,6 +105,8 @@ def make_one(config: Any) -> gym.Env:
 def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
     """Return ``compute_reward`` and ``compute_terminated`` of a goal-conditioned environment.
 
+    Their errors are reported as `EnvironmentFailure`.
+
     Args:
         config: Configuration of the algorithm.
         vector: The vector environment of this process, or None; if it gives no access to its environments, one is made.
@@ -115,4 +119,17 @@ def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
     reward = getattr(env, "compute_reward", None)
     if reward is None:
         raise ValueError(f"hindsight needs an environment with compute_reward(achieved, desired, info); got {env}")
-    return reward, getattr(env, "compute_terminated", None)
+    name = own_name(config.env, config.env_config)
+    terminated = getattr(env, "compute_terminated", None)
+    if terminated is not None:
+        terminated = functools.partial(_reported, name, terminated)
+    return functools.partial(_reported, name, reward), terminated
+
+
+def _reported(name: str, fn: GoalFn, *arguments: Any) -> Any:
+    """Call a function of the environment `name`, and report its errors as failures of the environment."""
+    try:
+        return fn(*arguments)
+    except Exception as error:
+        text = f"raised {in_words(error)} in {getattr(fn, '__name__', 'a function of goals')}"
+        raise EnvironmentFailure(name, text) from copyable(error)
