@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +41,9 @@ def site(tmp_path, monkeypatch):
     (tmp_path / "study.yaml").write_text("seeds: 12\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr(submit, "count_runs", lambda args, settings: 12)
+    for name in list(os.environ):
+        if name.startswith("INTERREPLAY_"):
+            monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
