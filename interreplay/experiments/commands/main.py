@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = words
     if name == "cluster":
         name = "study"  # its previous name
-    if name == "report" and missing():
-        sys.stderr.write(f"interreplay: error: {missing()[0]} is missing; pip install 'interreplay[analysis]'\n")
+    if name == "report" and (lacking := missing()):
+        sys.stderr.write(f"interreplay: error: {lacking[0]} is missing; pip install 'interreplay[analysis]'\n")
         return 2
     if name not in available():
         sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")

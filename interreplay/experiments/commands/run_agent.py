@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if not {"-h", "--help"}.isdisjoint(words):
         with outcome.lasting_output():
-            print(f"{usage(prog)}\nFlags and their keys are those of custom_training.py:\n")
+            print(f"{usage(prog)}\nIt accepts the flags of custom_training.py, also as KEY=VALUE:\n")
     return outcome.run(prog, lambda: train.main(translated(words)))
 
 

@@ -20,7 +20,7 @@ DECIMALS = 6
 
 
 def runs_table(runs: Sequence[Run], sections: Sequence[Section]) -> pd.DataFrame:
-    """Return all runs, including those that do not count; area and final return are those of `efficiency_table`."""
+    """Return all runs, including those that do not count; area and final return as in `efficiency_table`."""
     compared: set[int] = set()
     values: dict[int, dict[str, float]] = {}
     measures = {}

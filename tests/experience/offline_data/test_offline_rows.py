@@ -587,7 +587,8 @@ def test_keys_with_slashes_are_rejected_before_anything_is_recorded(tmp_path):
     writer.add(rows.replace(obs=parts, next_obs=parts), step=1, version=0)
     writer.close()
     env = gym.Env()
-    env.observation_space, env.action_space = space, SPACES[1]
+    env.observation_space = space
+    env.action_space = SPACES[1]
     for act in (lambda: write_minari(ExperienceStore(tmp_path / "run"), "parts/kept-v0"), lambda: Recorder(env)):
         with pytest.raises(UsageError, match=r"Minari cannot store the key 'b/c' of Dict\(.*expected keys without"):
             act()
