@@ -11,20 +11,13 @@ from torch import Tensor
 
 from interreplay.learning.losses import make_loss
 from interreplay.learning.networks.optimizers import FastAdam, TensorFlowRMSprop
-from interreplay.learning.policy_gradient.unroll_losses import (
-    AllSteps,
-    PolicyCloning,
-    PolicyDistanceBound,
-    Relevance,
-    UnrollLoss,
-    UnrollsLike,
-    UnrollView,
-    ValueCloning,
-)
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.policy_gradient.vtrace import vtrace
 from interreplay.learning.update import Update, clip_gradients
 from interreplay.transitions import map_observation
+
+UnrollsLike = Any
+"""T steps of B environments, `interreplay.unrolls.unrolls.Unrolls`, which this layer does not import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +38,13 @@ class UnrollResult:
 class IMPALAUpdate(Update):
     """One gradient step from T steps of B environments, by one pass over their (T + 1)·B observations.
 
-    With v and A of `vtrace`, and sums over live steps that the `Relevance` keeps (LASER):
+    With v and A of `vtrace`, and sums over live steps that are `kept`:
 
     * policy: −Σ log π(a|s)·A,
     * value: `vf_loss_coeff`·½·Σ (v − V)², or `critic_loss` in place of ½(v − V)²,
     * entropy: −`entropy_coeff`·Σ H(π), over all live steps, with LASER over live steps of fresh unrolls,
-    * CLEAR's cloning losses, over replayed unrolls only.
+    * CLEAR's cloning losses (Rolnick et al. 2019, arXiv:1811.11682), over replayed unrolls only:
+      `policy_cloning`·Σ KL(µ ‖ π) and `value_cloning`·Σ (V − V_µ)², V_µ the value at the time of acting.
 
     All terms except the entropy are multiplied by the importance weight of the unroll.
 
@@ -84,14 +78,10 @@ class IMPALAUpdate(Update):
         self.parameters = [*networks.actor.parameters(), *networks.encoder.parameters()]
         lr = settings.lr if lr is None else lr
         self.optimizers = {"all": self.make_optimizer(settings, lr)}
-        bound = settings.relevance_bound
-        self.relevance: Relevance = AllSteps()
-        if bound is not None:
-            self.relevance = PolicyDistanceBound(bound, settings.relevance_of, settings.vtrace_rho)
-        if bound is not None and settings.relevance_of == "implied" and networks.actor.gaussian:
+        implied = settings.relevance_bound is not None and settings.relevance_of == "implied"
+        if implied and networks.actor.gaussian:
             raise ValueError("relevance_of is 'implied' and actions are continuous; expected 'behavior'")
         self.value_loss = None if settings.critic_loss is None else make_loss(settings.critic_loss)
-        self.clones: list[UnrollLoss] = [PolicyCloning(settings.policy_cloning), ValueCloning(settings.value_cloning)]
 
     def make_optimizer(self, settings: IMPALASettings, lr: float) -> torch.optim.Optimizer:
         """Return the optimizer of all parameters."""
@@ -139,9 +129,7 @@ class IMPALAUpdate(Update):
     def loss(self, outputs: Tensor, unrolls: UnrollsLike) -> tuple[Tensor, UnrollResult]:
         """Return the loss of a batch and its result.
 
-        Args:
-            outputs: Outputs of the networks, [numbers of the policy; value] ``(T + 1, B, F + 1)``, with gradients.
-            unrolls: The batch.
+        `outputs` are [numbers of the policy; value] ``(T + 1, B, F + 1)``, with gradients.
         """
         s = self.settings
         live = unrolls.live
@@ -150,14 +138,15 @@ class IMPALAUpdate(Update):
         log_probs = self.family.log_prob(pi, unrolls.actions)
         with torch.no_grad():
             log_ratios = log_probs - self.family.log_prob(unrolls.policy, unrolls.actions)
-            keep = self.relevance.keep(self.family, pi, unrolls.policy)
+            keep = self.kept(pi, unrolls.policy)
             targets, advantages = self.returns(log_ratios, values, unrolls, keep)
-            kept = live if keep is None else live & keep
-            counted = kept.to(pi.dtype)
             weights = unrolls.weights.to(pi.dtype)
+            counted = live.to(pi.dtype)
+            rewarded = counted
+            if keep is not None:
+                counted = (live & keep).to(pi.dtype)
+                rewarded = (live & unrolls.fresh).to(pi.dtype)
             replayed = counted * (~unrolls.fresh).to(pi.dtype) * weights
-            rewarded = live & unrolls.fresh if self.relevance.fresh_entropy else live
-            rewarded = rewarded.to(pi.dtype)
         policy_loss = -(log_probs * advantages * weights).sum()
         errors = (targets - values)[:-1]
         if self.value_loss is None:
@@ -167,15 +156,14 @@ class IMPALAUpdate(Update):
             value_loss = (each * counted * weights).sum()
         entropies = self.family.entropy(pi)
         total = policy_loss + s.vf_loss_coeff * value_loss - s.entropy_coeff * (entropies * rewarded).sum()
-        view = UnrollView(unrolls, self.family, pi, values, counted, replayed)
-        clones = []
-        for loss in self.clones:
-            # Reading the mask from a GPU would wait for the device.
-            if not loss.weight or (live.device.type == "cpu" and unrolls.fresh.all()):
-                clones.append(replayed.new_zeros(()))
-            else:
-                clones.append(loss(view))
-                total = total + loss.weight * clones[-1]
+        clones = [replayed.new_zeros(()), replayed.new_zeros(())]
+        if live.device.type != "cpu" or not unrolls.fresh.all():  # reading the mask from a GPU would wait
+            if s.policy_cloning:
+                clones[0] = (self.family.kl(unrolls.policy, pi) * replayed).sum()
+                total = total + s.policy_cloning * clones[0]
+            if s.value_cloning:
+                clones[1] = ((values[:-1] - unrolls.values).square() * replayed).sum()
+                total = total + s.value_cloning * clones[1]
         summed = total.detach()
         if s.loss == "mean":
             total = total / log_probs.numel()
@@ -187,6 +175,22 @@ class IMPALAUpdate(Update):
             metrics = torch.stack([*(x / steps for x in sums), *described, *(x / replayed_steps for x in clones)])
             by_unroll = (errors.abs() * live).sum(dim=0) / live.sum(dim=0).clamp(min=1)
         return total, UnrollResult(by_unroll.detach(), pi.detach(), metrics)
+
+    @torch.no_grad()
+    def kept(self, pi: Tensor, mu: Tensor) -> Tensor | None:
+        """Return whether each step has value, policy and cloning losses ``(T, B)``, bool; None for all steps.
+
+        LASER's rule (Schmitt et al. 2020, arXiv:1909.11583): KL(π(·|s) ‖ π̃(·|s)) < `relevance_bound`, where π̃ is the
+        policy that V-trace evaluates, π̃ ∝ min(ρ̄ µ, π), or µ.
+
+        `pi` and `mu` are the outputs ``(T, B, F)`` of the current and of the behavior policy.
+        """
+        s = self.settings
+        if s.relevance_bound is None:
+            return None
+        if s.relevance_of == "implied":
+            return self.family.kl_to_implied(pi, mu, s.vtrace_rho) < s.relevance_bound
+        return self.family.kl(pi, mu) < s.relevance_bound
 
     def returns(
         self, log_ratios: Tensor, values: Tensor, unrolls: UnrollsLike, keep: Tensor | None

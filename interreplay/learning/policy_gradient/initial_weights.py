@@ -25,9 +25,6 @@ def make_orthogonal(networks: nn.Module) -> None:
     As in OpenAI Baselines and Stable-Baselines3's A2C and PPO (Saxe et al. 2014, arXiv:1312.6120; compared by
     Andrychowicz et al. 2021, arXiv:2006.05990). Biases are set to zero. PyTorch's default, uniform within
     ±1/√fan_in, reduces the differences between images by a factor of 2.4 in every layer.
-
-    Args:
-        networks: Networks with an encoder. Weights of an LSTM are not changed.
     """
     for part in networks.modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
@@ -47,13 +44,7 @@ def make_orthogonal(networks: nn.Module) -> None:
 
 
 def _make_layers_orthogonal(body: BatchedMLP, values: bool, outputs: int) -> None:
-    """Initialize the layers of one network, see `make_orthogonal`.
-
-    Args:
-        body: Network that returns numbers of the policy, the value, or both.
-        values: Whether the last output is the value.
-        outputs: Number of outputs.
-    """
+    """Initialize the layers of one network with `outputs` outputs; `values`: the last one is the value."""
     for weight, bias in zip(body.weights, body.biases, strict=True):
         weight[0] = orthogonal(weight[0].shape, GAIN)
         nn.init.zeros_(bias)

@@ -65,14 +65,7 @@ class PolicyWithValue(Policy):
 
 
 class CategoricalWithValue(PolicyWithValue, DiscretePolicy):
-    """A categorical policy, given by its logits, with its value.
-
-    Args:
-        inputs: Width of an encoded observation.
-        actions: Number of actions.
-        hiddens: Widths of the hidden layers.
-        shared: Whether policy and value share their hidden layers.
-    """
+    """A categorical policy, given by its logits, with its value; arguments as in `PolicyValueLayers`."""
 
     def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], shared: bool = True):
         super().__init__()
@@ -134,11 +127,7 @@ class NormalWithValue(PolicyWithValue, ContinuousPolicy):
 
 
 class PolicyValueNetworks(nn.Module):
-    """The networks of algorithms that learn from unrolls: a policy with its value, without target networks.
-
-    Args:
-        actor: The policy.
-    """
+    """The networks of algorithms that learn from unrolls: a policy with its value, without target networks."""
 
     encoder: Any
 
