@@ -108,3 +108,7 @@ class DiscretePolicy(Policy):
 
     def random(self, count: int, rng: torch.Generator) -> Tensor:
         return torch.randint(self.size, (count,), generator=rng, device=rng.device)
+
+    def record_random(self, count: int) -> dict[str, Tensor]:
+        """Return the probabilities ``(n, A)`` of uniform actions."""
+        return {POLICY_OUTPUT: torch.full((count, self.size), 1.0 / self.size)}

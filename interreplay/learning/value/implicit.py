@@ -50,12 +50,10 @@ class ImplicitLayers(ValueLayers):
     def outputs(self, rows: Tensor, noise: Any = None) -> Tensor:
         """Return quantiles and their fractions ``(n, A, 2·K)``.
 
-        Args:
-            rows: Encoded observations ``(n, inputs)``.
-            noise: Generator of the fractions, or fractions ``(n, K)``; None for the midpoints.
+        `noise` is the generator of the fractions, or fractions ``(n, K)``; None for the midpoints.
         """
         for layer in self.shared:
-            rows = self._activate(layer(rows))
+            rows = self.activate(layer(rows))
         shape = (rows.shape[0], len(self.midpoints))  # len() would fix the number of rows of an exported policy
         if noise is None:
             fractions = self.midpoints.expand(shape)
@@ -64,11 +62,8 @@ class ImplicitLayers(ValueLayers):
         else:
             fractions = torch.rand(shape, generator=noise, device=rows.device, dtype=rows.dtype)
         embedded = torch.relu(self.embedding(torch.cos(fractions.unsqueeze(-1) * self.waves)))
-        quantiles = self.last(self._activate(self.hidden(rows.unsqueeze(1) * embedded))).mT
+        quantiles = self.last(self.activate(self.hidden(rows.unsqueeze(1) * embedded))).mT
         return torch.cat([quantiles, fractions.unsqueeze(1).expand_as(quantiles)], dim=-1)
-
-    def _activate(self, values: Tensor) -> Tensor:
-        return getattr(torch, self.activation)(values)
 
     def draw_noise(self, rng: torch.Generator) -> Any:
         """Return the generator, from which a pass draws the fractions of its rows."""

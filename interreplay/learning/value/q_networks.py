@@ -17,11 +17,6 @@ class QPolicy(DiscretePolicy):
     """The policy that takes the action with the highest expected return.
 
     It records the softmax of the expected returns.
-
-    Args:
-        layers: Layers from encoded observations to ``(n, A, N)``.
-        head: Interpretation of these outputs.
-        actions: Number of actions A.
     """
 
     def __init__(self, layers: ValueLayers, head: ValueHead, actions: int):
@@ -45,19 +40,9 @@ class QPolicy(DiscretePolicy):
         """Return probabilities ``(n, A)``."""
         return {POLICY_OUTPUT: output.softmax(dim=-1)}
 
-    def record_random(self, count: int) -> dict[str, Tensor]:
-        return {POLICY_OUTPUT: torch.full((count, self.size), 1.0 / self.size)}
-
 
 class QNetworks(nn.Module):
-    """The policy of DQN and its target network.
-
-    Args:
-        layers: Layers of the policy.
-        head: Interpretation of their outputs.
-        actions: Number of actions A.
-        inference_only: Build the policy alone.
-    """
+    """The policy of DQN and its target network."""
 
     encoder: Any
     target_encoder: Any

@@ -23,11 +23,6 @@ class NoisyLinear(nn.Module):
 
     y = (µ_w + σ_w⊙ε_w)·x + µ_b + σ_b⊙ε_b, with ε_w = f(ε_out)·f(ε_in)ᵀ, ε_b = f(ε_out), f(x) = sgn(x)·√|x|. Noise is
     an argument of each pass. Initially, the means of weights and biases are uniform in ±1/√in, and σ is sigma0/√in.
-
-    Args:
-        inputs: Width of the inputs.
-        outputs: Width of the outputs.
-        sigma0: Initial scale of the noise.
     """
 
     def __init__(self, inputs: int, outputs: int, sigma0: float = 0.5):
@@ -66,9 +61,11 @@ class ValueLayers(nn.Module, ABC):
 
     Attributes:
         noisy: Whether some layers have noise.
+        activation: Name of the function between layers.
     """
 
     noisy = False
+    activation = "relu"
 
     @abstractmethod
     def outputs(self, rows: Tensor, noise: Noise | None = None) -> Tensor:
@@ -78,16 +75,13 @@ class ValueLayers(nn.Module, ABC):
         """Draw noise for one pass; None for layers without noise."""
         return None
 
+    def activate(self, values: Tensor) -> Tensor:
+        """Apply the function between layers."""
+        return getattr(torch, self.activation)(values)
+
 
 class OneStream(ValueLayers):
-    """A fully connected network.
-
-    Args:
-        inputs: Width of an encoded observation.
-        actions: Number of actions A.
-        numbers: Outputs per action N.
-        hiddens: Widths of the hidden layers.
-    """
+    """A fully connected network; arguments as in `Streams`."""
 
     def __init__(self, inputs: int, actions: int, numbers: int, hiddens: Sequence[int]):
         super().__init__()
@@ -111,10 +105,6 @@ class Streams(ValueLayers):
         hiddens: Widths of the hidden layers; all but the last are shared.
         dueling: Whether there are two streams.
         sigma0: Initial scale of the noise; None for layers without noise.
-        activation: Name of the function between layers.
-
-    Attributes:
-        numbers: Outputs per action N.
         activation: Name of the function between layers.
     """
 
@@ -142,21 +132,18 @@ class Streams(ValueLayers):
 
     def outputs(self, rows: Tensor, noise: Noise | None = None) -> Tensor:
         for layer in self.shared:
-            rows = self._activate(layer(rows))
+            rows = self.activate(layer(rows))
         found = []
         for i, (hidden, last) in enumerate(zip(self.hidden, self.last, strict=True)):
             if noise is None:
-                values = last(self._activate(hidden(rows)))
+                values = last(self.activate(hidden(rows)))
             else:
-                values = last(self._activate(hidden(rows, noise[2 * i])), noise[2 * i + 1])
+                values = last(self.activate(hidden(rows, noise[2 * i])), noise[2 * i + 1])
             found.append(values.unflatten(-1, (-1, self.numbers)))
         if len(found) == 1:
             return found[0]
         values, advantages = found
         return values + advantages - advantages.mean(dim=1, keepdim=True)
-
-    def _activate(self, values: Tensor) -> Tensor:
-        return getattr(torch, self.activation)(values)
 
     def draw_noise(self, rng: torch.Generator) -> Noise | None:
         if not self.noisy:

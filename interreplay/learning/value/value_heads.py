@@ -38,15 +38,10 @@ class ValueHead(nn.Module, ABC):
 
     @abstractmethod
     def target(self, following: Tensor, rewards: Tensor, discounts: Tensor) -> Tensor:
-        """Return the target of `compare`.
+        """Return the target of `compare`, ``(n, N)`` without a gradient.
 
-        Args:
-            following: Outputs for the next observation and the next action, ``(n, N)``.
-            rewards: ``(n,)``.
-            discounts: ``(n,)``.
-
-        Returns:
-            ``(n, N)``, without a gradient.
+        It follows from the outputs ``(n, N)`` for the next observation and the next action, and from rewards and
+        discounts ``(n,)``.
         """
 
     @abstractmethod
@@ -55,7 +50,7 @@ class ValueHead(nn.Module, ABC):
 
         Args:
             chosen: Outputs for the actions taken, ``(n·m, N)``, the m views of a row one after the other.
-            target: ``(n·m, N)``, without a gradient.
+            target: ``(n·m, N)``.
             m: Number of views per row.
             loss: Loss defined by the rows, which `Mean` uses instead of its own.
         """
@@ -98,19 +93,12 @@ class Categorical(ValueHead):
         atoms: Number of atoms N, at least 2.
         low: Smallest return.
         high: Largest return.
-
-    Raises:
-        ValueError: There are fewer than 2 atoms, or `low` is not below `high`.
     """
 
     support: Tensor
 
     def __init__(self, atoms: int = 51, low: float = -10.0, high: float = 10.0):
         super().__init__()
-        if atoms < 2:
-            raise ValueError(f"atoms is {atoms}; expected at least 2")
-        if not low < high:
-            raise ValueError(f"the range of values is {low} to {high}; expected the smaller one first")
         self.numbers = atoms
         self.low = float(low)
         self.high = float(high)
@@ -147,19 +135,12 @@ class Quantiles(ValueHead):
     Args:
         quantiles: Number of quantiles N.
         kappa: κ, above 0.
-
-    Raises:
-        ValueError: `quantiles` or `kappa` is out of range.
     """
 
     levels: Tensor
 
     def __init__(self, quantiles: int = 200, kappa: float = 1.0):
         super().__init__()
-        if quantiles < 2:
-            raise ValueError(f"atoms is {quantiles}; expected at least 2")
-        if not kappa > 0:
-            raise ValueError(f"kappa is {kappa}; expected a number above 0")
         self.numbers = quantiles
         self.kappa = float(kappa)
         self.register_buffer("levels", (torch.arange(quantiles) + 0.5) / quantiles, persistent=False)
