@@ -34,7 +34,7 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
     from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 
-    update, sample = SACUpdate(SACNetworks(OBS, 6), -6.0), buffer.sample(256)
+    update, sample = SACUpdate(SACNetworks(OBS, 6), target_entropy=-6.0), buffer.sample(256)
     rng = torch.Generator().manual_seed(0)
     return lambda: update.update(sample, rng)
 

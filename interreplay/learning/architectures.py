@@ -34,7 +34,6 @@ from interreplay.learning.policy_gradient.policy_value import (
     PolicyValueNetworks,
     PolicyWithValue,
 )
-from interreplay.learning.settings import SACSettings
 from interreplay.learning.value.implicit import Implicit, ImplicitLayers
 from interreplay.learning.value.q_networks import QNetworks
 from interreplay.learning.value.streams import make_layers
@@ -44,8 +43,8 @@ BOX = gym.spaces.Box
 DISCRETE = gym.spaces.Discrete
 COMMON = ("hiddens", "matrix_dtype", "activation", "normalize_observations", "network", "encoder")
 """Settings that determine the networks of all algorithms."""
-CRITICS = ("n_critics", "critic_layer_norm", "critic_dropout")
-"""Settings that determine critics of plain layers."""
+CRITICS = {"n_critics": "critics", "critic_layer_norm": "layer_norm", "critic_dropout": "dropout"}
+"""Settings that determine critics of plain layers, and arguments of `ActorCriticNetworks`."""
 RESIDUAL = ("critic_blocks", "critic_width", "actor_blocks", "actor_width")
 """Settings that determine residual networks."""
 _HEAD = ("distribution", "atoms", "value_range", "kappa", "huber_delta")
@@ -67,11 +66,8 @@ class Architecture(ABC):
     def make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         """Return networks with a policy ``actor``.
 
-        Args:
-            inputs: Width of an encoded observation.
-            space: Action space.
-            model: Settings in `COMMON` and `settings` by name.
-            inference_only: Build the policy alone.
+        `inputs` is the width of an encoded observation, and `model` has the settings in `COMMON` and `settings` by
+        name.
 
         Raises:
             ValueError: A setting has no effect on the listed layers, or a layer is not supported.
@@ -97,9 +93,8 @@ class Soft(Architecture):
 
     def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         kind = DiscreteSACNetworks if isinstance(space, DISCRETE) else self.networks
-        own = {name: model[name] for name in self.settings if name in model and name not in CRITICS}
-        options = critic_options(model) | {"critics": int(model.get("n_critics", SACSettings.n_critics))} | own
-        made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], inference_only=inference_only, **options)
+        options = options_of(self, model) | {"inference_only": inference_only}
+        made = kind(inputs, gym.spaces.flatdim(space), model["hiddens"], **options)
         if model.get("network") and isinstance(made, CrossQNetworks):
             raise ValueError(
                 "network is not supported by CrossQ; expected both actor and critic, of Linear and ReLU, or of Linear "
@@ -120,13 +115,11 @@ class Deterministic(Architecture):
     last_bound: float | None = None
 
     def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        options = {name: model[name] for name in RESIDUAL if name in model} | critic_options(model)
-        options |= {"critics": model["n_critics"], "last_bound": self.last_bound}
-        shape = (inputs, gym.spaces.flatdim(space), model["hiddens"])
-        made = DeterministicNetworks(*shape, inference_only=inference_only, **options)
+        options = options_of(self, model) | {"inference_only": inference_only, "last_bound": self.last_bound}
+        made = DeterministicNetworks(inputs, gym.spaces.flatdim(space), model["hiddens"], **options)
         list_actor_and_critics(made, model.get("network") or {})
         if model.get("network") and not inference_only:
-            made.bound_last_layers([made.actor.body, made.critics])
+            made.bound_last_layers()
             made.copy_to_targets()
         return made
 
@@ -191,9 +184,13 @@ ARCHITECTURES: dict[str, Architecture] = {
 """Architectures of the algorithms by the names that checkpoints store."""
 
 
-def critic_options(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the critics' options for layer normalization and dropout by name."""
-    return {"layer_norm": model.get("critic_layer_norm", False), "dropout": model.get("critic_dropout", 0.0)}
+def options_of(architecture: Architecture, model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of `ActorCriticNetworks` by name for the settings of networks, some of which can be missing."""
+    options = {name: model[name] for name in architecture.settings if name in model and name not in CRITICS}
+    for name, argument in CRITICS.items():
+        if name in model:
+            options[argument] = model[name]
+    return options
 
 
 def make_head(distribution: str, atoms: int | str, value_range: Any, kappa: float, huber_delta: Any) -> ValueHead:
@@ -220,13 +217,7 @@ def encoder_of(space: gym.Space, model: Mapping[str, Any]) -> tuple[nn.Module, i
 
 
 def resolved(architecture: Architecture, observations: gym.Space, model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of networks, with listed layers replaced by equal built-in networks.
-
-    Args:
-        architecture: The architecture.
-        observations: Observation space.
-        model: Settings of the networks by name.
-    """
+    """Return the settings of networks, with listed layers replaced by equal built-in networks."""
     found = with_built_in(model, architecture.family, observations)
     if architecture.family == "actor and critics" and found.get("encoder") == "auto":
         found["encoder"] = None  # convolutions to 50 features

@@ -58,13 +58,7 @@ def views(rows: Transitions, encoder: nn.Module) -> tuple[Tensor, Tensor, int]:
 
 
 def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tensor, int]:
-    """Return encoded ``obs`` or ``next_obs`` ``(n·m, d)`` of the rows, differentiable, and the views m per row.
-
-    Args:
-        rows: n rows.
-        encoder: Encoder of the observations.
-        name: "obs" or "next_obs".
-    """
+    """Return encoded ``obs`` or ``next_obs`` ``(n·m, d)`` of n rows, differentiable, and the views m per row."""
     if "views_obs" not in rows.extras:
         return encoder(getattr(rows, name)), 1
     inner = encoder.encoder if isinstance(encoder, Normalized) else encoder
@@ -75,6 +69,11 @@ def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tens
     if isinstance(encoder, Normalized):
         wide = encoder.normalize(wide)
     return wide, many.shape[1]
+
+
+def views_of(rows: Transitions) -> int:
+    """Return the number m of views per row."""
+    return rows.extras["views_obs"].shape[1] if "views_obs" in rows.extras else 1
 
 
 def flat_rows(values: Tensor) -> Tensor:
@@ -93,33 +92,21 @@ def mean_over_views(values: Tensor, m: int) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the mean over the rows of values ``(..., n)`` times weights ``(n,)``; None for equal weights.
-
-    Raises:
-        ValueError: The weights do not have shape ``(n,)`` and would broadcast.
-    """
+    """Return the mean over the rows of values ``(..., n)`` times weights ``(n,)``; None for equal weights."""
     if weights is None:
         return values.mean(dim=-1)
     return (values * checked_weights(weights, values)).mean(dim=-1)
 
 
 def checked_weights(weights: Tensor, values: Tensor) -> Tensor:
-    """Return weights ``(n,)`` for values ``(..., n)``.
-
-    Raises:
-        ValueError: The weights do not have shape ``(n,)`` and would broadcast.
-    """
+    """Return weights ``(n,)`` for values ``(..., n)``; raise a ValueError for weights that would broadcast."""
     if weights.shape != values.shape[-1:]:
         raise ValueError(f"weights have shape {tuple(weights.shape)}; expected {tuple(values.shape[-1:])}")
     return weights
 
 
 def critic_weights(batch: SampleLike, values: Tensor) -> Tensor:
-    """Return the weights ``(n,)`` of the rows in the critics' loss, of the type of `values` ``(..., n)``.
-
-    Raises:
-        ValueError: The weights do not have shape ``(n,)`` and would broadcast.
-    """
+    """Return the weights ``(n,)`` of the rows in the critics' loss, of the type of `values` ``(..., n)``."""
     weights = checked_weights(batch.weights, values)
     if batch.row_weights is not None:
         weights = weights * checked_weights(batch.row_weights, values)

@@ -6,7 +6,7 @@ import bisect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +37,7 @@ from interreplay.learning.update import (
     repeat_for_views,
     rows_of,
     views,
+    views_of,
 )
 from interreplay.transitions import Transitions
 
@@ -48,29 +49,14 @@ PolicyLosses = tuple[list[Tensor], list[Tensor]]
 """Losses of the policy and of the temperature, if there is one, and other metrics without gradients."""
 
 
-class CriticStep(NamedTuple):
-    """Results of a step of the critics, without gradients.
-
-    Attributes:
-        loss: The critics' loss.
-        errors: TD errors ``(critics, n)``.
-        target: q_t ``(n,)``.
-        scores: Scores ``(n,)`` by name.
-    """
-
-    loss: Tensor
-    errors: Tensor
-    target: Tensor
-    scores: dict[str, Tensor]
-
-
 class ActorCriticUpdate(Update, ABC):
     """An update of an actor and its critics.
 
     Args:
         networks: Networks with ``actor``, ``critics``, ``targets`` and ``encoder``, and a method ``reset`` that draws
             everything but the encoder again. If the encoder has parameters, which the critics' loss trains, also with
-            ``target_encoder``. Without target networks, ``targets`` has no parameters.
+            ``target_encoder``; with a temperature, with ``log_alpha`` and ``automatic_entropy``. Without target
+            networks, ``targets`` has no parameters.
         settings: Settings of the algorithm; None for its defaults. Of a learning rate with a schedule, the first value.
         **changes: Settings by name that replace those in `settings`.
 
@@ -82,6 +68,7 @@ class ActorCriticUpdate(Update, ABC):
         polyak: Function that moves target networks; compiled on a GPU if `torch_compile` is true, as optimizers are.
         loss: The critics' loss of rows that do not define one.
         policy: Parameters of the actor, and of the temperature if there is one.
+        target_entropy: Target entropy in nats, if there is a temperature.
         updates: Number of updates so far.
         env_steps: Env steps at the last call of `after_updates`.
         resets_at_steps: Number of env steps in `reset_at` that have passed.
@@ -122,10 +109,12 @@ class ActorCriticUpdate(Update, ABC):
             "critic": self._optimizer(self.critics, self.settings.critic_lr, self.settings.critic_l2),
         }
         self.policy = self.actor
+        self.policy_metrics = [self.actor[0].detach().new_zeros(())]
+        if hasattr(networks, "log_alpha"):
+            self._add_temperature()
         self.updates = 0
         self.env_steps = 0
         self.resets_at_steps = 0
-        self.policy_metrics: list[Tensor] = []
         if self.settings.torch_compile:
             if self.encoder:
                 raise ValueError(
@@ -150,6 +139,17 @@ class ActorCriticUpdate(Update, ABC):
         optimizer.param_groups[0]["betas"] = self.betas
         return optimizer
 
+    def _add_temperature(self) -> None:
+        """Add the target entropy, the optimizer of log α and its metrics."""
+        log_alpha = self.networks.log_alpha
+        entropy = self.settings.target_entropy
+        if isinstance(entropy, str):
+            entropy = {"auto": 1.0, "half": 0.5}[entropy] * self.networks.automatic_entropy()
+        self.target_entropy = float(entropy)
+        self.policy = [*self.actor, log_alpha]
+        self.optimizers["alpha"] = FastAdam([log_alpha], self.settings.alpha_lr)
+        self.policy_metrics = list(log_alpha.detach().new_zeros(3).unbind())
+
     def step(self, name: str) -> None:
         """Take one step of an optimizer down the gradients of its parameters."""
         optimizer: Any = self.optimizers[name]
@@ -161,14 +161,14 @@ class ActorCriticUpdate(Update, ABC):
         obs, next_obs, m = views(batch.transitions, self.networks.encoder)
         alpha = self.temperature()
 
-        critics = self.learn_critics(batch, obs, next_obs, m, rng)
+        loss, errors, target, scores = self.learn_critics(batch, obs, next_obs, m, rng)
         if self.policy_is_due:
             self.learn_policy(batch, obs, m, rng)
         if self.targets_are_due:
             self.move_targets()
 
-        metrics = measured(critics.loss, critics.errors, critics.target, self.policy_metrics, alpha)
-        return UpdateResult(critics.errors.mean(dim=0), metrics, critics.scores)
+        metrics = measured(loss, errors, target, self.policy_metrics, alpha)
+        return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     def temperature(self) -> list[Tensor]:
         """Return a copy of the temperature α, or nothing if the algorithm has none."""
@@ -176,20 +176,15 @@ class ActorCriticUpdate(Update, ABC):
 
     def learn_critics(
         self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
-    ) -> CriticStep:
-        """Take one step of the critics, and of an encoder that learns.
+    ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+        """Take one step of the critics and of an encoder that learns; return loss, TD errors, targets and scores.
 
-        Args:
-            batch: n rows.
-            obs: Encoded observations ``(n·m, d)``.
-            next_obs: Encoded next observations ``(n·m, d)``.
-            m: Number of views per row.
-            rng: Source of the policy's noise and of dropout.
+        `obs` and `next_obs` are encoded ``(n·m, d)``, with m views of each row.
         """
         for parameter in self.critics:
             parameter.grad = None  # the next gradients use its memory
         if self.settings.torch_compile and batch.critic_loss is None and batch.targets is None:
-            noise = self.target_noise(batch.transitions, m, rng)
+            noise = self.target_noise(batch.transitions, rng)
             rows = rows_of(batch)  # programs cannot read the columns that a batch of several sources joins on demand
             loss, errors, target, gradients = self.compiled_critic_gradients(rows, obs, next_obs, m, noise)
         else:
@@ -198,7 +193,7 @@ class ActorCriticUpdate(Update, ABC):
         for parameter, gradient in zip(self.critics, gradients, strict=True):
             parameter.grad = gradient
         self.step("critic")
-        return CriticStep(loss, errors, target, scores)
+        return loss, errors, target, scores
 
     def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
         """Return the gradients of the critics' loss; arguments as in `learn_critics`, or `rng` from `target_noise`."""
@@ -213,9 +208,9 @@ class ActorCriticUpdate(Update, ABC):
         errors = self.critic_values(batch.transitions, obs, m, rng) - target
         return self.critic_loss(errors, batch), errors, target
 
-    def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
-        """Draw the noise ``(n·m, actions)`` of `target_values`, with its arguments; None if it draws nothing."""
-        return next_noise(rows, m, rng) if self.networks.actor.gaussian else None
+    def target_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
+        """Draw the noise ``(n·m, actions)`` of `target_values`; None if it draws nothing."""
+        return next_noise(rows, views_of(rows), rng) if self.networks.actor.gaussian else None
 
     def learn_policy(self, batch: SampleLike, obs: Tensor, m: int, rng: torch.Generator) -> None:
         """Take one step of the policy, and of the temperature if there is one; set `policy_metrics`.
@@ -250,13 +245,10 @@ class ActorCriticUpdate(Update, ABC):
 
     @abstractmethod
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
-        """Return the losses of the policy.
+        """Return the losses of the policy for n rows.
 
-        Args:
-            rows: n rows.
-            obs: Encoded observations ``(n, d)``.
-            weights: Weights ``(n,)`` of the rows; None for equal weights.
-            rng: Source of the policy's noise and of dropout, or the noise of `policy_noise`.
+        `obs` are encoded ``(n, d)``; `weights` ``(n,)`` are None for equal weights; `rng` can be the noise of
+        `policy_noise`.
         """
 
     def critic_loss(self, errors: Tensor, batch: SampleLike) -> Tensor:
@@ -274,10 +266,7 @@ class ActorCriticUpdate(Update, ABC):
     def values_of_taken(self, outputs: Tensor, rows: Transitions, m: int) -> Tensor:
         """Return the values ``(critics, n)`` of the actions in the rows, means over the views.
 
-        Args:
-            outputs: Outputs ``(critics, n·m, 1)`` of critics of an action, or ``(critics, n·m, actions)``.
-            rows: n rows.
-            m: Number of views per row.
+        `outputs` of critics are ``(critics, n·m, 1)``, or ``(critics, n·m, actions)`` for discrete actions.
         """
         if self.networks.actor.discrete:
             taken = repeat_for_views(rows.actions, m).expand(len(outputs), -1)
@@ -305,10 +294,6 @@ class ActorCriticUpdate(Update, ABC):
         """Return the minimum ``(n, out)`` of the target networks' outputs, or their mean with `critic_target` "mean".
 
         With `target_subset`, it is over networks drawn for this update (Chen et al. 2021, arXiv:2101.05982).
-
-        Args:
-            inputs: Blocks of the columns of the inputs, ``(n, columns)`` each.
-            rng: Source of the subset and of dropout.
         """
         targets = self.networks.targets
         size = self.settings.target_subset
@@ -326,12 +311,7 @@ class ActorCriticUpdate(Update, ABC):
         return outputs.amin(dim=0)
 
     def values_for_actor(self, inputs: Sequence[Tensor], rng: torch.Generator) -> Tensor:
-        """Return the values ``(n, out)`` that the policy maximizes; only the inputs receive gradients.
-
-        Args:
-            inputs: Blocks of the columns of the critics' inputs, ``(n, columns)`` each.
-            rng: Source of dropout.
-        """
+        """Return the values ``(n, out)`` that the policy maximizes; only the blocks of inputs receive gradients."""
         critics = self.networks.critics
         target = "mean" if self.settings.critic_target == "mean" else self.settings.actor_target
         networks = [0] if target == "first" else None
@@ -391,11 +371,7 @@ class ActorCriticUpdate(Update, ABC):
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         """Return q_t ``(n,)`` without a gradient, the mean over the m views of each next observation.
 
-        Args:
-            rows: n rows.
-            next_obs: Encoded next observations ``(n·m, d)``.
-            m: Number of views per row.
-            rng: Source of the policy's noise and of dropout, or the noise of `target_noise`.
+        Arguments are those of `learn_critics`, or `rng` from `target_noise`.
         """
 
     def scores(
@@ -403,13 +379,7 @@ class ActorCriticUpdate(Update, ABC):
     ) -> dict[str, Tensor]:
         """Return scores ``(n,)`` by name, from results of an update before it moves the targets.
 
-        Args:
-            names: Names of the scores, some of `offers`.
-            rows: n rows.
-            obs: Encoded observations ``(n·m, d)``.
-            m: Number of views per row.
-            errors: TD errors ``(critics, n)``, without a gradient.
-            target: q_t ``(n,)``.
+        `errors` are ``(critics, n)`` and `target` is q_t ``(n,)``, both without a gradient.
         """
         if not names:
             return {}
@@ -454,12 +424,8 @@ def measured(
 ) -> Tensor:
     """Return the metrics ``(k, ...)`` of an update, or of the updates of several runs, in the order of `metrics`.
 
-    Args:
-        loss: The critics' loss ``(...)``.
-        errors: TD errors ``(..., critics, n)``.
-        target: q_t ``(..., n)``.
-        policy_metrics: Metrics of the last update of the policy, ``(...)`` each.
-        alpha: The temperature ``(...)`` before the update, if there is one.
+    `errors` are ``(..., critics, n)``, `target` is ``(..., n)``, and `alpha` the temperature before the update, if
+    there is one.
     """
     values = (errors + target.unsqueeze(-2)).mean(dim=(-2, -1))
     return torch.stack([loss, *policy_metrics, *alpha, values])

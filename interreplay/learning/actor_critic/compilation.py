@@ -64,11 +64,7 @@ def of_arguments(conditions: Sequence[Any]) -> list[bool]:
 
 
 def is_constant(update: Any) -> bool:
-    """Return whether no attribute that the losses of an update read changes: it has no part of the user's own.
-
-    Args:
-        update: An `ActorCriticUpdate`.
-    """
+    """Return whether no attribute that the losses of an update read changes: it has no part of the user's own."""
     for part in (update, update.loss, *update.networks.modules()):
         if type(part).__module__.partition(".")[0] not in ("interreplay", "torch"):
             return False

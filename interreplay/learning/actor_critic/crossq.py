@@ -9,23 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, next_noise
-from interreplay.learning.actor_critic.sac import (
-    SOFT_METRICS,
-    GaussianActor,
-    SACNetworks,
-    add_temperature,
-    soft_losses,
-)
+from interreplay.learning.actor_critic.sac import SOFT_METRICS, GaussianActor, SACNetworks, soft_losses, soft_target
 from interreplay.learning.networks.batch_renorm import RenormedMLP
 from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.settings import CrossQSettings
-from interreplay.learning.update import (
-    REDUCIBLE_LOSS,
-    SampleLike,
-    flat_rows,
-    mean_over_views,
-    normal,
-)
+from interreplay.learning.update import REDUCIBLE_LOSS, SampleLike, flat_rows, mean_over_views, normal
 from interreplay.transitions import Transitions
 
 WIDER = 8
@@ -40,14 +28,7 @@ def critic_widths(hiddens: Sequence[int], critic_hiddens: Sequence[int] | str) -
 
 
 class CrossQActor(GaussianActor):
-    """SAC's policy with batch renormalization; acting uses the running statistics.
-
-    Args:
-        inputs: Width of an observation.
-        actions: Width of an action.
-        hiddens: Widths of the hidden layers.
-        warm_up: Training passes before batches are renormalized.
-    """
+    """SAC's policy with batch renormalization; acting uses the running statistics."""
 
     def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], warm_up: int):
         super().__init__(inputs, actions, hiddens)
@@ -86,8 +67,11 @@ class CrossQNetworks(SACNetworks):
         widths = critic_widths(hiddens, self.critic_hiddens)
         return RenormedMLP(count, [inputs + actions, *widths, 1], self.warm_up)
 
-    def make_targets(self, *shape: Any) -> nn.Module:
-        return nn.ModuleList()
+    def make_targets(self, of_actor: Sequence[Any], of_critics: Sequence[Any]) -> None:
+        self.targets = nn.ModuleList()
+
+    def copy_to_targets(self) -> None:
+        """Do nothing."""
 
 
 class CrossQUpdate(ActorCriticUpdate):
@@ -105,19 +89,13 @@ class CrossQUpdate(ActorCriticUpdate):
 
     Args:
         networks: `CrossQNetworks`.
-        target_entropy: Target entropy in nats; None for the setting of this name.
         **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = SOFT_METRICS
     betas = (0.5, 0.999)
-    target_entropy: float
     standard = CrossQSettings()
     offers = ActorCriticUpdate.offers - {REDUCIBLE_LOSS}
-
-    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
-        super().__init__(networks, **options)
-        add_temperature(self, target_entropy)
 
     def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         rows = batch.transitions
@@ -126,7 +104,7 @@ class CrossQUpdate(ActorCriticUpdate):
         inputs = torch.cat(self.critic_inputs(rows, obs, m), dim=1)
         joint = torch.cat([inputs, torch.cat([next_obs, next_actions], dim=1)])
         values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
-        target = self.soft_target(rows, self.combined(next_values.detach()), next_log_probs, m)
+        target = soft_target(self, rows, self.combined(next_values.detach()), next_log_probs, m)
         errors = mean_over_views(values, m) - target
         return self.critic_loss(errors, batch), errors, target
 
@@ -141,17 +119,4 @@ class CrossQUpdate(ActorCriticUpdate):
         """Return q_t ``(n,)`` under the running statistics, for the scores of rows that are not learned from."""
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         values = self.combined(self.networks.critics.outputs([next_obs, actions])).squeeze(-1)
-        return self.soft_target(rows, values, log_probs, m)
-
-    def soft_target(self, rows: Transitions, values: Tensor, log_probs: Tensor, m: int) -> Tensor:
-        """Return r + discounts·(values − α log π) ``(n,)``, the mean over views, without a gradient.
-
-        Args:
-            rows: n rows.
-            values: Values of the next actions ``(n·m,)``.
-            log_probs: log π of the next actions ``(n·m,)``.
-            m: Number of views per row.
-        """
-        if self.settings.backup_entropy:
-            values = values - self.networks.log_alpha.detach().exp() * log_probs
-        return rows.rewards + rows.discounts * mean_over_views(values, m)
+        return soft_target(self, rows, values, log_probs, m)

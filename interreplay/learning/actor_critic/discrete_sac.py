@@ -3,59 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses
-from interreplay.learning.actor_critic.sac import (
-    SOFT_METRICS,
-    SACNetworks,
-    add_temperature,
-    soft_losses,
-)
-from interreplay.learning.networks.layers import MLP, BatchedMLP
-from interreplay.learning.networks.residual_layers import ResidualMLP
+from interreplay.learning.actor_critic.networks import FeedforwardPolicy
+from interreplay.learning.actor_critic.sac import SOFT_METRICS, SACNetworks, soft_losses
 from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
 from interreplay.learning.settings import SACSettings
-from interreplay.learning.update import (
-    mean_over_views,
-)
+from interreplay.learning.update import mean_over_views
 from interreplay.transitions import Transitions
 
 ENTROPY_SHARE = 0.98
 """Default target entropy as a share of the largest entropy, log|A| (Christodoulou 2019, appendix)."""
 
 
-class CategoricalActor(DiscretePolicy):
-    """A categorical policy.
-
-    Args:
-        inputs: Width of an observation.
-        actions: Number of actions A.
-        hiddens: Widths of the hidden layers.
-        blocks: Number of residual blocks; 0 for plain layers.
-        width: Width of a network with residual blocks.
-    """
+class CategoricalActor(FeedforwardPolicy, DiscretePolicy):
+    """A categorical policy; `output` returns log probabilities ``(n, A)`` up to a constant per row."""
 
     stochastic = True
-
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
-        super().__init__()
-        self.body: Any = MLP([inputs, *hiddens, actions])
-        if blocks:
-            self.body = ResidualMLP(1, inputs, width, blocks, actions)
-        self.size = actions
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return log π(·|s) ``(n, A)``."""
         return self.body(obs).log_softmax(dim=-1)
-
-    def output(self, obs: Tensor) -> Tensor:
-        """Return log probabilities ``(n, A)`` up to a constant per row."""
-        return self.body.outputs(obs)[0]
 
     def mode(self, output: Tensor) -> Tensor:
         return output.argmax(dim=-1)
@@ -67,21 +39,11 @@ class CategoricalActor(DiscretePolicy):
         """Return the probabilities ``(n, A)``."""
         return {POLICY_OUTPUT: output.log_softmax(dim=-1).exp()}
 
-    def record_random(self, count: int) -> dict[str, Tensor]:
-        return {POLICY_OUTPUT: torch.full((count, self.size), 1.0 / self.size)}
-
 
 class DiscreteSACNetworks(SACNetworks):
     """`SACNetworks` with a categorical actor of `actions` actions and critics with one output per action."""
 
-    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int], *residual: int) -> Any:
-        return CategoricalActor(inputs, actions, hiddens, *residual)
-
-    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
-        layer_norm, dropout, blocks, width = options
-        if blocks:
-            return ResidualMLP(count, inputs, width, blocks, actions)
-        return BatchedMLP(count, [inputs, *hiddens, actions], layer_norm, dropout)
+    actor_class = CategoricalActor
 
     def automatic_entropy(self) -> float:
         return ENTROPY_SHARE * math.log(self.actor.size)
@@ -98,17 +60,11 @@ class DiscreteSACUpdate(ActorCriticUpdate):
 
     Args:
         networks: `DiscreteSACNetworks`.
-        target_entropy: Target entropy in nats; None for the setting of this name, by default `ENTROPY_SHARE`·log A.
         **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = SOFT_METRICS
-    target_entropy: float
     standard = SACSettings()
-
-    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
-        super().__init__(networks, **options)
-        add_temperature(self, target_entropy)
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         log_probs = self.networks.actor(obs)

@@ -17,7 +17,6 @@ from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.networks.batched_layers import at_once
 from interreplay.learning.networks.optimizers import FastAdam
 from interreplay.learning.update import Batch, Update, UpdateResult, actor_row_weights, columns_of, views, with_columns
-from interreplay.transitions import Transitions
 
 NOT_TOGETHER = (
     *("grad_clip", "actor_grad_clip", "critic_grad_clip", "critic_dropout"),
@@ -118,13 +117,13 @@ class ManyUpdates(Update):
         first = self.updates[0]
         alpha = [self._stacks["log_alpha"].detach().exp()] if "alpha" in self.optimizers else []
 
-        noise = self._draw(target_noise, batch, rng)
+        noise = self._draw("target_noise", batch, rng)
         loss, errors, target, gradients = self._critic_gradients(batch, noise)
         set_gradients(self._critics, gradients)
         self.optimizers["critic"].apply()
 
         if first.policy_is_due:
-            noise = self._draw(policy_noise, batch, rng)
+            noise = self._draw("policy_noise", batch, rng)
             metrics, gradients = self._policy_gradients(batch, noise)
             torch._foreach_copy_(self._policy_metrics, metrics)
             set_gradients(self._policy, gradients)
@@ -136,11 +135,11 @@ class ManyUpdates(Update):
 
         return UpdateResult(errors.mean(dim=-2), measured(loss, errors, target, self._policy_metrics, alpha))
 
-    def _draw(self, draw: Callable[..., Tensor | None], batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
-        """Return the noise ``(R, ...)`` that a function draws for each run; None if it draws nothing."""
+    def _draw(self, name: str, batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
+        """Return the noise ``(R, ...)`` that a method of the updates draws for each run; None if it draws nothing."""
         drawn = []
         for run, (update, generator) in enumerate(zip(self.updates, rng, strict=True)):
-            noise = draw(update, batch.transitions[run], generator)
+            noise = getattr(update, name)(batch.transitions[run], generator)
             if noise is None:
                 return None
             drawn.append(noise)
@@ -183,11 +182,7 @@ class ManyUpdates(Update):
 
 
 class Observations(NamedTuple):
-    """Observations to act on.
-
-    Attributes:
-        obs: ``(..., n, d)``.
-    """
+    """Observations ``(..., n, d)`` to act on."""
 
     obs: Tensor
 
@@ -197,11 +192,7 @@ class Observations(NamedTuple):
 
 
 class OneRun(nn.Module):
-    """The losses of one run as functions of its tensors, which `torch.func.functional_call` replaces.
-
-    Args:
-        update: The update of a run, which is not changed.
-    """
+    """The losses of one run as functions of its tensors, which `torch.func.functional_call` replaces."""
 
     def __init__(self, update: ActorCriticUpdate):
         super().__init__()
@@ -215,10 +206,7 @@ class OneRun(nn.Module):
     def forward(self, name: str, batch: Any, noise: Tensor | None) -> CriticLosses | PolicyLosses | Tensor:
         """Return "critic_losses" or "policy_losses" of a batch, or "actions" for observations.
 
-        Args:
-            name: Name of the result.
-            batch: A `Batch` ``(n, ...)`` or `Observations` ``(n, d)``.
-            noise: Standard normal noise; None if none is needed.
+        `noise` is standard normal, or None if none is needed.
         """
         update = self._update
         if name == "actions":
@@ -237,11 +225,7 @@ def set_gradients(stacks: Sequence[Tensor], gradients: Sequence[Tensor]) -> None
 
 
 def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
-    """Check that the updates of several runs can be one update.
-
-    Raises:
-        ValueError: The updates differ, or cannot be combined.
-    """
+    """Raise a ValueError if the updates of several runs cannot be one update."""
     first = updates[0]
     if not isinstance(first, ActorCriticUpdate) or isinstance(first, CrossQUpdate):
         raise ValueError(
@@ -281,14 +265,3 @@ def shapes_of(networks: nn.Module) -> dict[str, torch.Size]:
 def tensors_of(networks: nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name."""
     return dict(networks.named_parameters()) | dict(networks.named_buffers())
-
-
-def target_noise(update: ActorCriticUpdate, rows: Transitions, rng: torch.Generator) -> Tensor | None:
-    """Draw the noise of a run's targets for rows ``(n, ...)``."""
-    m = rows.extras["views_obs"].shape[1] if "views_obs" in rows.extras else 1
-    return update.target_noise(rows, m, rng)
-
-
-def policy_noise(update: ActorCriticUpdate, rows: Transitions, rng: torch.Generator) -> Tensor | None:
-    """Draw the noise of the losses of a run's policy for rows ``(n, ...)``."""
-    return update.policy_noise(rows, rng)

@@ -4,61 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
-from interreplay.learning.actor_critic.compilation import compiled
-from interreplay.learning.networks.batched_layers import at_once
+from interreplay.learning.actor_critic.networks import ActorCriticNetworks, FeedforwardPolicy
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
-from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.layers import MLP, BatchedMLP
-from interreplay.learning.networks.optimizers import FastAdam
-from interreplay.learning.networks.residual_layers import ResidualGaussian, ResidualMLP
+from interreplay.learning.networks.residual_layers import ResidualGaussian
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import SACSettings
-from interreplay.learning.update import (
-    flat_rows,
-    mean_over_views,
-    normal,
-    weighted_mean,
-)
+from interreplay.learning.update import flat_rows, mean_over_views, normal, weighted_mean
 from interreplay.transitions import Transitions
 
 SOFT_METRICS = ("critic_loss", "actor_loss", "alpha_loss", "log_prob_mean", "alpha", "q_mean")
 """Metrics of updates with a temperature."""
 
 
-class GaussianActor(ContinuousPolicy):
+class GaussianActor(FeedforwardPolicy, ContinuousPolicy):
     """A Gaussian squashed by tanh into (−1, 1), SAC's policy (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
-    Args:
-        inputs: Width of an observation.
-        actions: Width of an action.
-        hiddens: Widths of the hidden layers.
-        blocks: Number of residual blocks, see `ResidualGaussian`; 0 for plain layers.
-        width: Width of a network with residual blocks.
+    `output` returns [mean; log standard deviation] ``(n, 2·actions)`` before squashing and clamping.
     """
 
     stochastic = True
     gaussian = True
-
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
-        super().__init__()
-        self.body: Any = MLP([inputs, *hiddens, 2 * actions])
-        if blocks:
-            self.body = ResidualGaussian(inputs, width, blocks, actions)
-        self.size = actions
+    outputs_per_action = 2
+    residual_class = ResidualGaussian
 
     def forward(self, obs: Tensor, noise: Tensor) -> SquashedGaussianSample:
         """Sample actions ``(n, actions)`` and their log density for standard normal `noise` of the same shape."""
         return sample_squashed_gaussian(self.body(obs), noise, self.body.plain)
-
-    def output(self, obs: Tensor) -> Tensor:
-        """Return [mean; log standard deviation] ``(n, 2·actions)`` before squashing and clamping."""
-        return self.body.outputs(obs)[0]
 
     def mode(self, output: Tensor) -> Tensor:
         return torch.tanh(output.chunk(2, dim=-1)[0])
@@ -78,7 +55,7 @@ class GaussianActor(ContinuousPolicy):
         return {POLICY_OUTPUT: row.expand(count, -1)}
 
 
-class SACNetworks(nn.Module):
+class SACNetworks(ActorCriticNetworks):
     """Actor, critics, target networks of the critics, and the temperature.
 
     Args:
@@ -86,17 +63,10 @@ class SACNetworks(nn.Module):
         actions: Width of an action.
         hiddens: Widths of the hidden layers of all networks.
         initial_alpha: Initial temperature, positive.
-        inference_only: Build the actor alone.
-        critics: Number of critics m.
-        layer_norm: Whether the critics' hidden layers are normalized.
-        dropout: Probability with which the critics' hidden units are dropped while learning.
-        critic_blocks: Number of residual blocks of the critics, see `ResidualMLP`; 0 for plain layers.
-        critic_width: Width of critics with residual blocks.
-        actor_blocks: Number of residual blocks of the actor; 0 for plain layers.
-        actor_width: Width of an actor with residual blocks.
+        **options: As in `ActorCriticNetworks`.
     """
 
-    critic_outputs = 1
+    actor_class: ClassVar[Any] = GaussianActor
 
     def __init__(
         self,
@@ -104,53 +74,19 @@ class SACNetworks(nn.Module):
         actions: int,
         hiddens: Sequence[int] = (256, 256),
         initial_alpha: float = 1.0,
-        inference_only: bool = False,
-        critics: int = SACSettings.n_critics,
-        layer_norm: bool = False,
-        dropout: float = 0.0,
-        critic_blocks: int = 0,
-        critic_width: int = 128,
-        actor_blocks: int = 0,
-        actor_width: int = 128,
+        **options: Any,
     ):
-        super().__init__()
-        self.encoder: nn.Module = Flat()
-        self.actor = self.make_actor(inputs, actions, hiddens, actor_blocks, actor_width)
-        if inference_only:
-            return
-        shape = (critics, inputs, actions, hiddens, layer_norm, dropout, critic_blocks, critic_width)
-        self.critics = self.make_critics(*shape)
-        self.targets = self.make_targets(*shape)
+        super().__init__(inputs, actions, hiddens, **options)
         self.initial_alpha = initial_alpha
-        self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
-
-    def make_actor(self, inputs: int, actions: int, hiddens: Sequence[int], *residual: int) -> Any:
-        """Make the policy; `residual` are `actor_blocks` and `actor_width`."""
-        return GaussianActor(inputs, actions, hiddens, *residual)
-
-    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
-        """Make `count` critics; `options` are `layer_norm`, `dropout`, `critic_blocks` and `critic_width`."""
-        layer_norm, dropout, blocks, width = options
-        if blocks:
-            return ResidualMLP(count, inputs + actions, width, blocks, self.critic_outputs)
-        return BatchedMLP(count, [inputs + actions, *hiddens, self.critic_outputs], layer_norm, dropout)
-
-    def make_targets(self, *shape: Any) -> nn.Module:
-        """Make the critics' target networks, equal to the critics; arguments as in `make_critics`."""
-        targets = self.make_critics(*shape).requires_grad_(False)
-        targets.load_state_dict(self.critics.state_dict())
-        return targets
+        if not options.get("inference_only"):
+            self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))
 
     def automatic_entropy(self) -> float:
         """Return the default target entropy in nats: minus the width of an action."""
         return -float(self.actor.size)
 
     def reset(self, rng: torch.Generator) -> None:
-        """Draw everything but the encoder again."""
-        self.actor.body.reset(rng)
-        self.critics.reset(rng)
-        if next(self.targets.parameters(), None) is not None:
-            self.targets.load_state_dict(self.critics.state_dict())
+        super().reset(rng)
         with torch.no_grad():
             self.log_alpha.fill_(math.log(self.initial_alpha))
 
@@ -172,18 +108,12 @@ class SACUpdate(ActorCriticUpdate):
     critics or targets draws its own dropped units.
 
     Args:
-        networks: Networks with ``log_alpha``, see `ActorCriticUpdate`.
-        target_entropy: Target entropy in nats; None for the setting of this name.
+        networks: `SACNetworks`.
         **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = SOFT_METRICS
-    target_entropy: float
     standard = SACSettings()
-
-    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
-        super().__init__(networks, **options)
-        add_temperature(self, target_entropy)
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions, log_probs = self.networks.actor(obs, normal(flat_rows(rows.actions), rng))
@@ -194,40 +124,24 @@ class SACUpdate(ActorCriticUpdate):
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         values = self.lowest_target([self.target_views(rows, next_obs), actions], rng).squeeze(-1)
-        if self.settings.backup_entropy:
-            values = values - self.networks.log_alpha.exp() * log_probs
-        return rows.rewards + rows.discounts * mean_over_views(values, m)
+        return soft_target(self, rows, values, log_probs, m)
 
 
-def add_temperature(update: Any, target_entropy: float | None) -> None:
-    """Add the target entropy, log α, its optimizer and the initial metrics of the policy to an update.
+def soft_target(update: Any, rows: Transitions, values: Tensor, log_probs: Tensor, m: int) -> Tensor:
+    """Return r + discounts·(values − α log π) ``(n,)``, the mean over views, without a gradient of α.
 
-    Args:
-        update: Update of networks with ``log_alpha`` and ``automatic_entropy``.
-        target_entropy: Target entropy in nats; None for the setting of this name, where "auto" means the networks'
-            ``automatic_entropy`` and "half" half of it.
+    `values` and `log_probs` are those of the next actions ``(n·m,)``.
     """
-    log_alpha = update.networks.log_alpha
-    chosen = update.settings.target_entropy if target_entropy is None else target_entropy
-    if isinstance(chosen, str):
-        chosen = {"auto": 1.0, "half": 0.5}[chosen] * update.networks.automatic_entropy()
-    update.target_entropy = float(chosen)
-    update.policy = [*update.actor, log_alpha]
-    optimizer = FastAdam([log_alpha], update.settings.alpha_lr)
-    if update.settings.torch_compile and at_once(log_alpha.device):
-        optimizer.compile(compiled)
-    update.optimizers["alpha"] = optimizer
-    update.policy_metrics = list(log_alpha.detach().new_zeros(3).unbind())
+    if update.settings.backup_entropy:
+        values = values - update.networks.log_alpha.detach().exp() * log_probs
+    return rows.rewards + rows.discounts * mean_over_views(values, m)
 
 
 def soft_losses(update: Any, log_probs: Tensor, values: Tensor, weights: Tensor | None) -> PolicyLosses:
     """Return the losses of actor and temperature, see `SACUpdate`, and the mean of log π.
 
-    Args:
-        update: Update with a temperature.
-        log_probs: log π ``(n,)`` of one action per row, or its mean over the policy's actions.
-        values: Values ``(n,)`` of these actions.
-        weights: v ``(n,)``, or None for equal weights.
+    `log_probs` ``(n,)`` are those of one action per row, or their mean over the policy's actions, and so are the
+    `values` ``(n,)``; `weights` are v ``(n,)`` or None.
     """
     log_alpha = update.networks.log_alpha
     actor_loss = weighted_mean(log_alpha.detach().exp() * log_probs - values, weights)

@@ -6,40 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
-from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.layers import MLP, BatchedMLP
-from interreplay.learning.networks.residual_layers import ResidualMLP
+from interreplay.learning.actor_critic.networks import ActorCriticNetworks, FeedforwardPolicy
 from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
 from interreplay.learning.settings import TD3Settings
-from interreplay.learning.update import (
-    flat_rows,
-    mean_over_views,
-    normal,
-    weighted_mean,
-)
+from interreplay.learning.update import flat_rows, mean_over_views, normal, views_of, weighted_mean
 from interreplay.transitions import Transitions
 
 
-class DeterministicActor(ContinuousPolicy):
-    """A policy with one action per observation, squashed by tanh into [−1, 1].
-
-    Args:
-        inputs: Width of an observation.
-        actions: Width of an action.
-        hiddens: Widths of the hidden layers.
-        blocks: Number of residual blocks, see `ResidualMLP`; 0 for plain layers.
-        width: Width of a network with residual blocks.
-    """
-
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
-        super().__init__()
-        self.body: Any = MLP([inputs, *hiddens, actions])
-        if blocks:
-            self.body = ResidualMLP(1, inputs, width, blocks, actions)
-        self.size = actions
+class DeterministicActor(FeedforwardPolicy, ContinuousPolicy):
+    """A policy with one action per observation, squashed by tanh into [−1, 1]."""
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return actions ``(n, actions)`` for observations ``(n, inputs)``."""
@@ -47,7 +25,7 @@ class DeterministicActor(ContinuousPolicy):
 
     def output(self, obs: Tensor) -> Tensor:
         """Return actions ``(n, actions)``."""
-        return torch.tanh(self.body.outputs(obs)[0])
+        return torch.tanh(super().output(obs))
 
     def mode(self, output: Tensor) -> Tensor:
         return output
@@ -61,83 +39,28 @@ class DeterministicActor(ContinuousPolicy):
         return {POLICY_OUTPUT: torch.zeros(count, self.size)}
 
 
-class DeterministicNetworks(nn.Module):
+class DeterministicNetworks(ActorCriticNetworks):
     """Actor, m critics, and target networks of both.
 
     Args:
-        inputs: Width of an observation.
-        actions: Width of an action.
-        hiddens: Widths of the hidden layers of all networks.
-        critics: Number of critics m.
+        *shape: As in `ActorCriticNetworks`.
         last_bound: Bound of the uniform initial weights of last layers; None for 1/√fan_in.
-        inference_only: Build the actor alone.
-        layer_norm: Whether the critics' hidden layers are normalized.
-        dropout: Probability with which the critics' hidden units are dropped while learning.
-        critic_blocks: Number of residual blocks of the critics, see `ResidualMLP`; 0 for plain layers.
-        critic_width: Width of critics with residual blocks.
-        actor_blocks: Number of residual blocks of the actor; 0 for plain layers.
-        actor_width: Width of an actor with residual blocks.
+        **options: As in `ActorCriticNetworks`.
     """
 
-    def __init__(
-        self,
-        inputs: int,
-        actions: int,
-        hiddens: Sequence[int] = (256, 256),
-        critics: int = 2,
-        last_bound: float | None = None,
-        inference_only: bool = False,
-        layer_norm: bool = False,
-        dropout: float = 0.0,
-        critic_blocks: int = 0,
-        critic_width: int = 128,
-        actor_blocks: int = 0,
-        actor_width: int = 128,
-    ):
-        super().__init__()
-        self.encoder: nn.Module = Flat()
-        of_actor = (inputs, actions, hiddens, actor_blocks, actor_width)
-        self.actor = DeterministicActor(*of_actor)
+    actor_class = DeterministicActor
+
+    def __init__(self, *shape: Any, last_bound: float | None = None, **options: Any):
         self.last_bound = last_bound
-        if inference_only:
-            self.bound_last_layers([self.actor.body])
-            return
+        super().__init__(*shape, **options)
 
-        def make_critics() -> BatchedMLP:
-            if critic_blocks:
-                return ResidualMLP(critics, inputs + actions, critic_width, critic_blocks, 1)
-            return BatchedMLP(critics, [inputs + actions, *hiddens, 1], layer_norm, dropout)
-
-        self.critics = make_critics()
-        self.bound_last_layers([self.actor.body, self.critics])
-        self.target_actor = DeterministicActor(*of_actor).requires_grad_(False)
-        self.targets = make_critics().requires_grad_(False)
-        self.copy_to_targets()
-
-    def bound_last_layers(self, networks: Sequence[Any], rng: torch.Generator | None = None) -> None:
-        """Draw the last layers of networks uniformly within ±`last_bound`, unless it is None."""
-        if self.last_bound is None:
-            return
-        for layers in networks:
-            if isinstance(layers, BatchedMLP):
-                last = [layers.weights[-1], layers.biases[-1]]
-            else:
-                last = layers.last_parameters()
-            for parameter in last:
-                nn.init.uniform_(parameter, -self.last_bound, self.last_bound, generator=rng)
+    def make_targets(self, of_actor: Sequence[Any], of_critics: Sequence[Any]) -> None:
+        self.target_actor = self.make_actor(*of_actor).requires_grad_(False)
+        super().make_targets(of_actor, of_critics)
 
     def copy_to_targets(self) -> None:
-        """Copy actor and critics to their target networks."""
         self.target_actor.load_state_dict(self.actor.state_dict())
-        self.targets.load_state_dict(self.critics.state_dict())
-
-    def reset(self, rng: torch.Generator) -> None:
-        """Draw everything but the encoder again."""
-        networks = [self.actor.body, self.critics]
-        for layers in networks:
-            layers.reset(rng)
-        self.bound_last_layers(networks, rng)
-        self.copy_to_targets()
+        super().copy_to_targets()
 
 
 class TD3Update(ActorCriticUpdate):
@@ -172,13 +95,12 @@ class TD3Update(ActorCriticUpdate):
     def __init__(self, networks: Any, **options: Any):
         super().__init__(networks, **options)
         self.targets += networks.target_actor.parameters()
-        self.policy_metrics = [self.actor[0].detach().new_zeros(())]
 
     def target_sources(self) -> list[Tensor]:
         return [*self.critics, *self.actor]
 
-    def target_noise(self, rows: Transitions, m: int, rng: torch.Generator) -> Tensor | None:
-        return None if self.settings.target_policy_noise is None else next_noise(rows, m, rng)
+    def target_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
+        return None if self.settings.target_policy_noise is None else next_noise(rows, views_of(rows), rng)
 
     def policy_losses(self, rows: Transitions, obs: Tensor, weights: Tensor | None, rng: Any) -> PolicyLosses:
         actions = self.networks.actor(obs)
@@ -210,12 +132,8 @@ def cloning_loss(values: Tensor, actions: Tensor, taken: Tensor, weights: Tensor
     −λ·mean(v·Q(s, π(s))) + mean(v·(π(s) − a)²), the squares means over an action's numbers, λ = α / mean|Q| without a
     gradient.
 
-    Args:
-        values: Q(s, π(s)) ``(n,)``.
-        actions: π(s) ``(n, actions)``, in [−1, 1].
-        taken: a ``(n, actions)``, the actions in the rows.
-        weights: v ``(n,)``, or None for equal weights.
-        alpha: α.
+    `values` are Q(s, π(s)) ``(n,)``; `actions` π(s) and `taken` a are ``(n, actions)`` in [−1, 1]; `weights` are v
+    ``(n,)`` or None.
     """
     distances = (actions - taken).square().mean(dim=1)
     scale = alpha / values.detach().abs().mean().clamp(min=1e-8)

@@ -8,22 +8,10 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, CriticLosses, PolicyLosses, next_noise
-from interreplay.learning.actor_critic.sac import (
-    SOFT_METRICS,
-    SACNetworks,
-    add_temperature,
-    soft_losses,
-)
+from interreplay.learning.actor_critic.sac import SOFT_METRICS, SACNetworks, soft_losses
 from interreplay.learning.losses import SortedQuantileHuber, sorted_quantile_huber
 from interreplay.learning.settings import TQCSettings
-from interreplay.learning.update import (
-    CRITIC_LOSS,
-    SampleLike,
-    critic_weights,
-    flat_rows,
-    mean_over_views,
-    normal,
-)
+from interreplay.learning.update import CRITIC_LOSS, SampleLike, critic_weights, flat_rows, mean_over_views, normal
 from interreplay.transitions import Transitions
 
 
@@ -57,18 +45,12 @@ class TQCUpdate(ActorCriticUpdate):
 
     Args:
         networks: `TQCNetworks`.
-        target_entropy: Target entropy in nats; None for the setting of this name.
         **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = SOFT_METRICS
-    target_entropy: float
     standard = TQCSettings()
     offers = ActorCriticUpdate.offers - {CRITIC_LOSS}
-
-    def __init__(self, networks: Any, target_entropy: float | None = None, **options: Any):
-        super().__init__(networks, **options)
-        add_temperature(self, target_entropy)
 
     def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         rows = batch.transitions
@@ -112,7 +94,7 @@ def kept_atoms(atoms: Tensor, drop: int) -> Tensor:
 
 
 def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, plain: bool = False) -> Tensor:
-    """Return the quantile Huber loss of each row, a mean over pairs (Dabney et al. 2018, arXiv:1710.10044, eq. 10).
+    """Return the quantile Huber loss of rows ``(n,)``, means over pairs (Dabney et al. 2018, arXiv:1710.10044, eq. 10).
 
     With u = z_k − θ_ji for quantile i of critic j and atom k, and τ_i = (i + ½)/q: |τ_i − 1[u < 0]|·H_κ(u)/κ.
 
@@ -121,9 +103,6 @@ def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, plain: bool 
         target: z ``(n, K)``, without a gradient.
         kappa: κ, the error beyond which the loss is linear.
         plain: Whether autograd differentiates each operation, as it does in programs.
-
-    Returns:
-        ``(n,)``.
     """
     critics, _, q = quantiles.shape
     levels = (torch.arange(q, dtype=quantiles.dtype, device=quantiles.device) + 0.5) / q

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -67,36 +67,26 @@ class LayerViews:
     its activations stay in the cache.
 
     Args:
-        weights: ``(m, in, out)`` of every layer.
-        biases: ``(m, 1, out)`` of every layer.
-        scales: ``(m, 1, out)`` of every hidden layer with normalization.
-        shifts: ``(m, 1, out)`` of every hidden layer with normalization.
+        parts: Weights ``(m, in, out)`` and biases ``(m, 1, out)`` of every layer, and scales and shifts ``(m, 1, out)``
+            of every hidden layer with normalization.
         detach: Whether the views are constants to autograd.
 
     Attributes:
-        parts: Weights, biases, scales and shifts.
+        parts: The views in the same form.
         tensors: All of them in this order.
         members: One network after the other, or all networks at once.
         count: Number of networks m.
         depth: Number of layers.
     """
 
-    def __init__(
-        self,
-        weights: Sequence[Tensor],
-        biases: Sequence[Tensor],
-        scales: Sequence[Tensor] = (),
-        shifts: Sequence[Tensor] = (),
-        *,
-        detach: bool = True,
-    ):
+    def __init__(self, parts: Iterable[Iterable[Tensor]], *, detach: bool = True):
         self.parts: list[list[Tensor]] = []
-        for part in (weights, biases, scales, shifts):
+        for part in parts:
             self.parts.append(list(map(Tensor.detach, part)) if detach else list(part))
         self.tensors = sum(self.parts, [])
-        self.count = len(weights[0])
-        self.depth = len(weights)
-        self.at_once = at_once(weights[0].device)
+        self.count = len(self.tensors[0])
+        self.depth = len(self.parts[0])
+        self.at_once = at_once(self.tensors[0].device)
         self._read_by_backward = [*self.parts[0], *self.parts[2]]
         self._gradients: LayerViews | None = None
         self._users = 0
@@ -148,15 +138,8 @@ class LayerViews:
         sizes = list(map(math.prod, shapes))
         whole = self.tensors[0].new_empty(sum(sizes))
         pieces = whole.split(sizes)
-        tensors = list(map(Tensor.view, pieces, shapes))
-        depth = self.depth
-        norms = len(self.parts[2])
-        made = LayerViews(
-            weights=tensors[:depth],
-            biases=tensors[depth : 2 * depth],
-            scales=tensors[2 * depth : 2 * depth + norms],
-            shifts=tensors[2 * depth + norms :],
-        )
+        tensors = iter(map(Tensor.view, pieces, shapes))
+        made = LayerViews([[next(tensors) for _ in part] for part in self.parts])
         if self._gradients is None and _users_of_storage is not None:
             made._storage = whole.untyped_storage()
             del whole, pieces, tensors
@@ -228,11 +211,6 @@ class ForwardPass:
     the minimum. Autograd's backward pass of `torch.baddbmm` would return transposed gradients, which are slow to
     traverse for the backward pass of ReLU, and would multiply matrices with one column as if they had many.
     `docs/performance.md` has measurements.
-
-    Args:
-        rows: Inputs of all networks, ``(n, in)``.
-        views: Views of the parameters of all networks.
-        settings: Products, activation, dropout, and which networks run.
     """
 
     def __init__(self, rows: Tensor, views: LayerViews, settings: PassSettings):
@@ -247,15 +225,25 @@ class ForwardPass:
         self._between = self.make_between(settings.dropped, settings.keep)
 
     def make_between(self, dropped: Dropped | None, keep: float) -> list[list[BetweenLayers]]:
-        """Return dropout and normalization between the layers of each member; [] if there are none."""
-        return between_layers(self.views, self.rows, dropped, keep)
+        """Return dropout and normalization behind each hidden layer of each member; [] if there are none."""
+        views = self.views
+        if dropped is None and not views.parts[2]:
+            return []
+        hidden = views.depth - 1
+        if dropped is not None and views.at_once:
+            joined_layers = []
+            for layer, weights in zip(zip(*dropped, strict=True), views.parts[0], strict=False):
+                joined_layers.append(joined(layer, len(self.rows) * weights.shape[-1]))
+            dropped = [joined_layers]
+        found = []
+        for number, member in enumerate(views.members):
+            norms: Sequence[Any] = member.norms or [None] * hidden
+            units: Sequence[Any] = [None] * hidden if dropped is None else dropped[number]
+            found.append([BetweenLayers(norm, unit, keep) for norm, unit in zip(norms, units, strict=True)])
+        return found
 
     def forward(self, keep_inputs: bool = True) -> Tensor:
-        """Return the outputs ``(m, n, out)``, which are not kept: autograd's references to them would be circular.
-
-        Args:
-            keep_inputs: Whether the inputs of every layer are kept for a backward pass.
-        """
+        """Return the outputs ``(m, n, out)``, which are not kept: autograd's references to them would be circular."""
         rows = self.rows
         if self.views.at_once:
             rows = rows.expand(self.views.count, *rows.shape)
@@ -288,15 +276,12 @@ class ForwardPass:
     def backward(
         self, gradients: Tensor, into: LayerViews | None = None, columns: slice | None = None
     ) -> Tensor | None:
-        """Propagate gradients ``(m, n, out)`` of a loss with respect to the outputs.
+        """Propagate gradients ``(m, n, out)`` of the outputs; return those of the columns ``(n, k)``, if any.
 
         Args:
             gradients: Gradients of the outputs.
             into: Receives the gradients of the parameters; None if these are not required.
             columns: The k columns of the rows that require gradients; None for no columns.
-
-        Returns:
-            Gradients of these columns ``(n, k)``, or None.
         """
         of_rows = None
         if columns is not None:
@@ -350,12 +335,7 @@ class ForwardPass:
     ) -> Tensor:
         """Return the gradient of the first layer's outputs, given the gradient of the last layer's outputs.
 
-        Args:
-            gradient: Gradient of the outputs ``(..., n, out)``.
-            weights: Weights of all layers.
-            inputs: Inputs of all layers.
-            between: Dropout and normalization behind each hidden layer; empty if there are none.
-            into: Receives the gradients of the parameters; None if these are not required.
+        Arguments have one entry per layer; `into` receives the gradients of the parameters, if they are required.
         """
         for i in reversed(range(len(weights))):
             if into is not None:
@@ -378,13 +358,8 @@ class BatchedLayers(torch.autograd.Function):
     def forward(ctx: Any, views: LayerViews, settings: PassSettings, blocks: int, *tensors: Tensor) -> Tensor:
         """Return outputs ``(m, n, out)``.
 
-        Args:
-            ctx: Context of autograd.
-            views: Views of the parameters of all networks.
-            settings: Settings of the pass.
-            blocks: Number of blocks of columns.
-            *tensors: The blocks ``(n, columns)``, which form the rows side by side, then the parameters in the order
-                of `LayerViews.tensors`.
+        `tensors` are `blocks` blocks ``(n, columns)``, which form the rows side by side, then the parameters in the
+        order of `LayerViews.tensors`.
         """
         ctx.views = views
         ctx.version = views.version()
@@ -431,31 +406,6 @@ class BatchedLayers(torch.autograd.Function):
         return (None, None, None, *found)
 
 
-def between_layers(views: LayerViews, rows: Tensor, dropped: Dropped | None, keep: float) -> list[list[BetweenLayers]]:
-    """Return dropout and normalization behind each hidden layer of each member; [] if there are none.
-
-    Args:
-        views: Views of the parameters.
-        rows: Inputs of the networks, ``(n, in)``.
-        dropped: Dropped hidden units, or None.
-        keep: Probability with which units are kept.
-    """
-    if dropped is None and not views.parts[2]:
-        return []
-    hidden = views.depth - 1
-    if dropped is not None and views.at_once:
-        joined_layers = []
-        for layer, weights in zip(zip(*dropped, strict=True), views.parts[0], strict=False):
-            joined_layers.append(joined(layer, len(rows) * weights.shape[-1]))
-        dropped = [joined_layers]
-    found = []
-    for number, member in enumerate(views.members):
-        norms: Sequence[Any] = member.norms or [None] * hidden
-        units: Sequence[Any] = [None] * hidden if dropped is None else dropped[number]
-        found.append([BetweenLayers(norm, unit, keep) for norm, unit in zip(norms, units, strict=True)])
-    return found
-
-
 def joined(dropped: Sequence[Tensor], size: int) -> Tensor:
     """Return the dropped units of one layer of m networks, each of `size` numbers ``(n, width)``."""
     if dropped[0].dtype is torch.bool:
@@ -479,17 +429,7 @@ def product(a: Tensor, b: Tensor, dtype: torch.dtype | None, out: Tensor | None 
 
 
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Return inputs·weight + bias.
-
-    Args:
-        inputs: ``(n, in)``.
-        weight: ``(in, out)``, or ``(in,)`` for one output.
-        bias: ``(out,)``.
-        dtype: Type of the product; None for the type of the inputs.
-
-    Returns:
-        ``(n, out)``.
-    """
+    """Return inputs·weight + bias ``(n, out)``; a `dtype` is the type of the product."""
     if weight.ndim == 1:
         return torch.addmv(bias, inputs, weight).unsqueeze(1)
     if dtype is not None:
@@ -500,14 +440,7 @@ def affine(inputs: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype | No
 
 
 def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None, out: Tensor) -> None:
-    """Compute the gradient of a layer's weight.
-
-    Args:
-        inputs: The layer's inputs ``(n, in)``.
-        gradient: Gradient of its outputs ``(n, out)``.
-        dtype: Type of the product; None for the type of the inputs.
-        out: Receives the result, of the shape of the weight.
-    """
+    """Write the gradient of a layer's weight to `out`, given its inputs ``(n, in)`` and output gradients."""
     if out.ndim == 1:
         torch.mv(inputs.t(), gradient[:, 0], out=out)
     else:
@@ -515,16 +448,7 @@ def weight_gradient(inputs: Tensor, gradient: Tensor, dtype: torch.dtype | None,
 
 
 def input_gradient(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Return the gradient of a layer's inputs.
-
-    Args:
-        gradient: Gradient of its outputs ``(n, out)``.
-        weight: ``(in, out)``, or ``(in,)`` for one output.
-        dtype: Type of the product; None for the type of the gradient.
-
-    Returns:
-        ``(n, in)``.
-    """
+    """Return the gradient of a layer's inputs ``(n, in)``, given the gradient of its outputs ``(n, out)``."""
     if weight.ndim == 1:
         return gradient * weight
     if weight.shape[-2] < weight.shape[-1]:
@@ -534,10 +458,5 @@ def input_gradient(gradient: Tensor, weight: Tensor, dtype: torch.dtype | None =
 
 
 def bias_gradient(gradient: Tensor, out: Tensor) -> None:
-    """Compute the gradient of a layer's bias.
-
-    Args:
-        gradient: Gradient of its outputs ``(n, out)``.
-        out: Receives the sums over the rows, of the shape of the bias.
-    """
+    """Write the gradient of a layer's bias to `out`, given the gradient of its outputs ``(n, out)``."""
     torch.sum(gradient, dim=-2, keepdim=out.ndim == 3, out=out)

@@ -12,13 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.errors import InterreplayWarning
-from interreplay.learning.networks.batched_layers import (
-    BatchedLayers,
-    ForwardPass,
-    LayerViews,
-    Networks,
-    PassSettings,
-)
+from interreplay.learning.networks.batched_layers import BatchedLayers, ForwardPass, LayerViews, Networks, PassSettings
 from interreplay.learning.networks.between_layers import Dropout, Dropped
 from interreplay.learning.networks.small_layers import SmallLayers, SmallNetwork, is_small
 
@@ -72,14 +66,7 @@ class BatchedMLP(nn.Module):
     def _set_parameters(
         self, count: int, layers: Sequence[tuple[int, int]], normalized: Sequence[int], dropout: float = 0.0
     ) -> None:
-        """Create the parameters and draw them.
-
-        Args:
-            count: Number of networks m.
-            layers: Widths of the inputs and outputs of each layer.
-            normalized: Widths of the normalized layers.
-            dropout: Probability with which hidden units are dropped.
-        """
+        """Create and draw the parameters, for widths of inputs and outputs per layer and of normalized layers."""
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         for fan_in, fan_out in layers:
@@ -99,11 +86,7 @@ class BatchedMLP(nn.Module):
 
     @torch.no_grad()
     def reset(self, rng: torch.Generator | None = None) -> None:
-        """Draw all parameters again.
-
-        Args:
-            rng: Source of randomness on the device of the parameters; None for PyTorch's global generator.
-        """
+        """Draw all parameters again; without `rng`, by PyTorch's global generator."""
         for weight, bias in zip(self.weights, self.biases, strict=True):
             bound = 1.0 / math.sqrt(weight.shape[1])
             weight.uniform_(-bound, bound, generator=rng)
@@ -112,14 +95,12 @@ class BatchedMLP(nn.Module):
             scale.fill_(1.0)
             shift.fill_(0.0)
 
-    def draw_dropped(self, rows: Tensor, rng: torch.Generator, networks: int | None = None) -> Dropped | None:
-        """Draw the hidden units that a pass drops; None, and nothing is drawn, without dropout.
+    def last_parameters(self) -> list[nn.Parameter]:
+        """Return weights and biases of the last layer."""
+        return [self.weights[-1], self.biases[-1]]
 
-        Args:
-            rows: ``(n, ...)``, as many rows as the pass has.
-            rng: Source of randomness.
-            networks: Number of the networks that run; None for all.
-        """
+    def draw_dropped(self, rows: Tensor, rng: torch.Generator, networks: int | None = None) -> Dropped | None:
+        """Draw the units that a pass of these rows and number of networks drops; None without dropout."""
         if not self.dropout:
             return None
         return self._draws.draw(self.count if networks is None else networks, len(rows), rng)
@@ -146,11 +127,11 @@ class BatchedMLP(nn.Module):
         plain = self.plain or torch.compiler.is_compiling()  # programs support neither `BatchedLayers` nor cached views
         views = self._views
         if self.plain:
-            views = LayerViews(*map(list, (self.weights, self.biases, self.scales, self.shifts)), detach=frozen)
+            views = LayerViews((self.weights, self.biases, self.scales, self.shifts), detach=frozen)
         elif plain:
-            views = LayerViews(*self.parts, detach=frozen)
+            views = LayerViews(self.parts, detach=frozen)
         elif views is None or not views.are_of(self.parts[0]):  # the parameters were moved
-            self._views = views = LayerViews(*self.parts)
+            self._views = views = LayerViews(self.parts)
         settings = PassSettings(
             dtype=self.matrix_dtype,
             activation=self.activation,

@@ -31,11 +31,6 @@ class ResidualPass(ForwardPass):
 
     x₀ = W₀·row + b₀; per block x ← x + W₂·f(W₁·LN(x) + b₁) + b₂; outputs w·LN(x) + b. The layers in `views` are W₀,
     then W₁ and W₂ of each block, then w; the normalizations are those of the blocks, then the last one.
-
-    Args:
-        rows: Inputs of all networks, ``(n, in)``.
-        views: Views of the parameters of all networks.
-        settings: Products, activation, and which networks run.
     """
 
     def __init__(self, rows: Tensor, views: LayerViews, settings: PassSettings):
@@ -143,22 +138,13 @@ class ResidualMLP(BatchedMLP):
 
 
 class ResidualGaussian(ResidualMLP):
-    """A residual network of [mean; log standard deviation], the latter bounded smoothly by −10 and 2 as in SimBa.
+    """Residual networks of [mean; log standard deviation], the latter bounded smoothly by −10 and 2 as in SimBa.
 
-    log σ = −10 + 6·(1 + tanh(·)).
-
-    Args:
-        inputs: Width of an observation.
-        width: Width of the network.
-        blocks: Number of residual blocks.
-        actions: Width of an action.
+    log σ = −10 + 6·(1 + tanh(·)). Arguments are those of `ResidualMLP`.
     """
 
     LOWEST = -10.0
     HALF_RANGE = 6.0
-
-    def __init__(self, inputs: int, width: int, blocks: int, actions: int):
-        super().__init__(1, inputs, width, blocks, 2 * actions)
 
     def outputs(
         self,

@@ -10,12 +10,9 @@ from interreplay.learning.actor_critic.discrete_sac import CategoricalActor, Dis
 from interreplay.learning.networks.optimizers import polyak
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
+pytestmark = pytest.mark.usefixtures("float64_rows")
+
 TAU, TARGET = 0.01, 0.9
-
-
-@pytest.fixture(autouse=True)
-def keep_float64(monkeypatch):
-    monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
 
 
 def make(seed=0, **settings):
@@ -84,8 +81,8 @@ def test_equal_views_change_nothing():
     networks.float(), other.float()
     weights = torch.ones(N)
     twice, one = (r.replace(rewards=r.rewards.float(), discounts=r.discounts.float()) for r in (twice, one))
-    learn(DiscreteSACUpdate(networks, TARGET), one, weights, torch.Generator())
-    learn(DiscreteSACUpdate(other, TARGET), twice.replace(obs=one.obs), weights, torch.Generator())
+    learn(DiscreteSACUpdate(networks, target_entropy=TARGET), one, weights, torch.Generator())
+    learn(DiscreteSACUpdate(other, target_entropy=TARGET), twice.replace(obs=one.obs), weights, torch.Generator())
     for mine, theirs in zip(networks.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, atol=2e-6, rtol=1e-4)
 
@@ -100,12 +97,3 @@ def test_draws_have_the_policy_s_probabilities():
     shares = torch.bincount(drawn, minlength=4) / n
     assert (shares - probabilities).abs().max() < 4 * 0.5 / math.sqrt(n)
     assert actor.act(obs).item() == int(probabilities.argmax())
-
-
-def test_a_temperature_follows_the_entropy():
-    networks, update = make(alpha_lr=1e-2)
-    rows, weights = batch(discrete=True), torch.ones(N, dtype=torch.float64)
-    first = networks.log_alpha.item()
-    log_prob = learn(update, rows, weights, torch.Generator())[1][update.metrics.index("log_prob_mean")]
-    # The policy is almost uniform at first: its entropy of about log 3 is above the target of 0.9.
-    assert log_prob < -TARGET and networks.log_alpha.item() < first

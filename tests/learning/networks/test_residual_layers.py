@@ -5,9 +5,8 @@ import math
 
 import pytest
 import torch
-from torch.autograd import gradcheck
 
-from interreplay.learning.networks import batched_layers, between_layers
+from interreplay.learning.networks import batched_layers
 from interreplay.learning.networks.residual_layers import ResidualGaussian, ResidualMLP
 from tests.learning.plain_torch import plain_outputs
 
@@ -57,38 +56,6 @@ def test_outputs_and_gradients_are_those_of_plain_networks(chosen, blocks, activ
     torch.testing.assert_close(of_rows[:, 1:], plain_gradients[0][:, 1:])
 
 
-@pytest.mark.slow
-def test_gradcheck(grouping):
-    layers, x = networks(outputs=2), float64(2, INPUTS).requires_grad_()
-    assert gradcheck(lambda x, *_: layers.outputs(x), (x, *layers.parameters()))
-
-
-def test_the_example_of_two_units(monkeypatch):
-    """LN(x) = (−1, 1) for x = (1, 3), and x becomes (2, 4)."""
-    monkeypatch.setattr(between_layers, "EPS", 0.0)
-    critic = ResidualMLP(1, 2, 2, 1, 1).double()
-    with torch.no_grad():
-        for parameter in (*critic.weights, *critic.biases):
-            parameter.zero_()
-        critic.weights[0][0] = torch.eye(2)
-        critic.weights[1][0, 1, 0] = 1.0  # the first row of W₁ is (0, 1)
-        critic.weights[2][0, 0] = 1.0  # the first column of W₂ is (1, 1)
-        critic.weights[3][0, :, 0] = torch.tensor([0.5, 2.0])
-    assert critic(torch.tensor([[1.0, 3.0]], dtype=torch.float64)).item() == pytest.approx(1.5, abs=1e-12)
-
-
-def test_without_branches_critics_are_linear_in_normalized_features():
-    critics, x = networks(), float64(ROWS, INPUTS)
-    with torch.no_grad():
-        for block in range(2):
-            critics.weights[2 + 2 * block].zero_()
-            critics.biases[2 + 2 * block].zero_()
-    first, last = (critics.weights[0], critics.biases[0]), (critics.weights[-1], critics.biases[-1])
-    features = x @ first[0] + first[1]
-    normalized = torch.nn.functional.layer_norm(features, (WIDTH,)) * critics.scales[-1] + critics.shifts[-1]
-    torch.testing.assert_close(critics.outputs(x), normalized @ last[0] + last[1])
-
-
 @pytest.mark.parametrize(("width", "parameters"), [(512, 4_215_297), (128, 267_393)])
 def test_the_published_number_of_parameters(width, parameters):
     critic = ResidualMLP(1, 23, width, 2, 1)
@@ -115,7 +82,7 @@ def test_the_start_is_orthogonal_and_he_normal():
 
 
 def test_the_standard_deviation_is_bounded_smoothly():
-    policy = ResidualGaussian(INPUTS, 8, 1, 2).double()
+    policy = ResidualGaussian(1, INPUTS, 8, 1, 4).double()
     x = float64(ROWS, INPUTS)
     mean, log_std = policy(x).chunk(2, dim=1)
     plain_mean, raw = plain_outputs(policy, x)[0].chunk(2, dim=1)
