@@ -252,11 +252,7 @@ def drawn_observations(policy: TrainedPolicy, count: int, seed: int) -> dict[str
 
 
 def compared(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -> Comparison:
-    """Compare the actions of an exported policy with the policy's, also for a single observation.
-
-    Raises:
-        ExportError: The actions differ by more than rounding.
-    """
+    """Compare the actions of an exported policy with the policy's, also for a single observation."""
     obs = parts.get("")
     if obs is None:
         obs = nested(policy.observation_space, parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -12,20 +12,12 @@ from interreplay.acting.batching import as_column
 from interreplay.environments.spaces import leaves, named_parts
 
 
-class Batch(NamedTuple):
-    """Observations ``(n, ...)``.
-
-    Attributes:
-        parts: Parts by name, see `interreplay.environments.spaces.leaves`; a single part has the name "".
-        single: Whether the input was a single observation without a batch dimension.
-    """
-
-    parts: dict[str, np.ndarray]
-    single: bool
-
-
-def batch_of(space: gym.Space, observation: Any) -> Batch:
+def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray], bool]:
     """Return one observation, or several along the first dimension of each part, as a batch.
+
+    Returns:
+        Parts ``(n, ...)`` by name, see `interreplay.environments.spaces.leaves`; a single part has the name "". And
+        whether the input was a single observation without a batch dimension.
 
     Raises:
         ValueError: The observation does not match the space.
@@ -53,7 +45,7 @@ def batch_of(space: gym.Space, observation: Any) -> Batch:
         raise ValueError(
             f"the parts have different numbers of observations (0: a single one): {counts}; expected one number"
         )
-    return Batch(parts, single)
+    return parts, single
 
 
 def column_type(space: gym.Space) -> np.dtype[Any]:

@@ -62,12 +62,7 @@ def describe(
 
 
 def weights_of(description: Mapping[str, Any], nets: Any) -> dict[str, Any]:
-    """Return the weights of a policy by part; an empty dict if its networks are defined by a user's code.
-
-    Args:
-        description: Result of `describe`.
-        nets: Networks with an ``encoder`` and an ``actor``.
-    """
+    """Return the weights of a policy by part; an empty dict if its networks are defined by a user's code."""
     if "own_code" in description:
         return {}
     return {part: dict(getattr(nets, part).state_dict()) for part in PARTS}

@@ -71,13 +71,13 @@ class TrainedPolicy:
         Raises:
             ValueError: The observation does not match the space, or the policy has no exploration.
         """
-        batch = batch_of(self.observation_space, obs)
+        parts, single = batch_of(self.observation_space, obs)
         with torch.no_grad():
-            encoded = self._remembering(self._encoded(batch.parts))
+            encoded = self._remembering(self._encoded(parts))
             chosen = self._explored(encoded) if explore else self.nets.actor.act(encoded)
         kept = chosen.cpu().numpy().reshape(len(encoded), *self._actions.shape)
         actions = self._actions.to_env(kept)
-        if batch.single:
+        if single:
             return self._actions.first(actions)
         return actions
 
@@ -87,7 +87,8 @@ class TrainedPolicy:
         A policy with memory treats each observation as the first of an episode.
         """
         with torch.no_grad():
-            encoded = self._encoded(batch_of(self.observation_space, obs).parts)
+            parts, _ = batch_of(self.observation_space, obs)
+            encoded = self._encoded(parts)
             memory = self.nets.actor.memory
             if memory is not None:
                 encoded = memory.step(encoded, memory.begin(len(encoded)))[0]

@@ -71,15 +71,7 @@ _BOTH = (gym.spaces.Box, gym.spaces.Discrete)
 
 
 def _of_unrolls(config: str, settings: type, steps: int, envs: int, *mix: Mapping[str, Any]) -> Algorithm:
-    """Return an algorithm that learns from unrolls.
-
-    Args:
-        config: Name of its configuration.
-        settings: Dataclass of its settings.
-        steps: Default number of steps per unroll.
-        envs: Default number of environments per worker.
-        *mix: Sources of the default mix; without them, all unrolls are fresh.
-    """
+    """Return an algorithm that learns from unrolls, by default of `steps` steps of `envs` environments each."""
     of_run = {"rollout_fragment_length": steps, "num_envs_per_worker": envs}
     arguments = {"parameters": list(mix)} if mix else {}
     return Algorithm(config, settings, _BOTH, MIX if mix else FRESH, arguments, unrolls=True, of_run=of_run)

@@ -27,13 +27,7 @@ class Exploration(ABC):
 
     @abstractmethod
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
-        """Choose actions ``(n, *action_shape)``.
-
-        Args:
-            policy: The policy.
-            output: Result of `Policy.output`, ``(n, ...)``.
-            rng: Source of randomness, on the device of the policy.
-        """
+        """Choose actions ``(n, *action_shape)`` from the result ``(n, ...)`` of `Policy.output`."""
 
     def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return the outputs of the policy for encoded observations ``(n, inputs)``."""
@@ -201,11 +195,7 @@ class Additive(Exploration):
 
 
 class Gaussian(Additive):
-    """Independent normal noise (Fujimoto et al. 2018, arXiv:1802.09477).
-
-    Args:
-        sigma: Standard deviation.
-    """
+    """Independent normal noise (Fujimoto et al. 2018, arXiv:1802.09477)."""
 
     def __init__(self, sigma: float = 0.1):
         super().__init__(sigma)

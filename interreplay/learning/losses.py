@@ -145,12 +145,7 @@ def loss_of(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any
 
 
 def chosen_losses(values: Mapping[str, Any], settings: type) -> dict[str, Any]:
-    """Return `huber_delta`, `pal_alpha` and `critic_loss` where they differ from the algorithm's defaults.
-
-    Args:
-        values: Settings by name.
-        settings: Dataclass of the algorithm; its fields have the defaults.
-    """
+    """Return the settings of the critics' loss that differ from the defaults in the dataclass `settings`."""
     own = {found.name: found.default for found in fields(settings)}
     chosen: dict[str, Any] = {}
     for name in ("huber_delta", "pal_alpha", "critic_loss"):
@@ -167,11 +162,7 @@ def check_loss(
 ) -> None:
     """Reject settings of the critics' loss that contradict each other or the replay method.
 
-    Args:
-        huber_delta: d of `Huber`, or None.
-        pal_alpha: α of `PAL`, or None.
-        critic_loss: As in `make_loss`, or None.
-        method: Name of the replay method that defines the loss of its rows, if any.
+    `method` is the name of a replay method that defines the loss of its rows.
 
     Raises:
         ValueError: The settings contradict each other or the replay method.

@@ -40,18 +40,10 @@ class Accepts(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """Return the value of a text, without checking it.
-
-        Raises:
-            ValueError: The text cannot be parsed.
-        """
+        """Return the value of a text without checking it; raise a ValueError if it cannot be parsed."""
 
     def read(self, text: str) -> Any:
-        """Return the accepted value of a text.
-
-        Raises:
-            ValueError: The value is not accepted; the message states what is.
-        """
+        """Return the value of a text; raise a ValueError that states what is accepted."""
         try:
             value = self.parse(text)
             if self.admits(value):
@@ -126,11 +118,7 @@ SEED = Whole(0, 2**31 - 1)
 
 
 class OneOf(Accepts):
-    """One of several names.
-
-    Args:
-        *names: The accepted names.
-    """
+    """One of several names."""
 
     def __init__(self, *names: str):
         self.names = names
@@ -192,9 +180,6 @@ class Rate(Accepts):
     """A learning rate, or a schedule of them ``[[env_step, rate], ...]`` from step 0 on, linear in between.
 
     Texts look like ``3e-4``, ``0:3e-4,100000:1e-5`` or ``[[0, 3e-4], [100000, 1e-5]]``.
-
-    Args:
-        open_low: Whether 0 is rejected.
     """
 
     def __init__(self, *, open_low: bool = True):
@@ -320,9 +305,6 @@ class Named(Accepts):
     """A class by name, or ``module:Class`` of a user, with arguments by name.
 
     In text ``my_module:MyNoise``, ``my_module:MyNoise sigma=0.2``, or a mapping ``{"type": "my_module:MyNoise"}``.
-
-    Args:
-        *names: Names of classes of this package.
     """
 
     def __init__(self, *names: str):
@@ -350,13 +332,7 @@ class Named(Accepts):
 
 
 def setting(default: Any, accepts: Accepts, help: str) -> Any:
-    """Return a dataclass field.
-
-    Args:
-        default: Default value.
-        accepts: Accepted values.
-        help: Description for ``--help`` and the documentation.
-    """
+    """Return a dataclass field with its accepted values and its description for ``--help`` and the documentation."""
     return field(default=default, metadata={"accepts": accepts, "help": help})
 
 

@@ -187,11 +187,7 @@ class ActorCriticSettings:
     )
 
     def __post_init__(self) -> None:
-        """Reject settings that contradict each other.
-
-        Raises:
-            ValueError: Two settings contradict each other.
-        """
+        """Raise a ValueError for settings that contradict each other."""
         if self.target_subset is not None and self.target_subset > self.n_critics:
             raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
         if self.critic_blocks and self.critic_dropout:
@@ -271,11 +267,7 @@ class TQCSettings(SACSettings):
     )
 
     def __post_init__(self) -> None:
-        """Reject settings that contradict each other.
-
-        Raises:
-            ValueError: Two settings contradict each other.
-        """
+        """Raise a ValueError for settings that contradict each other."""
         super().__post_init__()
         if self.drop_per_critic >= self.n_quantiles:
             raise ValueError(

@@ -145,9 +145,10 @@ def test_invalid_observations_are_rejected(saved, name, obs, message):
 def test_parts_of_observations_may_be_empty():
     space = gym.spaces.Dict({"goal": gym.spaces.Box(-1, 1, (0,)), "pose": gym.spaces.Box(-1, 1, (2,))})
     one = {"goal": np.zeros(0), "pose": np.zeros(2)}
-    assert {name: part.shape for name, part in batch_of(space, one).parts.items()} == {"goal": (1, 0), "pose": (1, 2)}
-    several = batch_of(space, {"goal": np.zeros((3, 0)), "pose": np.zeros((3, 2))})
-    assert not several.single and several.parts["goal"].shape == (3, 0)
+    parts, _ = batch_of(space, one)
+    assert {name: part.shape for name, part in parts.items()} == {"goal": (1, 0), "pose": (1, 2)}
+    parts, single = batch_of(space, {"goal": np.zeros((3, 0)), "pose": np.zeros((3, 2))})
+    assert not single and parts["goal"].shape == (3, 0)
 
 
 def test_flipped_observations_and_foreign_byte_orders_become_tensors():

@@ -47,11 +47,7 @@ class Layer(NamedTuple):
 
 
 def named_layers(layers: Layers) -> list[Layer]:
-    """Return the layers of a list, of a mapping, or a single one.
-
-    Raises:
-        ValueError: A layer has another form.
-    """
+    """Return the layers of a list, of a mapping, or a single one; raise a ValueError for another form."""
     if isinstance(layers, str) or (isinstance(layers, Mapping) and "layer" in layers):
         layers = [layers]
     if not isinstance(layers, Mapping):
@@ -75,11 +71,7 @@ def as_list(layers: Sequence[Layer]) -> list[dict[str, Any]]:
 
 
 def layer_class(name: str) -> type[nn.Module]:
-    """Return the class of a layer.
-
-    Raises:
-        UsageError: There is no such layer, or it draws random numbers or keeps statistics of batches.
-    """
+    """Return the class of a layer."""
     if ":" in name:
         return own_class(name, nn.Module, "layer")
     if name == "NoisyLinear":
@@ -101,14 +93,8 @@ def make_layer(
 ) -> nn.Module:
     """Return a layer.
 
-    Args:
-        kind: Class of the layer.
-        arguments: Arguments of the class. Missing sizes are inferred from `shape` and `outputs`.
-        shape: Shape of an input.
-        outputs: Number of outputs; None for the class's default.
-
-    Raises:
-        UsageError: The class does not have one of the arguments.
+    Sizes that are missing in the arguments are inferred from the `shape` of an input and the number of `outputs`, if
+    one is required. Raise a UsageError for unknown arguments.
     """
     check_arguments(kind.__name__, kind, arguments)
     filled = dict(arguments)
@@ -211,13 +197,6 @@ class LayerList(nn.Module):
 
 class LayerStack(nn.Module):
     """Several networks of listed layers, with the interface of `BatchedMLP`.
-
-    Args:
-        count: Number of networks m.
-        layers: Layers of each network.
-        inputs: Width of the inputs.
-        outputs: Number of outputs.
-        place: Beginning of error messages.
 
     Attributes:
         plain: Whether autograd differentiates each operation that follows the layers, as `torch.func` requires.

@@ -91,16 +91,7 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
 
 
 def check_streams(network: Collection[str], family: str, images: bool) -> None:
-    """Check the names of streams.
-
-    Args:
-        network: The names.
-        family: One of `STREAMS`.
-        images: Whether observations are images.
-
-    Raises:
-        ValueError: A stream is unknown or missing.
-    """
+    """Raise a ValueError if a stream of a family is unknown or missing; `images`: observations are images."""
     for name in network:
         if name not in STREAMS[family]:
             raise ValueError(f"network has no stream {name!r} here; expected some of {', '.join(STREAMS[family])}")
@@ -115,15 +106,7 @@ def check_streams(network: Collection[str], family: str, images: bool) -> None:
 
 
 def check_ignored(model: Mapping[str, Any], family: str) -> None:
-    """Reject settings that listed layers, or an encoder of the user, ignore.
-
-    Args:
-        model: Settings of the networks by name, as `with_built_in` returns them.
-        family: One of `STREAMS`.
-
-    Raises:
-        ValueError: All networks that a setting refers to are listed or the user's.
-    """
+    """Reject settings that listed layers, or an encoder of the user, ignore."""
     network = model.get("network") or {}
     dropout = model.get("critic_dropout")
     if "critic" in network and dropout:
@@ -196,81 +179,45 @@ class Plain:
     ended: bool = True
 
 
-@dataclass
-class Block:
-    """A linear layer with the normalization and the activation after it.
-
-    Attributes:
-        width: Number of outputs; None for the required number.
-        sigma0: Initial scale of its noise; None without noise.
-        layer_norm: Whether it is normalized.
-        activation: "relu" or "tanh"; "" without an activation.
-    """
-
-    width: int | None
-    sigma0: float | None
-    layer_norm: bool = False
-    activation: str = ""
-
-
-def plain_blocks(layers: Layers) -> list[Block] | None:
-    """Return listed layers as blocks; None if there are other layers or arguments."""
-    blocks: list[Block] = []
-    for layer in named_layers(layers):
-        arguments = dict(layer.arguments)
-        if layer.kind in SIZES:
-            width = arguments.pop(SIZES[layer.kind], None)
-            sigma0 = arguments.pop("sigma0", 0.5) if layer.kind == "NoisyLinear" else None
-            blocks.append(Block(width, sigma0))
-        elif not blocks or blocks[-1].activation:
-            return None
-        elif layer.kind in ACTIVATIONS:
-            blocks[-1].activation = ACTIVATIONS[layer.kind]
-        elif layer.kind == "LayerNorm" and not blocks[-1].layer_norm:
-            blocks[-1].layer_norm = True
-        else:
-            return None
-        if arguments:
-            return None
-    return blocks
-
-
 def plain_layers(layers: Layers) -> Plain | None:
     """Return listed layers as plain ones; None if they are not plain."""
-    blocks = plain_blocks(layers)
-    if not blocks:
-        return None
-    noise = {block.sigma0 for block in blocks}
-    last = blocks[-1]
-    ended = not last.activation
-    if ended:
-        blocks.pop()
-        if last.width is not None or last.layer_norm:
-            return None
     widths = []
-    for block in blocks:
-        if block.width is None or not block.activation:
+    noise = set()
+    norms = set()
+    activations = set()
+    ended = False
+    remaining = named_layers(layers)
+    while remaining:
+        layer = remaining.pop(0)
+        if layer.kind not in SIZES:
             return None
-        widths.append(block.width)
-    norms = {block.layer_norm for block in blocks}
-    activations = {block.activation for block in blocks}
-    if len(noise) > 1 or len(norms) > 1 or len(activations) > 1:
+        arguments = dict(layer.arguments)
+        width = arguments.pop(SIZES[layer.kind], None)
+        noise.add(arguments.pop("sigma0", 0.5) if layer.kind == "NoisyLinear" else None)
+        ended = not remaining
+        if not ended:
+            widths.append(width)
+            norms.add(remaining[0].kind == "LayerNorm")
+            if remaining[0].kind == "LayerNorm" and len(remaining) > 1:
+                arguments |= remaining.pop(0).arguments
+            activation = remaining.pop(0)
+            arguments |= activation.arguments
+            activations.add(ACTIVATIONS.get(activation.kind, ""))
+        if arguments or ended == (width is not None):
+            return None
+    if len(noise) != 1 or len(norms) > 1 or len(activations) > 1 or "" in activations:
         return None
     return Plain(
         tuple(widths),
         activation="".join(activations),
         layer_norm=True in norms,
-        sigma0=last.sigma0,
+        sigma0=noise.pop(),
         ended=ended,
     )
 
 
 def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
-    """Return streams of plain layers; None if no built-in network has such streams.
-
-    Args:
-        network: Layers by stream.
-    """
+    """Return streams of plain layers; None if no built-in network has such streams."""
     found = {}
     for name, layers in network.items():
         plain = plain_layers(layers)
@@ -287,13 +234,7 @@ def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
 
 
 def _values(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in value network; None if there is none.
-
-    Args:
-        features: Shared layers.
-        streams: Layers of "q", or of "value" and "advantage".
-        separate: Unused; there are no critics.
-    """
+    """Return the settings of an equal built-in value network; None if there is none."""
     first, *others = streams.values()
     if first.layer_norm or any(other != first for other in others):
         return None
@@ -319,10 +260,7 @@ def _unrolls(features: Plain, streams: Mapping[str, Plain], separate: bool) -> d
 def _actor_and_critics(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
     """Return the settings of an equal built-in actor and critics, as `_values` does.
 
-    Args:
-        features: Shared layers.
-        streams: Layers of "actor" and "critic".
-        separate: Whether critics have their own setting of widths, as in CrossQ.
+    `separate` is whether critics have their own setting of widths, as in CrossQ.
     """
     if streams.keys() != {"actor", "critic"} or features.widths:
         return None
@@ -378,14 +316,7 @@ class ListedEncoder(nn.Module):
 
 
 class ListedValues(ValueLayers):
-    """Listed layers of a value network: ``q``, or dueling streams ``value`` and ``advantage``, after ``features``.
-
-    Args:
-        network: Layers by stream.
-        inputs: Width of an encoded observation.
-        actions: Number of actions A.
-        numbers: Outputs per action N.
-    """
+    """Listed layers of a value network: ``q``, or dueling streams ``value`` and ``advantage``, after ``features``."""
 
     def __init__(self, network: Mapping[str, Layers], inputs: int, actions: int, numbers: int):
         super().__init__()
@@ -422,13 +353,7 @@ class ListedValues(ValueLayers):
 
 
 class ListedPolicyValue(PolicyValueLayers):
-    """Listed layers of a policy ``actor`` and its value ``critic``, after ``features``.
-
-    Args:
-        network: Layers by stream.
-        inputs: Width of an encoded observation.
-        numbers: Number of outputs of the policy.
-    """
+    """Listed layers of a policy ``actor`` and its value ``critic``, after ``features``."""
 
     def __init__(self, network: Mapping[str, Layers], inputs: int, numbers: int):
         nn.Module.__init__(self)

@@ -22,10 +22,6 @@ class BatchRenorm(nn.Module):
     then moves the running mean and variance a `share` of the way. During warm-up r = 1 and d = 0: batch normalization.
     Variances are divided by n, as in CrossQ's published code.
 
-    Args:
-        count: Number of networks m.
-        width: Width of a row.
-
     Attributes:
         share: Weight of a batch's statistics in each update of the running statistics.
         mean: Running mean ``(m, width)``.
@@ -55,13 +51,7 @@ class BatchRenorm(nn.Module):
         self.mean.fill_(0.0)
 
     def by_running(self, rows: Tensor, network: int, frozen: bool = False) -> Tensor:
-        """Return rows ``(n, width)`` of one network normalized by the running statistics.
-
-        Args:
-            rows: n rows.
-            network: Index of the network.
-            frozen: Whether scale and bias are constants.
-        """
+        """Return rows ``(n, width)`` of one network by the running statistics; `frozen` makes parameters constants."""
         scale = self.scale[network]
         bias = self.bias[network]
         if frozen:
@@ -72,10 +62,7 @@ class BatchRenorm(nn.Module):
     def training_pass(self, rows: Tensor, network: int, warm: Tensor) -> Tensor:
         """Return rows ``(n, width)`` of one network normalized by their own statistics; update the running ones.
 
-        Args:
-            rows: At least 2 rows.
-            network: Index of the network.
-            warm: Whether warm-up is over, ``()``.
+        There are at least 2 rows; `warm` ``()`` is whether warm-up is over.
         """
         scale = self.scale[network]
         bias = self.bias[network]
@@ -134,12 +121,7 @@ class RenormedMLP(BatchedMLP):
     ) -> Tensor:
         """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, differentiated by autograd alone.
 
-        Args:
-            rows: Inputs of all networks, or blocks of their columns.
-            dropped: Unused; there is no dropout.
-            networks: Indices of the networks that run; None for all.
-            frozen: Whether parameters are constants: only the rows receive gradients.
-            training: Whether this is a training pass, which changes the running statistics.
+        Arguments are those of `BatchedMLP.outputs`; `dropped` is unused, and `training` changes the running statistics.
         """
         if not isinstance(rows, Tensor):
             rows = torch.cat(list(rows), dim=1)

@@ -16,12 +16,7 @@ Dropped = list[list[Tensor]]
 
 
 def zero_units(values: Tensor, dropped: Tensor) -> None:
-    """Set dropped units to 0, in place.
-
-    Args:
-        values: Contiguous units ``(n, width)``, or ``(m, n, width)`` of m networks.
-        dropped: Flat indices of the dropped units, or a mask of the same shape as `values`.
-    """
+    """Set dropped units of contiguous ``(n, width)`` or ``(m, n, width)`` to 0 in place; see `Dropped`."""
     if dropped.dtype is torch.bool:
         values.masked_fill_(dropped, 0.0)
     else:
@@ -48,13 +43,7 @@ class Dropout:
         self._means: dict[tuple[int, int, torch.device], Tensor] = {}
 
     def draw(self, networks: int, rows: int, rng: torch.Generator) -> Dropped:
-        """Draw the dropped units of one forward pass.
-
-        Args:
-            networks: Number of networks.
-            rows: Number of rows n.
-            rng: Source of randomness, on the device of the rows.
-        """
+        """Draw the dropped units of one forward pass of `networks` with `rows` rows each."""
         if rng.device.type != "cpu":
             return self.draw_masks(networks, rows, rng)
         depth = len(self._widths)
@@ -133,9 +122,7 @@ class BetweenLayers:
     def backward(self, gradient: Tensor, into: tuple[Tensor, Tensor] | None) -> Tensor:
         """Return the gradient of a layer's values.
 
-        Args:
-            gradient: Gradient of the outputs ``(..., n, width)``; may be changed in place.
-            into: Receives the gradients of γ and β; None if these are not required.
+        The gradient of the outputs may be changed in place; `into` receives the gradients of γ and β.
         """
         if self._norm is None:
             gradient = gradient.mul_(1.0 / self._keep)

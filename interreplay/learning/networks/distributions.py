@@ -125,11 +125,7 @@ class Family(ABC):
 
 
 class Categorical(Family):
-    """Categorical distributions of A actions, given by logits ``(..., A)``.
-
-    Args:
-        actions: Number of actions A.
-    """
+    """Categorical distributions of A actions, given by logits ``(..., A)``."""
 
     def __init__(self, actions: int):
         self.numbers = actions
@@ -165,9 +161,6 @@ class Normal(Family):
 
     Actions are neither squashed nor bounded. The environment receives the nearest action of its space; the update uses
     the action that was drawn.
-
-    Args:
-        size: Width d of an action.
     """
 
     def __init__(self, size: int):

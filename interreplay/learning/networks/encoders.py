@@ -12,13 +12,7 @@ from torch import Tensor, nn
 
 from interreplay.environments.own_modules import object_of
 from interreplay.environments.spaces import leaves
-from interreplay.learning.networks.convolutions import (
-    BODIES,
-    ConvolutionBody,
-    body_of,
-    channels_first,
-    convolutions,
-)
+from interreplay.learning.networks.convolutions import BODIES, ConvolutionBody, body_of, channels_first, convolutions
 from interreplay.learning.networks.layers import matrix_dtype_of
 from interreplay.learning.networks.normalization import Normalized, NormalizedPixels
 from interreplay.transitions import Observation, observation_parts
@@ -44,11 +38,7 @@ class Flat(nn.Module):
 
 
 class OneHot(nn.Module):
-    """One-hot encoding of Discrete ``(n,)`` and MultiDiscrete ``(n, ...)`` observations to ``(n, width)``.
-
-    Args:
-        space: Space of observations.
-    """
+    """One-hot encoding of Discrete ``(n,)`` and MultiDiscrete ``(n, ...)`` observations to ``(n, width)``."""
 
     _offsets: Tensor
 

@@ -163,20 +163,8 @@ def adam_of_parts(
     On a GPU, the fused kernel gives 65,536 numbers to each block of threads, so that a network of 256 units keeps three
     of the GPU's hundred multiprocessors busy.
 
-    Args:
-        parameters: Parameters of any shapes.
-        gradients: Their gradients.
-        averages: First moments.
-        squares: Second moments.
-        _: Unused; without AMSGrad, there is no maximum of second moments.
-        steps: Step counts ``()``; the first counts for all parameters.
-        lr: Learning rate ``()``.
-        beta1: β₁.
-        beta2: β₂.
-        weight_decay: λ or c, see `decoupled`.
-        eps: ε.
-        decoupled: Whether parameters are multiplied by 1 − η·λ; otherwise c·θ is added to the gradients.
-        **others: Options of the kernel that are off.
+    Only the first of `steps` counts. If `decoupled`, parameters are multiplied by 1 − η·λ, otherwise c·θ is added to
+    the gradients.
     """
     step = steps[0]
     if decoupled:
@@ -197,10 +185,7 @@ def adam_of_parts(
 class FlatAdam(FastAdam):
     """`FastAdam` of a small network with one flat tensor each for parameters, gradients and moments.
 
-    Args:
-        params: As in `FastAdam`; each becomes a view of one tensor.
-        lr: Learning rate.
-        eps: ε, added to the root.
+    Each parameter becomes a view of one tensor.
 
     Attributes:
         gradients: Gradients of all parameters ``(total,)``.
@@ -264,10 +249,7 @@ def gradient_in_order(parameter: Tensor) -> Tensor:
 class FastAdamW(FastAdam):
     """`FastAdam` with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101).
 
-    Args:
-        params: As in `FastAdam`.
-        lr: Learning rate η.
-        weight_decay: λ; parameters are multiplied by 1 − ηλ before each step.
+    Parameters are multiplied by 1 − η·λ before each step, λ the weight decay.
     """
 
     kernel = staticmethod(torch._fused_adamw_)
@@ -275,14 +257,7 @@ class FastAdamW(FastAdam):
 
 
 class RootMeanSquare(PlainOptimizer):
-    """Base class of steps g / √(v + ε) with ε under the root and without momentum; subclasses define v.
-
-    Args:
-        params: Parameters of one device and type.
-        lr: Learning rate.
-        decay: Decay of the averages per step.
-        eps: ε.
-    """
+    """Base class of steps g / √(v + ε) with ε under the root and without momentum; subclasses define v."""
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, decay: float, eps: float):
         super().__init__(params, {"lr": lr, "decay": decay, "eps": eps, "weight_decay": 0.0})

@@ -61,14 +61,8 @@ class SmallNetwork:
     ) -> tuple[np.ndarray | None, list[np.ndarray]]:
         """Propagate the gradient of the outputs.
 
-        Args:
-            seen: Result of `forward`.
-            gradient: Gradient of the outputs ``(n, out)``.
-            of_rows: Whether the gradient of the rows is required.
-
-        Returns:
-            The gradient of the rows ``(n, in)`` or None, and the gradients of weights ``(1, in, out)``, then of biases
-            ``(1, 1, out)``.
+        Return the gradient of the rows ``(n, in)``, or None unless `of_rows`, and the gradients of weights ``(1, in,
+        out)``, then of biases ``(1, 1, out)``. `seen` is the result of `forward`.
         """
         of_weights = []
         of_biases = []
