@@ -173,7 +173,7 @@ class Additive(Exploration):
         sigma: Standard deviation of the noise drawn in each step.
     """
 
-    def __init__(self, sigma: float):
+    def __init__(self, sigma: float = 0.1):
         if not sigma >= 0:
             raise ValueError(f"sigma is {sigma!r}; expected 0 or more")
         self.sigma = float(sigma)
@@ -196,9 +196,6 @@ class Additive(Exploration):
 
 class Gaussian(Additive):
     """Independent normal noise (Fujimoto et al. 2018, arXiv:1802.09477)."""
-
-    def __init__(self, sigma: float = 0.1):
-        super().__init__(sigma)
 
     def draw(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
         return torch.randn(shape, generator=rng, device=rng.device).mul_(self.sigma)

@@ -86,10 +86,6 @@ class CrossQUpdate(ActorCriticUpdate):
 
     The statistics of a batch depend on both of its halves, and so do their gradients. β₁ of Adam is .5 for actor and
     critics.
-
-    Args:
-        networks: `CrossQNetworks`.
-        **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = SOFT_METRICS

@@ -57,10 +57,6 @@ class DiscreteSACUpdate(ActorCriticUpdate):
     * critics: as in `SACUpdate`, Q_j(s, a) the output of the action in the row;
     * actor: mean(−v·V(s));
     * temperature: as in `SACUpdate`, with Σ_a π(a|s)·log π(a|s) in place of log π(a|s).
-
-    Args:
-        networks: `DiscreteSACNetworks`.
-        **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = SOFT_METRICS

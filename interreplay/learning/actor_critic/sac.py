@@ -58,12 +58,7 @@ class GaussianActor(FeedforwardPolicy, ContinuousPolicy):
 class SACNetworks(ActorCriticNetworks):
     """Actor, critics, target networks of the critics, and the temperature.
 
-    Args:
-        inputs: Width of an observation.
-        actions: Width of an action.
-        hiddens: Widths of the hidden layers of all networks.
-        initial_alpha: Initial temperature, positive.
-        **options: As in `ActorCriticNetworks`.
+    Arguments are those of `ActorCriticNetworks`, and the initial temperature, which is positive.
     """
 
     actor_class: ClassVar[Any] = GaussianActor

@@ -16,13 +16,7 @@ from interreplay.transitions import Transitions
 
 
 class TQCNetworks(SACNetworks):
-    """SAC's networks with quantiles of the return as outputs of the critics.
-
-    Args:
-        *shape: As in `SACNetworks`.
-        n_quantiles: Number of quantiles q of each critic.
-        **options: As in `SACNetworks`.
-    """
+    """SAC's networks with `n_quantiles` quantiles of the return as outputs of each critic."""
 
     def __init__(self, *shape: Any, n_quantiles: int = TQCSettings.n_quantiles, **options: Any):
         self.critic_outputs = n_quantiles
@@ -42,10 +36,6 @@ class TQCUpdate(ActorCriticUpdate):
     TD errors, which serve as priorities, are errors of means, mean of θ_j − mean of z, in the unit of returns as for
     all other algorithms. The quantile loss would stay large for random returns, however well they are known. Losses and
     targets that come with rows are losses and targets of means; TQC does not use them.
-
-    Args:
-        networks: `TQCNetworks`.
-        **options: Arguments of `ActorCriticUpdate`, including settings by name.
     """
 
     metrics = SOFT_METRICS

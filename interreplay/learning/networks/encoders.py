@@ -63,8 +63,7 @@ class Convolutions(nn.Module):
     are small, then one layer, layer normalization and tanh as in Yarats et al. 2021, arXiv:1910.01741.
 
     Args:
-        shape: Shape of one uint8 image: ``(H, W)``, ``(C, H, W)``, ``(H, W, C)``, or one of these after k for k stacked
-            frames. Of three sides, the shorter of the first and the last is the number of channels.
+        shape: Shape of one uint8 image, as in `ConvolutionBody`.
     """
 
     width = FEATURES

@@ -17,10 +17,6 @@ class Memory(nn.Module):
     Unrolls store its state before their first step, and every episode starts with zeros (Espeholt et al. 2018,
     arXiv:1802.01561). Stored states become stale as weights change, especially those of replayed unrolls (Kapturowski
     et al. 2019, R2D2).
-
-    Args:
-        inputs: Width of an encoded observation.
-        cells: Number of cells.
     """
 
     def __init__(self, inputs: int, cells: int):

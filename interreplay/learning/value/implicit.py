@@ -24,12 +24,7 @@ class ImplicitLayers(ValueLayers):
     but the last, which belongs to f. A pass while learning draws K fractions per row; without noise, the fractions are
     (k − ½)/K.
 
-    Args:
-        inputs: Width of an encoded observation.
-        actions: Number of actions A.
-        fractions: Number of fractions K per pass.
-        hiddens: Widths of the hidden layers.
-        activation: Name of the function between layers.
+    Arguments are those of `Streams`, with the number of fractions K per pass.
     """
 
     midpoints: Tensor
