@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = ["SAC", "Rainbow"]
-MORE = ["uneven", "unsquashed", "goals", "DQN", "Nested", "discrete SAC"]
+MORE = ["uneven", "unsquashed", "goals", "DQN", "Nested", "discrete SAC", "IQN"]
 NAMES = [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
 
 
@@ -82,17 +82,6 @@ def test_onnxruntime_acts_as_the_policy(checkpoint, tmp_path, capsys, name):
         assert actions.dtype == own.dtype
         np.testing.assert_allclose(actions, own, rtol=1e-4, atol=1e-4)
     assert len(np.unique(own, axis=0)) > 1
-
-
-@pytest.mark.slow
-def test_iqn_is_exported_for_any_number_of_rows(checkpoint, tmp_path):
-    assert command.main(["export", str(checkpoint("IQN")), "--to", str(tmp_path / "policy.onnx")]) == 0
-    policy = interreplay.load_policy(checkpoint("IQN"))
-    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
-    for count in (1, 7):
-        batch = observations(policy.observation_space, count, False)
-        (actions,) = session.run(["actions"], as_inputs(batch))
-        np.testing.assert_array_equal(actions, policy.act(batch))
 
 
 @pytest.mark.slow

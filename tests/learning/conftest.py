@@ -19,3 +19,9 @@ def float64():
 def flat_float64(float64, monkeypatch):
     """Keep observations in float64, which networks otherwise convert to float32."""
     monkeypatch.setattr(Flat, "forward", lambda self, obs: obs)
+
+
+@pytest.fixture
+def float64_rows(monkeypatch):
+    """Keep observations in float64; the default type stays float32."""
+    monkeypatch.setattr(Flat, "forward", lambda self, obs: obs)

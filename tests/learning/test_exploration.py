@@ -51,12 +51,6 @@ def test_ornstein_uhlenbeck_has_its_variance_and_correlation(theta, sigma, dt):
     assert np.corrcoef(steps[-2], steps[-1])[0, 1] == pytest.approx(a, abs=0.01)
 
 
-def test_with_theta_one_ornstein_uhlenbeck_is_gaussian():
-    one, other, g, h = OrnsteinUhlenbeck(0.2, 1.0), Gaussian(0.2), rng(), rng()
-    for _ in range(3):
-        assert torch.allclose(one.draw((4, 2), g), other.draw((4, 2), h))
-
-
 def test_noise_restarts_with_an_episode():
     noise, fresh = OrnsteinUhlenbeck(), OrnsteinUhlenbeck()
     for i in range(5):

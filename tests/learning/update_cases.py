@@ -45,7 +45,7 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     ),
     "least of many": ({"n_critics": 4, "actor_target": "min", "weight_decay": 0.1, "policy_delay": 1}, 0, False, True),
     "resets": (
-        {"reset_interval": 20, "critic_layer_norm": True, "policy_delay": 3, "weight_decay": 0.01},
+        {"reset_interval": 4, "critic_layer_norm": True, "policy_delay": 3, "weight_decay": 0.01},
         0,
         True,
         False,
@@ -55,7 +55,7 @@ RESIDUAL = {"critic_blocks": 2, "critic_width": 6, "actor_blocks": 1, "actor_wid
 CASES |= {
     "residual": (RESIDUAL | {"grad_clip": 0.2, "weight_decay": 0.01}, 0, False, True),
     "residual critics": ({"critic_blocks": 1, "critic_width": 6, "n_critics": 3, "target_subset": 2}, 3, False, False),
-    "residual actor": ({"actor_blocks": 2, "actor_width": 4, "reset_interval": 20, "policy_delay": 2}, 0, False, True),
+    "residual actor": ({"actor_blocks": 2, "actor_width": 4, "reset_interval": 4, "policy_delay": 2}, 0, False, True),
     "residual tanh": (RESIDUAL | {"activation": "tanh", "n_critics": 1}, 0, False, False),
     "mean target": ({"critic_target": "mean", "n_critics": 3, "policy_delay": 2}, 0, False, True),
 }

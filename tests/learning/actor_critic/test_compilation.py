@@ -23,9 +23,8 @@ OBS = 5
 ACTIONS = 3
 CASES = {
     "SAC": (SACNetworks, SACUpdate, {}),
-    "one normalized critic": (SACNetworks, SACUpdate, {"n_critics": 1, "critic_layer_norm": True, "policy_delay": 2}),
     "residual critics": (SACNetworks, SACUpdate, {"critic_blocks": 1, "critic_width": 8, "critic_target": "mean"}),
-    "TD3": (DeterministicNetworks, TD3Update, {"huber_delta": 0.5}),
+    "TD3": (DeterministicNetworks, TD3Update, {"huber_delta": 0.5, "n_critics": 1, "critic_layer_norm": True}),
     "DDPG": (DeterministicNetworks, TD3Update, {"settings": DDPGSettings()}),
     "TQC": (TQCNetworks, TQCUpdate, {"settings": TQCSettings()}),
     "discrete SAC": (DiscreteSACNetworks, DiscreteSACUpdate, {"backup_entropy": False}),

@@ -16,6 +16,8 @@ from interreplay.learning.settings import SACSettings
 from tests.learning.actor_critic.test_sac import plain_policy, plain_q
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
+pytestmark = pytest.mark.usefixtures("float64_rows")
+
 ONES = torch.ones(N, dtype=torch.float64)
 WIDTHS = (16, 24)
 REDQ = {"n_critics": 5, "target_subset": 2, "actor_target": "mean"}
@@ -38,11 +40,6 @@ def networks_for(kind, settings, seed=0):
 
 def sac(seed=0, **settings):
     return SACUpdate(networks_for(SACNetworks, settings, seed), target_entropy=-3.0, **settings)
-
-
-@pytest.fixture(autouse=True)
-def keep_float64(monkeypatch):
-    monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
 
 
 def dense(dropped, network, layer, p):
@@ -84,12 +81,11 @@ def test_redqs_target_is_the_minimum_of_the_drawn_subset(backup_entropy):
 def test_every_subset_is_drawn_about_as_often():
     update, inputs = sac(**REDQ), torch.zeros(4, OBS + ACTIONS, dtype=torch.float64)
     seen, g, draws = {}, rng(), 2_000
-    original = update.networks.targets.outputs
 
     def outputs(rows, dropped=None, networks=None):
         key = tuple(sorted(networks))
         seen[key] = seen.get(key, 0) + 1
-        return original(rows, dropped, networks)
+        return torch.zeros(2, 4, 1)
 
     update.networks.targets.outputs = outputs
     with torch.no_grad():
@@ -166,22 +162,6 @@ def test_without_dropped_units_nothing_is_dropped_and_nothing_drawn():
     assert torch.equal(g.get_state(), rng().get_state())
 
 
-@pytest.mark.parametrize("decay", [0.01, 0.3])
-def test_weight_decay_is_torchs_adamw(decay):
-    torch.manual_seed(0)
-    mine = [nn.Parameter(torch.randn(4, 3, dtype=torch.float64)), nn.Parameter(torch.randn(5, dtype=torch.float64))]
-    theirs = copy.deepcopy(mine)
-    optimizers = FastAdamW(mine, 1e-2, weight_decay=decay), torch.optim.AdamW(theirs, 1e-2, weight_decay=decay)
-    for i in range(20):
-        for pair in zip(mine, theirs, strict=True):
-            pair[0].grad = torch.randn(pair[0].shape, generator=rng(i), dtype=torch.float64)
-            pair[1].grad = pair[0].grad.clone()
-        optimizers[0].apply()
-        optimizers[1].step()
-    for a, b in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
-
-
 def test_weight_decay_shrinks_policy_and_critics_and_not_the_temperature():
     update = sac(weight_decay=0.1)
     kinds = {"actor": FastAdamW, "critic": FastAdamW, "alpha": FastAdam}
@@ -203,26 +183,6 @@ def test_sacs_policy_and_temperature_wait_for_their_turn(delay):
     # Between its updates, the policy's metrics do not change.
     for i in range(1, 6):
         assert torch.equal(reports[i][1:4], reports[i - 1][1:4]) == ((i + 1) % delay != 0)
-
-
-def test_all_options_off_are_sac_bit_for_bit():
-    """Two critics, the target over both of them, no policy delay, no dropout, no decay, no reset."""
-    defaults = {
-        "n_critics": 2,
-        "target_subset": 2,
-        "critic_layer_norm": False,
-        "critic_dropout": 0.0,
-        "policy_delay": 1,
-    }
-    defaults |= {"actor_target": "min", "weight_decay": 0.0, "reset_interval": None, "backup_entropy": True}
-    one, other = sac(), sac(**defaults)
-    rngs = rng(), rng()
-    for i in range(5):
-        results = [learn(update, batch(i), ONES, g) for update, g in zip((one, other), rngs, strict=True)]
-        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-    states = one.networks.state_dict(), other.networks.state_dict()
-    assert states[0].keys() == states[1].keys()
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 CASES = [

@@ -6,14 +6,10 @@ import pytest
 import torch
 
 from interreplay.learning.settings import CrossQSettings, SACSettings, TD3Settings, TQCSettings
-from tests.learning.actor_critic.test_critic_options import (  # noqa: F401
-    CASES,
-    ONES,
-    keep_float64,
-    networks_for,
-    rng,
-)
+from tests.learning.actor_critic.test_critic_options import CASES, ONES, networks_for, rng
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+
+pytestmark = pytest.mark.usefixtures("float64_rows")
 
 
 def with_constant_critics(kind, networks, settings, values):
@@ -45,21 +41,6 @@ def test_the_policy_maximizes_the_mean(networks, kind):
         torch.autograd.grad(0.5 * made.critics.outputs(state_actions)[j].sum(), state_actions)[0] for j in range(2)
     ]
     torch.testing.assert_close(found, halves[0] + halves[1])
-
-
-@pytest.mark.parametrize("options", [{}, {"critic_blocks": 1, "critic_width": 6}], ids=["plain", "residual"])
-@pytest.mark.parametrize(("networks", "kind"), CASES)
-def test_with_one_critic_mean_equals_min_bit_for_bit(networks, kind, options):
-    torch.manual_seed(0)
-    first = networks(OBS, ACTIONS, (8,), critics=1, **options).double()
-    made = first, copy.deepcopy(first)
-    settings = {"n_critics": 1, **options}
-    updates = kind(made[0], **settings), kind(made[1], critic_target="mean", **settings)
-    rngs = rng(), rng()
-    for i in range(4):
-        results = [learn(update, batch(i), ONES, g) for update, g in zip(updates, rngs, strict=True)]
-        assert all(map(torch.equal, *results))
-    assert all(map(torch.equal, made[0].parameters(), made[1].parameters()))
 
 
 @pytest.mark.parametrize(("networks", "kind"), CASES)

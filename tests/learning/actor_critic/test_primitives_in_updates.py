@@ -20,7 +20,7 @@ from tests.learning.update_cases import (  # noqa: F401
     make,
 )
 
-UPDATES = 12
+UPDATES = 6
 
 
 def pairs():

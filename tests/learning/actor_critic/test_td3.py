@@ -12,6 +12,8 @@ from interreplay.learning.settings import DDPGSettings, TD3Settings
 from tests.learning.actor_critic.test_sac import plain_q
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
+pytestmark = pytest.mark.usefixtures("float64_rows")
+
 TAU = 0.01
 ALL = torch.ones(N, dtype=torch.float64)
 KINDS = {"TD3": TD3Settings(), "DDPG": DDPGSettings(critic_l2=0.0)}
@@ -28,11 +30,6 @@ def make(kind="TD3", seed=0, **settings):
 
 def rng(seed=7):
     return torch.Generator().manual_seed(seed)
-
-
-@pytest.fixture(autouse=True)
-def keep_float64(monkeypatch):
-    monkeypatch.setattr("interreplay.learning.networks.encoders.Flat.forward", lambda self, obs: obs)
 
 
 def plain_policy(actor, obs):
@@ -159,16 +156,6 @@ def test_ddpg_draws_nothing_and_td3_with_settings_of_ddpg_is_ddpg():
     assert all(map(torch.equal, networks.parameters(), other.parameters()))
 
 
-def test_without_behavior_cloning_the_rows_actions_do_not_matter_to_the_actor():
-    moved = []
-    for settings in ({}, {"bc_alpha": 2.5}):
-        networks, update = make(policy_delay=1, **settings)
-        learn(update, batch(), ALL, rng())
-        moved.append(networks)
-    assert all(map(torch.equal, moved[0].critics.parameters(), moved[1].critics.parameters()))
-    assert not torch.equal(next(moved[0].actor.parameters()), next(moved[1].actor.parameters()))
-
-
 @pytest.mark.parametrize("delay", [1, 2, 3])
 def test_policy_and_targets_wait_for_their_turn(delay):
     networks, update = make(policy_delay=delay)
@@ -180,17 +167,6 @@ def test_policy_and_targets_wait_for_their_turn(delay):
         moved.append({name.partition(".")[0] for (name, mine), theirs in pairs if not torch.equal(mine, theirs)})
     late = {"critics", "targets", "actor", "target_actor"}
     assert moved == [late if (i + 1) % delay == 0 else {"critics"} for i in range(6)]
-
-
-def test_the_count_of_updates_is_state():
-    """After a resume, the policy is updated at the same updates."""
-    (_, update), (_, other) = make(), make()
-    learn(update, batch(), ALL, rng())
-    other.load_state_dict(update.state_dict())
-    assert other.updates == 1 and other.settings.policy_delay == 2
-    before = copy.deepcopy(other.networks.actor.state_dict())
-    learn(other, batch(), ALL, rng())
-    assert not torch.equal(before["body.weights.0"], other.networks.actor.body.weights[0])
 
 
 def test_target_smoothing_is_clipped_and_of_the_given_scale():
@@ -208,47 +184,6 @@ def test_target_smoothing_is_clipped_and_of_the_given_scale():
         networks.target_actor.body.biases[-1].fill_(20.0)
     actions = update.target_actions(torch.zeros(500, OBS, dtype=torch.float64), rng())
     assert actions.max().item() == 1.0 and actions.min().item() >= 1.0 - 0.4
-
-
-def test_td3_without_its_three_changes_is_ddpg():
-    (one, td3), (other, ddpg) = make("TD3", policy_delay=1, target_policy_noise=0.0), make("DDPG")
-    # Twin critics that agree are one critic twice.
-    for twins, single in ((one.critics, other.critics), (one.targets, other.targets)):
-        for two, first in zip(twins.parameters(), single.parameters(), strict=True):
-            two.data.copy_(first.data.expand_as(two))
-    for name in ("actor", "target_actor"):
-        getattr(one, name).load_state_dict(getattr(other, name).state_dict())
-    for update, networks in ((td3, one), (ddpg, other)):
-        for optimizer in update.optimizers.values():
-            optimizer.param_groups[0]["lr"] = 1e-3
-        for i in range(3):
-            errors, _ = learn(update, batch(i), ALL, rng(i))
-        networks.errors = errors
-    assert torch.allclose(one.errors, other.errors, rtol=1e-9)
-    for mine, theirs in zip(one.actor.parameters(), other.actor.parameters(), strict=True):
-        assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-11)
-
-
-@pytest.mark.parametrize("kind", ["TD3"])
-def test_a_one_hot_row_weight_is_an_update_from_that_row_alone(kind, monkeypatch):
-    """Critics and actor step independently of the other rows of the batch."""
-    monkeypatch.setattr("interreplay.learning.actor_critic.td3.normal", lambda like, rng: torch.full_like(like, 0.7))
-    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
-    only = torch.zeros(N, dtype=torch.float64)
-    only[5] = N
-    other = batch(seed=9).where(torch.arange(N) != 5, rows)
-    alone = rows.map(lambda column: column[5:6].expand(N, *column.shape[1:]))
-    found = []
-    for given, row_weights in ((rows, only), (other, only), (alone, None)):
-        networks, update = make(kind)
-        importance = weights if row_weights is not None else weights[5].expand(N)
-        for _ in range(2):
-            _, report = learn(update, given, importance, rng(), row_weights)
-        found.append((networks, report[:2]))
-    for networks, losses in found[1:]:
-        assert torch.allclose(losses, found[0][1], rtol=1e-7)
-        for mine, theirs in zip(networks.parameters(), found[0][0].parameters(), strict=True):
-            assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["DDPG"])

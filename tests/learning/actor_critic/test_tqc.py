@@ -7,8 +7,10 @@ import torch
 
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.tqc import TQCNetworks, TQCUpdate, quantile_huber
-from tests.learning.actor_critic.test_sac import keep_float64, noises, plain_policy  # noqa: F401
+from tests.learning.actor_critic.test_sac import plain_policy
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+
+pytestmark = pytest.mark.usefixtures("float64_rows")
 
 QUANTILES = 5
 
@@ -135,21 +137,3 @@ def test_one_quantile_of_one_critic_is_sac_with_half_the_critics_loss():
         torch.testing.assert_close(2 * mine, theirs, rtol=1e-11, atol=1e-15)
     # Adam's first step depends on the sign of the gradient only, except for ε.
     torch.testing.assert_close(report[1:], expected_report[1:], rtol=1e-5, atol=1e-5)
-
-
-def test_without_a_cut_the_target_is_the_mean_of_the_critics_and_not_the_minimum():
-    """One quantile of each of three critics, errors within κ: SAC's gradient towards the targets' mean, over 2·3."""
-    networks, update = make(n_quantiles=1, drop_per_critic=0, kappa=1e6)
-    rows, noise = batch(), noises(7)[0]
-    before, alpha = copy.deepcopy(networks), networks.log_alpha.exp().item()
-    learn(update, rows, torch.ones(N).double(), torch.Generator().manual_seed(7))
-    with torch.no_grad():
-        actions, log_probs = plain_policy(before.actor, rows.next_obs, noise)
-        values = plain_atoms(before.targets, torch.cat([rows.next_obs, actions], 1)).mean((0, 2))
-        target = rows.rewards + rows.discounts * (values - alpha * log_probs)
-    deltas = plain_atoms(before.critics, torch.cat([rows.obs, rows.actions], 1)).squeeze(2) - target
-    loss = (0.5 * deltas.square()).mean(1).sum() / (2 * 3) / 1e6
-    gradients = torch.autograd.grad(loss, list(before.critics.parameters()))
-    for p, gradient in zip(networks.critics.parameters(), gradients, strict=True):
-        found = update.optimizers["critic"].state[p]["exp_avg"]
-        torch.testing.assert_close(found, 0.1 * gradient, rtol=1e-8, atol=1e-18)

@@ -12,7 +12,6 @@ from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of
 from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of, resolved
 from interreplay.learning.listed.layers import LayerList, LayerStack
 from interreplay.learning.listed.networks import ListedPolicyValue, ListedValues, plain_layers
-from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.settings import DDPGSettings, SACSettings, TD3Settings, TQCSettings
 
 BOX = gym.spaces.Box(-1, 1, (3,), np.float32)
@@ -78,7 +77,7 @@ SAME = [
     (
         "IMPALA",
         {
-            "features": [*linear(8)[:-1][:0], {"layer": "LSTM", "hidden_size": 5}],
+            "features": [{"layer": "LSTM", "hidden_size": 5}],
             "actor": linear(8),
             "critic": linear(8),
         },
@@ -116,16 +115,6 @@ def test_stacks_are_loops_over_plain_modules(networks, frozen):
     assert all(
         (p.grad is None) == (frozen or i not in chosen) for i in range(3) for p in stack.networks[i].parameters()
     )
-
-
-def test_stacks_of_plain_layers_are_batched_layers():
-    stack, built_in = LayerStack(2, linear(8, 6, norm=True), 4, 3, "x"), BatchedMLP(2, [4, 8, 6, 3], layer_norm=True)
-    for i, network in enumerate(stack.networks):
-        layers = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
-        for layer, weight, bias in zip(layers, built_in.weights, built_in.biases, strict=True):
-            layer.weight.data, layer.bias.data = weight[i].T.detach().clone(), bias[i, 0].detach().clone()
-    rows = torch.randn(5, 4)
-    assert torch.allclose(stack.outputs(rows), built_in.outputs(rows), atol=1e-6)
 
 
 def test_last_layers_of_ddpg_start_within_its_bound_and_are_reset_to_it():

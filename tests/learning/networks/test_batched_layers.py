@@ -7,8 +7,6 @@ import weakref
 
 import pytest
 import torch
-from torch.autograd import gradcheck
-from torch.distributions import Normal
 
 from interreplay.learning.networks import batched_layers
 from interreplay.learning.networks.distributions import sample_squashed_gaussian
@@ -82,25 +80,6 @@ def test_activations_are_freed_without_the_garbage_collector():
         assert context() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_gradcheck(options, grouping):
-    layers, x = stacked(**options), float64(2, SIZES[0]).requires_grad_()
-    dropped = layers.draw_dropped(x, torch.Generator().manual_seed(1))
-    assert gradcheck(lambda x, *_: layers.outputs(x, dropped), (x, *layers.parameters()))
-
-
-def test_frozen_networks_and_blocks_of_columns(grouping):
-    layers, x = stacked(), float64(ROWS, SIZES[0])
-    fixed, learned = x[:, :1], x[:, 1:].clone().requires_grad_()
-    found = layers.outputs([fixed, learned], frozen=True)
-    gradients = torch.zeros_like(found).scatter_(0, found.min(dim=0, keepdim=True).indices, 1.0)
-    found.backward(gradients)
-    (expected,) = torch.autograd.grad(plain_outputs(layers, [fixed, learned]).amin(dim=0).sum(), [learned])
-    torch.testing.assert_close(learned.grad, expected)
-    assert all(parameter.grad is None for parameter in layers.parameters())
 
 
 def test_without_any_gradient_rows_get_zeros(grouping):
@@ -178,17 +157,6 @@ def test_parameters_that_change_before_the_backward_pass_are_an_error(frozen, gr
         loss.backward()
 
 
-def test_gradients_reach_what_made_the_rows():
-    torch.manual_seed(0)
-    critics, encoder, x = BatchedMLP(2, (3, 8, 1)).double(), torch.nn.Linear(4, 3).double(), float64(ROWS, 4)
-    gradients = float64(2, ROWS, 1, seed=5)
-    critics.outputs(encoder(x)).backward(gradients)
-    learned = [encoder.weight, *critics.parameters()]
-    expected = torch.autograd.grad(plain_outputs(critics, encoder(x)), learned, gradients)
-    for parameter, gradient in zip(learned, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
-
-
 @pytest.mark.parametrize("sizes", [(4, 64, 64, 1), (4, 64, 64, 64, 6), (4, 64, 1)])
 def test_bfloat16_products_stay_near_float32(grouping, sizes):
     torch.manual_seed(0)
@@ -214,17 +182,6 @@ def test_the_squashed_gaussian_has_the_gradients_of_autograd():
         torch.testing.assert_close(ours, theirs)
     (ours,), (theirs,) = (torch.autograd.grad(list(each), [given], gradients) for each in (found, expected))
     torch.testing.assert_close(ours, theirs)
-    assert gradcheck(lambda parameters: sample_squashed_gaussian(parameters, noise), (given,))
-
-
-def test_the_squashed_gaussian_is_the_transformed_normal():
-    given, noise = 0.5 * float64(ROWS, 6), float64(ROWS, 3, seed=1)
-    sample = sample_squashed_gaussian(given, noise)
-    mean, log_std = given.chunk(2, dim=-1)
-    raw = mean + log_std.exp() * noise
-    torch.testing.assert_close(sample.actions, raw.tanh())
-    expected = Normal(mean, log_std.exp()).log_prob(raw) - torch.log(1 - raw.tanh().square())
-    torch.testing.assert_close(sample.log_probs, expected.sum(dim=-1))
 
 
 def test_a_clamped_standard_deviation_gets_no_gradient():

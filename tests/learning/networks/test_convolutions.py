@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from interreplay.learning.networks.convolutions import BODIES, SEVERAL, ConvolutionBody
-from interreplay.learning.networks.optimizers import FastAdam
 
 SHAPES = {"nature": (4, 84, 84), "shallow": (4, 84, 84), "minatar": (10, 10, 4)}
 
@@ -57,21 +54,3 @@ def test_narrow_products_are_near_and_policies_see_none(name):
     for mine, definition in zip(gradients(body, near), required, strict=True):
         assert nn.functional.cosine_similarity(mine.flatten(), definition.flatten(), dim=0) > 0.99
     assert torch.equal(body(images[:1]), alone)
-
-
-def test_adam_steps_parameters_in_this_layout_as_in_any():
-    body, images = made("nature")
-    other = copy.deepcopy(body)
-    usual = [
-        nn.Parameter(parameter.detach().clone(memory_format=torch.contiguous_format))
-        for parameter in other.parameters()
-    ]
-    ours, theirs = FastAdam(list(body.parameters()), 1e-2), torch.optim.Adam(usual, 1e-2)
-    for _ in range(3):
-        found = gradients(body, body(images))
-        for parameter, same, gradient in zip(body.parameters(), usual, found, strict=True):
-            parameter.grad, same.grad = gradient, gradient.contiguous()
-        ours.apply()
-        theirs.step()
-    for parameter, same in zip(body.parameters(), usual, strict=True):
-        torch.testing.assert_close(parameter, same)

@@ -1,7 +1,5 @@
 """The update of DQN compared with autograd, its options, its targets, and how it acts."""
 
-import copy
-
 import pytest
 import torch
 
@@ -84,31 +82,6 @@ def test_the_update_is_that_of_autograd(head, kind, double, encoder):
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-def test_double_is_an_independent_switch():
-    """It only changes which action the targets evaluate; with equal networks, it has no effect."""
-    nets = networks("quantiles")
-    plain, double = (DQNUpdate(copy.deepcopy(nets), double=switch) for switch in (False, True))
-    assert not torch.allclose(plain.target(rows(), rng()), double.target(rows(), rng()))
-    for update in (plain, double):
-        update.networks.targets.load_state_dict(update.networks.actor.layers.state_dict())
-    torch.testing.assert_close(plain.target(rows(), rng()), double.target(rows(), rng()))
-
-
-def test_the_greedy_action_is_of_the_mean():
-    nets = networks("categorical")
-    support = nets.actor.head.support
-    # The likeliest return of action 0 is the highest of all, its mean is not.
-    p = torch.tensor([[0.5, 0, 0, 0, 0, 0, 0.5], [0, 0, 0, 0, 1.0, 0, 0], [1.0, 0, 0, 0, 0, 0, 0]])
-    outputs = p.log().clamp(min=-600.0).unsqueeze(0)
-    assert p[0] @ support == 0 < p[1] @ support and nets.actor.mode(nets.actor.head.values(outputs)) == 1
-
-
-def test_weights_are_one_per_row():
-    update = DQNUpdate(networks())
-    with pytest.raises(ValueError, match="weights have shape"):
-        learn(update, rows(), torch.ones(N, 1), rng())
-
-
 def test_row_weights_multiply_importance_weights():
     one, other = (DQNUpdate(networks("categorical"), grad_clip=0.1) for _ in range(2))
     a, b = (torch.rand(N, generator=rng(i)) for i in (1, 2))
@@ -158,13 +131,6 @@ def test_targets_move_a_share_of_the_way():
         torch.testing.assert_close(target, 0.75 * old + 0.25 * source)
 
 
-def test_gradients_of_the_network_are_clipped_together():
-    update = DQNUpdate(networks(), grad_clip=1e-3)
-    learn(update, rows(), torch.ones(N), rng())
-    norm = torch.cat([p.grad.flatten() for p in update.parameters]).norm().item()
-    assert norm == pytest.approx(1e-3, rel=1e-2)
-
-
 def test_each_network_and_update_has_independent_noise():
     nets, drawn = networks(dueling=True, sigma0=0.5), []
     update = DQNUpdate(nets, double=True)
@@ -211,18 +177,6 @@ def test_rmsprop_is_centered_with_epsilon_under_the_root(steps):
             square[i] += 0.05 * (gradient[i] ** 2 - square[i])
             x[i] -= 0.01 * gradient[i] / (square[i] - average[i] ** 2 + 1e-3) ** 0.5
     torch.testing.assert_close(parameter.detach(), torch.tensor(x))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSprop"])
-def test_it_learns_a_table_of_rewards(optimizer):
-    """The loss of rewards of one step, from a table, falls to 0."""
-    update = DQNUpdate(networks(), lr=3e-3, optimizer=optimizer, optimizer_eps=1e-5)
-    given = rows().replace(discounts=torch.zeros(N))
-    first = learn(update, given, torch.ones(N), rng())[1][0]
-    for _ in range(600):
-        last = learn(update, given, torch.ones(N), rng())[1][0]
-    assert last < 0.05 * first
 
 
 @pytest.mark.parametrize("head", HEADS)

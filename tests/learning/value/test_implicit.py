@@ -5,12 +5,8 @@ import math
 import pytest
 import torch
 
-from interreplay.learning.update import Batch
-from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.value.implicit import COSINES, Implicit, ImplicitLayers
-from interreplay.learning.value.q_networks import QNetworks
 from interreplay.learning.value.value_heads import Quantiles
-from interreplay.transitions import Transitions
 
 pytestmark = pytest.mark.usefixtures("float64")
 N, K = 6, 5
@@ -73,23 +69,3 @@ def test_a_pass_draws_uniform_fractions_per_row():
     drawn = layers.outputs(torch.zeros(200, 3), layers.draw_noise(torch.Generator().manual_seed(0)))[:, 0, 64:]
     counts = torch.histc(drawn, 10, 0, 1) / drawn.numel()
     assert (counts - 0.1).abs().max() < 0.01 and len(drawn[:, 0].unique()) == 200
-
-
-@pytest.mark.slow
-def test_the_quantiles_of_a_coin_are_learned():
-    """A return of 0 or 1 with even odds: quantiles below .5 are 0, those above are 1."""
-    torch.manual_seed(0)
-    networks = QNetworks(ImplicitLayers(1, 1, 16, (32, 32)), Implicit(16, kappa=0.01), 1)
-    networks.encoder = torch.nn.Identity()
-    update = DQNUpdate(networks, lr=3e-3, grad_clip=None)
-    rng = torch.Generator().manual_seed(0)
-    ones = torch.ones(64)
-    for _ in range(300):
-        coins = torch.randint(0, 2, (64,), generator=rng).double()
-        rows = Transitions(ones.view(-1, 1), ones.long() * 0, coins, ones.view(-1, 1), ones.bool(), ones.bool() & False)
-        update.update(Batch(rows.replace(discounts=0 * ones), ones), rng)
-    with torch.no_grad():
-        quantiles = networks.actor.layers.outputs(torch.ones(1, 1), torch.linspace(0.05, 0.95, 16).view(1, -1))[
-            0, 0, :16
-        ]
-    assert quantiles[:6].abs().max() < 0.15 and (quantiles[-6:] - 1).abs().max() < 0.15

@@ -53,7 +53,7 @@ def rng():
     return torch.Generator().manual_seed(0)
 
 
-def learned(options, updates=50, loss=None):
+def learned(options, updates=15, loss=None):
     """Return the results of some updates, every third from rows with a loss, and the update object."""
     update, results = made(**options), []
     update.scores_wanted = update.offers & {"mean_error", "largest_error"}

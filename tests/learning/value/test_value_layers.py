@@ -42,15 +42,6 @@ def test_advantages_are_centered_over_actions_for_each_row_and_number():
     torch.testing.assert_close(layers.outputs(obs()[:1]), outputs[:1])
 
 
-def test_dueling_gradients_in_closed_form():
-    """∂V = Σ_a g_a, ∂A_a = g_a − mean g: the gradients of the last biases of the two streams."""
-    layers, slopes = Streams(INPUTS, ACTIONS, NUMBERS, (6,)), torch.randn(N, ACTIONS, NUMBERS)
-    layers.outputs(obs()).backward(slopes)
-    torch.testing.assert_close(layers.last[0].bias.grad, slopes.sum(dim=(0, 1)))
-    centered = (slopes - slopes.mean(dim=1, keepdim=True)).sum(dim=0)
-    torch.testing.assert_close(layers.last[1].bias.grad, centered.flatten())
-
-
 def naive_noisy(layer, rows, noise):
     """Return the layer's outputs with explicit noise in all weights."""
     of_inputs, of_outputs = noise
@@ -76,15 +67,6 @@ def test_a_noisy_layer_has_factorized_noise_on_weights_and_biases():
     torch.testing.assert_close(layer.weight.grad, obs().sum(dim=0).expand(4, INPUTS))
     torch.testing.assert_close(layer.weight_sigma.grad, layer.weight.grad * torch.outer(noise[1], noise[0]))
     torch.testing.assert_close(layer.bias_sigma.grad, N * noise[1])
-
-
-def test_noise_has_mean_0_and_its_size():
-    """f(ε) has variance E|ε| = √(2/π); the product of two has its square."""
-    layer = NoisyLinear(2, 3)
-    draws = [layer.draw(rng(i)) for i in range(4_000)]
-    products = torch.stack([torch.outer(o, i) for i, o in draws])
-    assert products.mean(dim=0).abs().max() < 5 * 0.8 / math.sqrt(4_000)
-    assert (products.var(dim=0) - 2 / math.pi).abs().max() < 0.15
 
 
 @pytest.mark.parametrize("dueling", [False, True])
