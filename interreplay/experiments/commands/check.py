@@ -89,11 +89,7 @@ def failure(check: Callable[[], object]) -> str | None:
 
 
 def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
-    """Return the subject of the checks, after creating one instance.
-
-    Args:
-        name: ``module:Class``.
-        arguments: Arguments of the class.
+    """Return the subject of the checks of ``module:Class``, after creating one instance.
 
     Raises:
         UsageError: The class does not exist, or cannot be created with these arguments.

@@ -22,9 +22,6 @@ WIDTH = 160
 def main(argv: Sequence[str] | None = None) -> int:
     """List or export experience.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code: 0, or 2 after an error that the user can fix.
     """
@@ -100,11 +97,7 @@ def listed(given: argparse.Namespace) -> int:
 
 
 def found_stores(results: Sequence[Path]) -> list[Path]:
-    """Return the stores in folders.
-
-    Raises:
-        UsageError: A folder does not exist, or no folder contains a store.
-    """
+    """Return the stores in folders."""
     from interreplay.experience.store.reader import stores_below
 
     found: dict[Path, None] = {}
@@ -138,11 +131,7 @@ def line_of(name: str, store: Any, episodes: Any) -> tuple[str, ...]:
 
 
 def plot(drawn: dict[str, Any], file: Path) -> None:
-    """Draw the return of each ended episode over the env step of its end.
-
-    Raises:
-        UsageError: Matplotlib is not installed, or the file cannot be written.
-    """
+    """Draw the return of each ended episode over the env step of its end."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -41,14 +41,7 @@ OF_PARENT = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Fork a run.
-
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
-    Returns:
-        The exit code of the study.
-    """
+    """Fork a run; return the exit code of the study."""
     return make_parser().run(act, argv)
 
 
@@ -93,11 +86,7 @@ def act(given: argparse.Namespace) -> int:
 
 
 def checkpoint_at(run: Path, at: int | None) -> Path:
-    """Return the newest checkpoint of a run at or before an env step.
-
-    Raises:
-        UsageError: No such checkpoint exists.
-    """
+    """Return the newest checkpoint of a run at or before an env step."""
     if (run / SETTINGS).exists():
         found = [run.absolute()]
     elif run.is_dir():
@@ -129,11 +118,7 @@ def steps_in(checkpoint: Path) -> int:
 
 
 def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, Any], step: int) -> Study:
-    """Return the study of the arms.
-
-    Raises:
-        UsageError: An arm is invalid, or the parent learns from unrolls.
-    """
+    """Return the study of the arms."""
     trainer = str(parent["trainer"])
     if ALGORITHMS[trainer].unrolls:
         raise UsageError(

@@ -106,9 +106,6 @@ def make_parser() -> OneLineParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train with LCER's flags.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code of `interreplay.experiments.commands.train.main`; 2 for an invalid value.
     """
@@ -118,11 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def translated(words: Sequence[str]) -> list[str]:
-    """Translate LCER's flags to those of `interreplay.experiments.commands.train`; leave all others unchanged.
-
-    Raises:
-        UsageError: Flags contradict each other.
-    """
+    """Translate LCER's flags to those of `interreplay.experiments.commands.train`; leave all others unchanged."""
     given, others = make_parser().parse_known_args(list(map(underscored, words)))
     if any(word.partition("=")[0] == "--resume" for word in others):
         return list(words)
@@ -209,9 +202,6 @@ def _model(given: argparse.Namespace) -> dict[str, Any]:
 def enjoy(argv: Sequence[str] | None = None) -> int:
     """Evaluate a policy with the flags of LCER's ``enjoy.py``, or with our own.
 
-    Args:
-        argv: The command line without the program's name; by default this process's own.
-
     Returns:
         The exit code of `interreplay.experiments.commands.evaluate.main`; 2 for an invalid value.
     """
@@ -223,11 +213,7 @@ def enjoy(argv: Sequence[str] | None = None) -> int:
 
 
 def enjoyed(words: Sequence[str]) -> list[str]:
-    """Translate the flags of LCER's ``enjoy.py`` to those of `interreplay.experiments.commands.evaluate`.
-
-    Raises:
-        UsageError: ``--random-actions`` has no equivalent.
-    """
+    """Translate the flags of LCER's ``enjoy.py`` to those of `interreplay.experiments.commands.evaluate`."""
     parser = OneLineParser(allow_abbrev=False)
     for name in ("random-actions", "make-gif", "add-episodes"):
         parser.add_argument(f"--{name}", action="store_true")

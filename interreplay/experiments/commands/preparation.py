@@ -58,9 +58,6 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
         given: Flags and their values.
         checkpoints: Checkpoints to resume from, the preferred one first; empty for a new run.
         home: The run's folder, or None for a new one.
-
-    Raises:
-        UsageError: The run cannot start.
     """
     if checkpoints:
         settings = settings_resumed(first_settings(checkpoints), given)
@@ -162,11 +159,7 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
 
 
 def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | None:
-    """Build the mix of unrolls that a run replays; None without replay.
-
-    Raises:
-        UsageError: The mix cannot make batches of the requested size.
-    """
+    """Build the mix of unrolls that a run replays; None without replay."""
     if "parameters" not in settings.buffer_args:
         return None
     gaussian = isinstance(flat_actions(environment.action_space), gym.spaces.Box)
@@ -197,10 +190,7 @@ def gigabytes(count: float) -> str:
 
 
 def check_memory(settings: SimpleNamespace, environment: Environment, source: Source) -> str:
-    """Compare the memory of the full replay buffer with the free memory.
-
-    Returns:
-        A line with both, "" if nothing is stored in memory.
+    """Return a line with the memory of the full replay buffer and the free memory, "" if nothing is stored in memory.
 
     Raises:
         UsageError: The unrolls of a mix cannot be stored, or the buffer does not fit into memory.

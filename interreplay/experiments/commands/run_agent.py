@@ -163,12 +163,7 @@ def translated(words: Sequence[str]) -> list[str]:
 
 
 def _in_our_terms(words: Sequence[str], of_values: bool) -> list[str]:
-    """Return words with RLcycle's settings translated.
-
-    Args:
-        words: The words.
-        of_values: Whether the algorithm is a variant of DQN.
-    """
+    """Return words with RLcycle's settings translated; `of_values` is true for variants of DQN."""
     found = []
     for word in words:
         key, _, text = word.partition("=")

@@ -192,14 +192,7 @@ def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[
 def planned(
     runs: list[PlannedRun], contents: Mapping[str, Any], given: Mapping[str, Any], home: Path
 ) -> tuple[Study, StudyFolder]:
-    """Return a study of runs, after drawing the values of its search.
-
-    Args:
-        runs: The runs of the grid or of the inputs file.
-        contents: Contents of the study file.
-        given: Flags, which override the file.
-        home: Default folder of the study.
-    """
+    """Return a study of runs, after drawing the values of its search; flags override the contents of its file."""
     names = (*SEARCH, "searcher")
     search: dict[str, Any] = dict.fromkeys(names)
     search |= only(contents, names) | only(given, names)
@@ -213,11 +206,7 @@ def planned(
 def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float | None = None) -> dict[str, Any]:
     """Return a run's settings as for ``custom_training``, with the threads and the device of the study.
 
-    Args:
-        study: The study.
-        folder: Its folder.
-        run: One of its runs.
-        gpus: GPUs of the run; None for the study's GPUs per trial.
+    `gpus` are the GPUs of the run; None for the study's GPUs per trial.
     """
     settings = settings_for(run.given())
     if gpus is None:

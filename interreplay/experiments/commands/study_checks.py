@@ -136,11 +136,7 @@ def found(settings: SimpleNamespace) -> Environment:
 
 
 def check_together(study: Study, address: str) -> None:
-    """Reject settings that runs in shared processes do not support.
-
-    Raises:
-        UsageError: ``together`` is not 0, and the study uses a cluster, a scheduler, a sequential search or workers.
-    """
+    """Reject settings that runs in shared processes do not support."""
     execution = study.execution
     if not execution.together:
         return
@@ -184,13 +180,7 @@ def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> 
 
 
 def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
-    """Reject runs that would wait for CPUs or GPUs that this machine lacks.
-
-    Args:
-        execution: How the runs are executed.
-        settings: Settings of every run.
-        alone: Whether a single run is executed, as with ``--run``.
-    """
+    """Reject runs that would wait for CPUs or GPUs that this machine lacks; `alone` is true with ``--run``."""
     for each in settings:
         check_workers(each["num_workers"])
     if not alone:

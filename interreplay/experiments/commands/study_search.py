@@ -21,16 +21,7 @@ Job = tuple[Path, dict[str, Any]]
 
 
 def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
-    """Return the runs; runs that accept searched settings are repeated for every draw.
-
-    Args:
-        runs: The runs of the study.
-        given: ``search``, ``num_samples`` and ``searcher``.
-        resolver: Resolves flags to settings.
-
-    Raises:
-        UsageError: The search is invalid or does not fit the study.
-    """
+    """Return the runs; runs that accept searched settings are repeated for every draw."""
     search = given["search"]
     one_by_one = given.get("searcher") == TPE
     if search is None:
@@ -82,14 +73,7 @@ def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) ->
 def sequential(
     study: Study, folder: StudyFolder, resolver: SettingsResolver, settings_of: Callable[[PlannedRun], dict[str, Any]]
 ) -> Any:
-    """Return the search that draws the remaining runs, given the previous results; None if all were drawn before.
-
-    Args:
-        study: The study as planned.
-        folder: Its folder.
-        resolver: Resolves flags to settings.
-        settings_of: Returns the settings of a run.
-    """
+    """Return the search that draws the remaining runs, given the previous results; None if all were drawn before."""
     if study.execution.searcher != TPE:
         return None
     from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains

@@ -102,15 +102,12 @@ def requested_list(given: Mapping[str, Any]) -> str:
 
 
 def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> int:
-    """Start or resume a run and train to its end.
+    """Start or resume a run and train to its end; return the exit code.
 
     Args:
         given: Flags and their values.
         checkpoints: Checkpoints to resume from, the preferred one first; empty for a new run.
         home: The run's folder, locked by this process; None for a new one.
-
-    Returns:
-        The exit code.
     """
     ready = prepared(given, checkpoints, home)
     settings = ready.settings
@@ -165,7 +162,7 @@ def train(
     hang_timeout: float = 0.0,
     result: dict[str, Any] | None = None,
 ) -> int:
-    """Train to the end or until a signal, writing results and checkpoints.
+    """Train to the end or until a signal, writing results and checkpoints; return the exit code.
 
     Args:
         algo: The algorithm, new or restored.
@@ -174,9 +171,6 @@ def train(
         trackers: Further loggers.
         hang_timeout: Seconds without progress after which the process exits; 0 disables.
         result: A row of results that a full disk prevented from being written.
-
-    Returns:
-        The exit code.
     """
     from interreplay.experiments.training.trackers import offline_runs
     from interreplay.experiments.training.train_loop import Training
@@ -222,11 +216,6 @@ def train(
 
 def rescue(error: BaseException, training: Training, again: str) -> None:
     """Save what is intact after an error, and raise a one-line error in its place; a bug keeps its traceback.
-
-    Args:
-        error: The exception that ended the training.
-        training: The interrupted training.
-        again: A hint how to resume it.
 
     Raises:
         UsageError: After non-finite values.

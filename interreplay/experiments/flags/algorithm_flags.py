@@ -60,12 +60,7 @@ def _owners(names: Iterable[str]) -> str:
 
 
 def exceptions(values: Mapping[str, Any], usual: Any) -> str:
-    """Return the values that differ from the usual one, with their algorithms, such as ``A2C, A3C: 5``.
-
-    Args:
-        values: Value by algorithm.
-        usual: Value of most algorithms.
-    """
+    """Return the values that differ from the usual one, with their algorithms, such as ``A2C, A3C: 5``."""
     owners: dict[str, list[str]] = {}
     for algorithm, value in values.items():
         if value != usual:
@@ -123,10 +118,6 @@ def flag_of_run(name: str, type: Callable[[str], Any], default: Any, help: str) 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:
     """Return the default settings of an algorithm, after checking the given flags.
-
-    Args:
-        given: Flags and values that were given.
-        trainer: The algorithm.
 
     Raises:
         UsageError: A flag belongs to another algorithm or another kind of exploration.

@@ -42,9 +42,6 @@ def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
 
     Returns:
         Flags and values; ``config`` describes the files.
-
-    Raises:
-        UsageError: A file or a word contains an unknown key or a rejected value.
     """
     line = dict(flags)
     name = line.pop(CONFIG, None)

@@ -95,16 +95,7 @@ MODEL_BASED = "ModelBased"
 
 
 def offline_settings(given: Collection[str], settings: Mapping[str, Any], trainer: str) -> dict[str, Any]:
-    """Return the settings that recorded experience changes.
-
-    Args:
-        given: Names of the flags that were given.
-        settings: The settings of the run.
-        trainer: The algorithm.
-
-    Raises:
-        UsageError: Flags contradict each other.
-    """
+    """Return the settings that recorded experience changes, after checking the flags."""
     recorded = settings["offline_data"]
     updates = settings["updates"]
     for name in ("offline_where", "offline_share", "offline_share_end"):

@@ -47,11 +47,7 @@ class Preset:
         return [given for pattern, given in self.environments.items() if fnmatchcase(bare, pattern)]
 
     def settings(self, trainer: str, env: str) -> dict[str, Any]:
-        """Return flags and values for an algorithm on an environment; more specific ones win.
-
-        Raises:
-            UsageError: The preset does not support this algorithm.
-        """
+        """Return flags and values for an algorithm on an environment; more specific ones win."""
         trainer = built_in(trainer)
         if trainer not in self.trainers:
             raise UsageError(f"preset {self.name} is for {' and '.join(self.trainers)}, not for {trainer}")
@@ -92,15 +88,7 @@ def _shipped(name: str) -> Preset:
 
 
 def read_yaml(path: Path, shown: str) -> Any:
-    """Return the contents of a file of settings.
-
-    Args:
-        path: YAML.
-        shown: Name of the file in messages.
-
-    Raises:
-        UsageError: It cannot be read.
-    """
+    """Return the contents of a YAML file; `shown` is its name in messages."""
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -162,11 +150,6 @@ def shown(settings: Mapping[str, Any]) -> str:
 
 def converted(name: str, settings: Mapping[str, Any], accepted: Mapping[str, Flag]) -> dict[str, Any]:
     """Return the settings of a preset as read by the flags.
-
-    Args:
-        name: Name of the preset.
-        settings: Flags and values.
-        accepted: The flags that a preset may contain.
 
     Raises:
         UsageError: A flag is unknown, or its reader rejects the value.

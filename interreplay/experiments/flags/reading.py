@@ -166,13 +166,7 @@ class OneLineParser(argparse.ArgumentParser):
         return self.parse_args(words)
 
     def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
-        """Run a command with one-line errors; return the exit code.
-
-        Args:
-            act: Takes the values of the flags and returns the exit code.
-            argv: The command line without the program's name; None for this process's own.
-            **options: As for `outcome.run`.
-        """
+        """Run a command with one-line errors; return the exit code. Options are those of `outcome.run`."""
         words = sys.argv[1:] if argv is None else argv
         words = list(map(underscored, words))
         return outcome.run(self.prog, lambda: act(self.read(words)), **options)
@@ -249,11 +243,7 @@ class FlagParser(OneLineParser):
         return formatter.format_help()
 
     def given(self, argv: Sequence[str]) -> dict[str, Any]:
-        """Return the flags in ``argv`` and their values.
-
-        Args:
-            argv: The command line without the program's name.
-        """
+        """Return the flags in ``argv`` and their values."""
         words = with_two_dashes(list(map(underscored, argv)), self._option_string_actions)
         words, notes = without_harmless(words)
         if self._get_positional_actions():
@@ -316,12 +306,7 @@ _ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
 
 
 def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[str]:
-    """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``.
-
-    Args:
-        words: The command line.
-        known: The options of the parser, such as ``--trainer``.
-    """
+    """Return words with the original one-dash names replaced, such as ``-knn`` and ``-trainer``."""
     found = []
     for word in words:
         match = _ONE_DASH.fullmatch(word)
@@ -332,12 +317,7 @@ def with_two_dashes(words: Sequence[str], known: Mapping[str, object]) -> list[s
 
 
 def with_truth(words: Sequence[str], known: Mapping[str, argparse.Action]) -> list[str]:
-    """Return words with ``=true`` appended to boolean flags that a positional argument follows.
-
-    Args:
-        words: The command line.
-        known: The options of the parser.
-    """
+    """Return words with ``=true`` appended to boolean flags that a positional argument follows."""
     found = []
     for word, following in zip(words, [*words[1:], "-"], strict=False):
         action = known.get(word)
@@ -398,11 +378,7 @@ SCRIPTS = {"train": "custom_training.py", "study": "cluster_run.py"}
 
 
 def program_for(command: str) -> str:
-    """Return how to start another command in the way in which this program was started.
-
-    Args:
-        command: One of `SCRIPTS`.
-    """
+    """Return how to start another command in the way in which this program was started."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name.startswith("interreplay."):
         return f"python -m interreplay {command}"

@@ -121,9 +121,6 @@ def replay_for(
     Returns:
         ``buffer`` (a name in `catalog`), ``buffer_args``, ``prioritized`` (arguments of the selector, or None)
         and ``credit_both``.
-
-    Raises:
-        UsageError: Flags contradict each other, or the replay method or an argument is unknown.
     """
     if buffer is not None and not names_method(given):
         given = {**given, "buffer": buffer}
@@ -172,9 +169,6 @@ def unroll_replay_for(
         method: Names of the flags about the replay method.
         buffer: `FRESH` or `MIX`, used if no flag names one; None for the algorithm's own.
         arguments: Arguments of the mix that flags do not replace.
-
-    Raises:
-        UsageError: A flag is about transitions, or the mix is invalid.
     """
     of_rows = given.keys() & {*method, *OF_ROWS} - {"buffer", "buffer_arg", "replay_parameters"}
     if of_rows:

@@ -167,12 +167,7 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
-    """Return a line about the defaults that a preset changed, "" if it changed none.
-
-    Args:
-        given: Flags and values that were given.
-        settings: The settings that they resolve to; resolved here if None.
-    """
+    """Return a line about the defaults that a preset changed, "" if it changed none."""
     tuned = vars(settings or settings_for(given))
     usual = plain(default_settings(given.get("trainer", DEFAULTS["trainer"])))
     changed = {name: tuned[name] for name in tuned_for(given) if tuned[name] != usual.get(name)}
@@ -186,10 +181,6 @@ def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = 
 
 def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a resumed run: the checkpoint's, with the changes that a running job supports.
-
-    Args:
-        saved: The settings in the checkpoint.
-        given: Flags and values that were given next to ``--resume``.
 
     Raises:
         UsageError: A flag differs from the checkpoint and cannot be changed.

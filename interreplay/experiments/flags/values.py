@@ -176,11 +176,7 @@ def without(settings: Mapping[str, Any], names: Container[str]) -> dict[str, Any
 
 
 def split(text: str) -> list[str]:
-    """Return the words between commas or spaces outside of all brackets.
-
-    Args:
-        text: A list such as ``"Uniform,NMER{k: 10, alpha: 1} PER"``.
-    """
+    """Return the words between commas or spaces outside of all brackets, as in ``Uniform,NMER{k: 10}``."""
     words = [""]
     depth = 0
     for letter in text:
@@ -193,11 +189,7 @@ def split(text: str) -> list[str]:
 
 
 def search(text: str) -> dict[str, str]:
-    """Return distributions by setting, from text such as ``k=randint(3,30),alpha=uniform(.2,2)``.
-
-    Raises:
-        argparse.ArgumentTypeError: The text has another form.
-    """
+    """Return distributions by setting, from text such as ``k=randint(3,30),alpha=uniform(.2,2)``."""
     found = {}
     for word in split(text):
         name, equals, distribution = word.partition("=")
@@ -208,11 +200,7 @@ def search(text: str) -> dict[str, str]:
 
 
 def read_written(flag: Any, value: Any) -> Any:
-    """Return a value of a data file as read by a `Flag`; a repeatable one reads each item of a list.
-
-    Raises:
-        argparse.ArgumentTypeError: The value is not accepted.
-    """
+    """Return a value of a data file as read by a `Flag`; a repeatable one reads each item of a list."""
     if not flag.repeat:
         return flag.type(written(value))
     return list(map(flag.type, read_list(value)))

@@ -83,15 +83,7 @@ def check_device(device: str) -> None:
 
 
 def check_workers(workers: int, cpus: int | None = None) -> None:
-    """Check that there is a CPU for each process that samples.
-
-    Args:
-        workers: Number of these processes.
-        cpus: Available CPUs; None for those of this process.
-
-    Raises:
-        UsageError: There are more processes than CPUs.
-    """
+    """Check that there is a CPU for each process that samples; `cpus` are this process's by default."""
     if cpus is None:
         cpus = own_cpus()
     if workers > cpus:
@@ -101,17 +93,7 @@ def check_workers(workers: int, cpus: int | None = None) -> None:
 
 
 def check_room(cpus: int, gpus: float, have_cpus: int, have_gpus: float) -> None:
-    """Check that one run of a study fits the available resources; otherwise it would wait forever.
-
-    Args:
-        cpus: CPUs of one run, including its env runners.
-        gpus: GPUs of one run.
-        have_cpus: Available CPUs.
-        have_gpus: Available GPUs.
-
-    Raises:
-        UsageError: One run takes more than is available.
-    """
+    """Check that one run of a study, with its env runners, fits the available resources instead of waiting forever."""
     if cpus > have_cpus:
         raise UsageError(
             f"a run takes {counted(cpus, 'CPU')} (--cpus_per_trial and one for each of --num_workers), "

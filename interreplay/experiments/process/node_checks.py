@@ -30,12 +30,7 @@ class NodeProblem(Exception):
 
 
 def checks(scripts: Path, results: Path) -> dict[str, Callable[[], str]]:
-    """Return all checks by name. Earlier problems can cause later ones.
-
-    Args:
-        scripts: The folder ``cluster_deployment``.
-        results: The folder for results.
-    """
+    """Return all checks; `scripts` is the folder ``cluster_deployment``. Earlier problems can cause later ones."""
     return {
         "GPUs": gpus,
         "scratch folder": partial(scratch, scripts),

@@ -42,13 +42,7 @@ def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what
 
 
 def colored(text: str, color: int, stream: TextIO) -> str:
-    """Color a text for a terminal. Return it unchanged for other streams and if ``NO_COLOR`` is set.
-
-    Args:
-        text: One line or a part of one.
-        color: Code of the color in escape sequences, such as `RED`.
-        stream: The stream that receives the text.
-    """
+    """Color a text for a terminal. Return it unchanged for other streams and if ``NO_COLOR`` is set."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
         return text
     return f"\x1b[{color}m{text}\x1b[0m"

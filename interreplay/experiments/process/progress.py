@@ -13,14 +13,7 @@ from interreplay.experiments.process.outcome import GREEN, colored
 
 
 def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
-    """Return a progress bar that fits the terminal; its postfix is the time left in words.
-
-    Args:
-        total: Total number of steps.
-        stream: Output stream.
-        steps: Steps at the beginning.
-        unit: Name of a step.
-    """
+    """Return a progress bar that fits the terminal; its postfix is the time left in words."""
     return tqdm(
         total=max(total, steps),
         initial=steps,
@@ -87,11 +80,7 @@ class Reporter:
             self._bar = bar(total, stream, steps, unit.removesuffix("s"))
 
     def left(self, steps: int) -> str:
-        """Return the time left such as ``9 min left``, "" if it is unknown or 0.
-
-        Args:
-            steps: Steps so far.
-        """
+        """Return the time left such as ``9 min left``, "" if it is unknown or 0."""
         if self._learning is None:
             if steps >= self._warm_up:
                 self._learning = (steps, time.monotonic())
@@ -102,21 +91,12 @@ class Reporter:
         return f"{duration((self._total - steps) / (steps - first) * (time.monotonic() - begun))} left"
 
     def progress(self, steps: int) -> None:
-        """Move the bar; called after every round of sampling, so it must be cheap.
-
-        Args:
-            steps: Environment steps so far.
-        """
+        """Move the bar; called after every round of sampling, so it must be cheap."""
         if self._bar is not None:
             move(self._bar, steps, self.left(steps))
 
     def iteration(self, steps: int, result: dict[str, Any]) -> None:
-        """Report the end of an iteration.
-
-        Args:
-            steps: Environment steps so far.
-            result: Result of ``algo.train()``.
-        """
+        """Report the result of an iteration."""
         evaluation = result.get("evaluation", {})
         # A success rate of deterministic actions replaces the one of training.
         self.report(
@@ -127,14 +107,7 @@ class Reporter:
         )
 
     def report(self, steps: int, trained: float, evaluated: float, success: float = math.nan) -> None:
-        """Report the figures of an iteration; NaN repeats the previous value.
-
-        Args:
-            steps: Environment steps so far.
-            trained: Mean return in training.
-            evaluated: Mean return of the evaluation.
-            success: Success rate.
-        """
+        """Report the figures of an iteration; NaN repeats the previous value."""
         best = not math.isnan(evaluated) and not evaluated <= self._best
         if best:
             self._best = evaluated
@@ -176,12 +149,7 @@ class Reporter:
             self._stream.flush()
 
     def summary(self, steps: int, best_evaluation: float) -> str:
-        """Return the last line's figures.
-
-        Args:
-            steps: Environment steps so far.
-            best_evaluation: Highest evaluation return of the run, NaN if there was no evaluation.
-        """
+        """Return the last line's figures; the best evaluation return is NaN if there was no evaluation."""
         seconds = time.monotonic() - self.start_time
         rate = (steps - self.start_steps) / max(seconds, 1e-9)
         return (
@@ -196,14 +164,7 @@ class Reporter:
 
 
 def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
-    """Return the reporter of a run, which counts updates if the run makes no env steps.
-
-    Args:
-        settings: Settings of the run.
-        steps: Environment steps at the beginning.
-        stream: Output stream.
-        best: Highest evaluation return so far, NaN if there is none.
-    """
+    """Return the reporter of a run, which counts updates if the run makes no env steps."""
     unit = "steps"
     if getattr(settings, "updates", None) is not None:
         unit = "updates"

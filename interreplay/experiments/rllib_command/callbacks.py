@@ -17,12 +17,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 class ProgressTable(tune.Callback):
-    """Prints a line for each trial's newest result, every few seconds.
-
-    Args:
-        report: Receives a line.
-        seconds: Seconds between two lines of a trial.
-    """
+    """Prints a line for each trial's newest result, every few seconds."""
 
     def __init__(self, report: Callable[[str], object], seconds: float = SECONDS_BETWEEN_LINES):
         self._report = report

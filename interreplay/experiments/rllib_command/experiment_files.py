@@ -29,14 +29,7 @@ KEYS = {
 
 
 def read_file(path: Path) -> list[Experiment]:
-    """Return the experiments of a YAML file in the format of RLlib's tuned examples.
-
-    Args:
-        path: A file of ``{name: {run, env, stop, config}}``.
-
-    Raises:
-        UsageError: The file cannot be read, or contains an unknown key.
-    """
+    """Return the experiments of a file of RLlib's tuned examples, YAML such as ``{name: {run, env, stop, config}}``."""
     contents = read_yaml(path, f"-f {path}")
     if not isinstance(contents, dict) or not contents:
         raise UsageError(f"{path} holds no experiments; expected YAML of the form name: {{run: SAC, env: ...}}")
@@ -67,15 +60,7 @@ def _experiment(place: str, name: str, given: Any) -> Experiment:
 
 
 def changed(experiments: Sequence[Experiment], flags: Mapping[str, Any]) -> list[Experiment]:
-    """Return the experiments of a file overridden by flags; settings are merged.
-
-    Args:
-        experiments: Experiments of a file.
-        flags: Flags that were given: ``experiment_name``, ``stop``, ``config``, ``num_samples``, ``checkpoint_freq``.
-
-    Raises:
-        UsageError: One name was given for several experiments.
-    """
+    """Return the experiments of a file overridden by flags; settings are merged."""
     flags = dict(flags)
     name = flags.pop("experiment_name", None)
     config = flags.pop("config", {})
