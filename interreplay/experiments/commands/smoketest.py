@@ -18,18 +18,13 @@ from pathlib import Path
 
 from interreplay.experiments.commands.installation import MODULES, ROOT, distribution, requirements
 from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.process import node_checks
+from interreplay.experiments.process.node_checks import NodeProblem
+from interreplay.experiments.process.outcome import first_line
 
 ENV = "InvertedPendulum-v5"
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
 Checks = dict[str, Callable[[], str]]
-
-
-class Failure(Exception):
-    """A failed check, and how to fix it."""
-
-    def __init__(self, problem: str, fix: str):
-        super().__init__(problem)
-        self.fix = fix
 
 
 def make_parser() -> OneLineParser:
@@ -48,13 +43,15 @@ def main(argv: Sequence[str] = ()) -> int:
     warnings.simplefilter("ignore")
     start = time.monotonic()
     failed = 0
-    chosen = cluster_checks(Path(args.output_dir)) if args.cluster else checks()
+    chosen = checks()
+    if args.cluster:
+        chosen = node_checks.checks(ROOT / "cluster_deployment", Path(args.output_dir))
     for name, check in chosen.items():
         try:
             line = f"ok    {name}: {check()}"
         except Exception as error:  # every problem is reported, and the other checks still run
             failed += 1
-            problem = str(error) if hasattr(error, "fix") else f"{type(error).__name__}: {first_line(error)}"
+            problem = str(error) if isinstance(error, NodeProblem) else f"{type(error).__name__}: {first_line(error)}"
             line = f"FAIL  {name}: {problem}\n      fix: {hint(error)}"
         print(line, flush=True)
     verdict = f"{failed} checks failed; fix the first one first" if failed else "all checks passed"
@@ -77,15 +74,6 @@ def checks() -> Checks:
     return found
 
 
-def cluster_checks(results: Path) -> Checks:
-    """Return the checks of this node; ``results`` is the folder of results."""
-    try:
-        from interreplay.experiments.process import node_checks
-    except Exception as error:
-        return {"installation": partial(raise_again, error)}
-    return node_checks.checks(ROOT / "cluster_deployment", results)
-
-
 def raise_again(error: Exception) -> str:
     """Fail with an earlier error."""
     raise error
@@ -98,15 +86,15 @@ def package(requirement: str) -> str:
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        raise Failure("not installed", fix) from None
+        raise NodeProblem("not installed", fix) from None
     accepted = importlib.import_module("packaging.requirements").Requirement(requirement).specifier
     if version.split("+")[0] not in accepted:
-        raise Failure(f"{version} is installed, {accepted} is required", fix)
+        raise NodeProblem(f"{version} is installed, {accepted} is required", fix)
     try:
         importlib.import_module(MODULES.get(name, name))
     except Exception as error:
         problem = f"{version} is installed but cannot be imported: {first_line(error)}"
-        raise Failure(problem, f"{REINSTALL} {name}") from error
+        raise NodeProblem(problem, f"{REINSTALL} {name}") from error
     return version
 
 
@@ -149,19 +137,14 @@ def training() -> str:
     algo.stop()
     copy.stop()
     if steps != restored:
-        raise Failure(f"saved at step {steps}, restored at step {restored}", f"{REINSTALL} interreplay")
+        raise NodeProblem(f"saved at step {steps}, restored at step {restored}", f"{REINSTALL} interreplay")
     return f"SAC with NMER, {steps} steps, saved and restored"
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message."""
-    return str(error).partition("\n")[0]
 
 
 def hint(error: BaseException) -> str:
     """Return how to fix an error: its own hint, or a guess."""
-    if hasattr(error, "fix"):
-        return str(error.fix)
+    if isinstance(error, NodeProblem):
+        return error.fix
     if isinstance(error, ImportError) and error.name:
         return f"{sys.executable} -m pip install {error.name.split('.')[0]}   (or: make install)"
     return "fix the failures above; if there are none: make clean install"

@@ -22,7 +22,7 @@ START_RAY = (
 
 
 class NodeProblem(Exception):
-    """A problem of a node, and how to fix it."""
+    """A problem of a node or an installation, and how to fix it."""
 
     def __init__(self, problem: str, fix: str):
         super().__init__(problem)

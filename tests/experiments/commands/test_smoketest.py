@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from interreplay.experiments.commands import smoketest
+from interreplay.experiments.process.node_checks import NodeProblem
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -63,13 +64,13 @@ def test_missing_packages():
 def test_a_package_of_another_version_or_that_cannot_be_imported(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(importlib.metadata, "version", lambda name: "1.0")
-        with pytest.raises(smoketest.Failure, match=r"1.0 is installed, .*>=2.4.* is required") as caught:
+        with pytest.raises(NodeProblem, match=r"1.0 is installed, .*>=2.4.* is required") as caught:
             smoketest.package("torch >=2.4,<3")
         assert 'pip install "torch >=2.4,<3"' in caught.value.fix
         patch.setattr(importlib.metadata, "version", lambda name: "2.13.0+cpu")
         assert smoketest.package("numpy ==2.13.0") == "2.13.0+cpu"
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    with pytest.raises(smoketest.Failure, match="cannot be imported") as caught:
+    with pytest.raises(NodeProblem, match="cannot be imported") as caught:
         smoketest.package("tqdm >=4")
     assert "--force-reinstall" in caught.value.fix
 
