@@ -6,10 +6,10 @@ from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__)
 
-from interreplay.experiments.commands.main import actor_learner  # noqa: E402
+from interreplay.experiments.commands.main import run_script  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(actor_learner())  # defers signals during the slow imports
+    sys.exit(run_script("actor_learner"))  # defers signals during the slow imports
 
 from interreplay.experiments.commands.actor_learner import main  # noqa: E402
 

@@ -6,10 +6,10 @@ from interreplay.experiments.commands.installation import check_installation
 
 check_installation(__file__)
 
-from interreplay.experiments.commands.main import agent  # noqa: E402
+from interreplay.experiments.commands.main import run_script  # noqa: E402
 
 if __name__ == "__main__":
-    sys.exit(agent())  # defers signals during the slow imports
+    sys.exit(run_script("run_agent"))  # defers signals during the slow imports
 
 from interreplay.experiments.commands.run_agent import main  # noqa: E402
 

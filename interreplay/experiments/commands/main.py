@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -64,38 +65,16 @@ def command() -> int:
     return main()
 
 
-def train() -> int:
-    """Run the console script `interreplay-train`."""
-    return _run_script("train")
-
-
-def study() -> int:
-    """Run the console scripts `interreplay-study` and `interreplay-cluster`."""
-    return _run_script("study")
-
-
-cluster = study  # called by `cluster_run.py` and `interreplay-cluster`
-
-
-def actor_learner() -> int:
-    """Run the script `main.py`."""
-    return _run_script("actor_learner")
-
-
-def agent() -> int:
-    """Run the script `run_agent.py`."""
-    return _run_script("run_agent")
-
-
-def lcer() -> int:
-    """Run the script `train.py`."""
-    return _run_script("lcer")
-
-
-def _run_script(name: str) -> int:
+def run_script(name: str) -> int:
     """Handle signals before the slow imports, and run a command with this process's arguments."""
     end_without_saving()
     return _run(f"{HERE}.{name}", None)
+
+
+train = functools.partial(run_script, "train")
+study = functools.partial(run_script, "study")
+cluster = study
+"""Console scripts `interreplay-train`, `interreplay-study` and `interreplay-cluster`."""
 
 
 def _run(module: str, words: Sequence[str] | None) -> int:
