@@ -31,18 +31,12 @@ def data(text: str) -> str | list[str]:
     return found[0] if len(found) == 1 else found
 
 
-data.metavar = "PATH_OR_ID"  # type: ignore[attr-defined]
-
-
 def where(text: str) -> str:
     """Read conditions for recorded rows, and return them in their standard form."""
     try:
         return str(Where.of(text))
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-where.metavar = "CONDITIONS"  # type: ignore[attr-defined]
 
 
 def reward_function(text: str) -> str:
@@ -52,8 +46,6 @@ def reward_function(text: str) -> str:
     except UsageError:  # raised again when the function is imported
         return text
 
-
-reward_function.metavar = "FILE.py:FUNCTION"  # type: ignore[attr-defined]
 
 OFFLINE_FLAGS = (
     Flag(

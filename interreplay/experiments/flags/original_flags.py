@@ -117,8 +117,6 @@ def smoothness(text: str) -> float:
     return float(text)
 
 
-smoothness.metavar = ".5|1.5|2.5"  # type: ignore[attr-defined]
-
 GAUSSIAN_PROCESS_FLAGS = (
     Flag("kernel", choice("rbf", "matern", "rq"), "rq", "covariance function of the Gaussian processes"),
     Flag("matern_nu", smoothness, 2.5, "smoothness of the Matern kernel: .5, 1.5 or 2.5"),

@@ -27,6 +27,10 @@ PART = ("MODULE:CLASS", PAIR)
 OWN_CLASS = "module:Class"
 """Part of the metavar of flags that accept names of this package, and a user's classes with arguments."""
 METAVARS = {
+    "selector": PART,
+    "neighborhood": PART,
+    "synthesizer": PART,
+    "wrapper": PART,
     "buffer_arg": PAIR,
     "env_args": PAIR,
     "updates_per_step": "X|A,B",
@@ -45,6 +49,14 @@ METAVARS = {
     "together": "PROCESSES",
     "output_dir": "DIR",
     "resume": "DIR",
+    "fork_from": "DIR",
+    "max_time": "90s|30m|2h|1d|1h30m",
+    "keep_checkpoints_at": "N,N,...",
+    "replay_parameters": "JSON",
+    "matern_nu": ".5|1.5|2.5",
+    "offline_data": "PATH_OR_ID",
+    "offline_where": "CONDITIONS",
+    "relabel": "FILE.py:FUNCTION",
     "wandb": "PROJECT",
     "mlflow": "[URI/]EXPERIMENT",
 }
@@ -161,15 +173,15 @@ class OneLineParser(argparse.ArgumentParser):
         kind = "flag" if word.startswith("-") else "argument"
         self.error(f"unknown {kind} {word}; {hint}{self.all_flags} lists every flag")
 
-    def read(self, words: Sequence[str]) -> Any:
+    def given(self, argv: Sequence[str]) -> Any:
         """Return the values of the flags."""
-        return self.parse_args(words)
+        return self.parse_args(argv)
 
     def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
         """Run a command with one-line errors; return the exit code. Options are those of `outcome.run`."""
         words = sys.argv[1:] if argv is None else argv
         words = list(map(underscored, words))
-        return outcome.run(self.prog, lambda: act(self.read(words)), **options)
+        return outcome.run(self.prog, lambda: act(self.given(words)), **options)
 
 
 class _Help(argparse.Action):
@@ -267,10 +279,6 @@ class FlagParser(OneLineParser):
         if self._complete and (assigned or "config" in found):
             return self._complete(found, assigned)
         return found
-
-    def read(self, words: Sequence[str]) -> Any:
-        """Return the flags that were given and their values."""
-        return self.given(words)
 
     def _divided(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return flags with their values, and words ``key=value``, separately."""

@@ -20,7 +20,7 @@ from interreplay.experiments.flags.original_flags import (
     PRIORITY_ARGUMENTS,
     gaussian_process_arguments,
 )
-from interreplay.experiments.flags.reading import PART, Flag
+from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import assignment, only, split, without
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS, built_in
 from interreplay.learning.setting_fields import json_or_python
@@ -73,9 +73,6 @@ def named_part(text: str) -> dict[str, Any]:
     if not name or "=" in name:
         raise argparse.ArgumentTypeError(f"must begin with a name such as my_parts:Recent, got {text!r}")
     return {"type": name} | dict(map(assignment, words))
-
-
-named_part.metavar = PART  # type: ignore[attr-defined]
 
 
 def _part_flag(name: str, purpose: str) -> Flag:

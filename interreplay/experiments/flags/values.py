@@ -65,9 +65,6 @@ def duration(text: str) -> str:
     return text
 
 
-duration.metavar = "90s|30m|2h|1d|1h30m"  # type: ignore[attr-defined]
-
-
 def method_name(text: str) -> str:
     """Read the name of a replay method; whether it exists is checked with its arguments."""
     if not text.strip():
@@ -92,23 +89,14 @@ def absolute_path(text: str) -> str:
     return str(Path(text).expanduser().absolute())
 
 
-absolute_path.metavar = "DIR"  # type: ignore[attr-defined]
-
-
 def env_steps(text: str) -> tuple[int, ...]:
     """Read numbers of env steps between commas or spaces."""
     return tuple(map(whole(1), _words(text)))
 
 
-env_steps.metavar = "N,N,..."  # type: ignore[attr-defined]
-
-
 def sources(text: str) -> str:
     """Read the sources of a mix of unrolls, JSON or Python literals; they are checked with the algorithm."""
     return text
-
-
-sources.metavar = "JSON"  # type: ignore[attr-defined]
 
 
 def assignment(text: str) -> tuple[str, Any]:
