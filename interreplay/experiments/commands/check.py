@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ from interreplay.environments.own_modules import described, own_class
 from interreplay.errors import InterreplayError, UsageError, exits_as_errors
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import assignment
-from interreplay.experiments.process import outcome
 from interreplay.neighborhood import KNN, Neighborhood
 from interreplay.part import Context
 from interreplay.selection import Selector
@@ -56,9 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, 1 when a check fails, 2 after an error that the user can fix.
     """
-    parser = make_parser()
-    words = sys.argv[1:] if argv is None else argv
-    return outcome.run(parser.prog, lambda: act(parser.parse_args(words)), stopped="stopped")
+    return make_parser().run(act, argv, stopped="stopped")
 
 
 def act(given: argparse.Namespace) -> int:

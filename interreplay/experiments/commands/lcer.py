@@ -28,44 +28,44 @@ CLUSTERS = 1_000
 EPISODE_STEPS = 50
 """Steps of an episode of an environment without a time limit."""
 SWITCHES = (
-    *("no-eval", "no-automatic-entropy-tuning", "cuda", "save-agent", "model-based", "deterministic-model"),
-    *("nmer", "per", "her", "her-normalize", "lcercc", "lcerrm"),
+    *("no_eval", "no_automatic_entropy_tuning", "cuda", "save_agent", "model_based", "deterministic_model"),
+    *("nmer", "per", "her", "her_normalize", "lcercc", "lcerrm"),
 )
 VALUES: dict[str, Any] = {
     "algo": "sac",
-    "env-name": "Hopper-v2",
+    "env_name": "Hopper-v2",
     "lr": 3e-4,
-    "num-steps": 125_001,
-    "updates-per-step": 1,
+    "num_steps": 125_001,
+    "updates_per_step": 1,
     "policy": "Gaussian",
     "gamma": 0.99,
     "tau": 0.005,
     "alpha": 0.2,
     "seed": 123_456,
-    "batch-size": 256,
-    "hidden-size": 256,
-    "start-steps": 5_000,
-    "target-update-interval": 1,
-    "replay-size": 1_000_000,
-    "target-entropy": -1.0,
-    "eval-episodes": 10,
-    "eval-timesteps": 1_000,
-    "keep-best-agents": 10,
-    "v-ratio": 0.95,
-    "update-env-model": 250,
-    "n-training-samples": 100_000,
-    "n-rollout-samples": 100_000,
-    "model-retain-epochs": 1,
-    "epoch-length": 1_000,
-    "rollout-min-epoch": 20,
-    "rollout-max-epoch": 150,
-    "rollout-min-length": 1,
-    "rollout-max-length": 15,
-    "k-neighbors": 10,
-    "her-replay-strategy": "future",
-    "her-replay-k": 4,
-    "n-update-batches": 0,
-    "n-clusters": -1,
+    "batch_size": 256,
+    "hidden_size": 256,
+    "start_steps": 5_000,
+    "target_update_interval": 1,
+    "replay_size": 1_000_000,
+    "target_entropy": -1.0,
+    "eval_episodes": 10,
+    "eval_timesteps": 1_000,
+    "keep_best_agents": 10,
+    "v_ratio": 0.95,
+    "update_env_model": 250,
+    "n_training_samples": 100_000,
+    "n_rollout_samples": 100_000,
+    "model_retain_epochs": 1,
+    "epoch_length": 1_000,
+    "rollout_min_epoch": 20,
+    "rollout_max_epoch": 150,
+    "rollout_min_length": 1,
+    "rollout_max_length": 15,
+    "k_neighbors": 10,
+    "her_replay_strategy": "future",
+    "her_replay_k": 4,
+    "n_update_batches": 0,
+    "n_clusters": -1,
 }
 """LCER's flags with a value, and its defaults."""
 CHOICES = {"algo": ("sac", "her"), "policy": ("Gaussian",)}
@@ -94,12 +94,10 @@ def make_parser() -> OneLineParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     for name in SWITCHES:
-        parser.add_argument(f"--{name.replace('-', '_')}", action="store_true", help="docs/migration.md")
+        parser.add_argument(f"--{name}", action="store_true", help="docs/migration.md")
     for name, default in VALUES.items():
-        option = f"--{name.replace('-', '_')}"
-        parser.add_argument(
-            option, type=type(default), default=default, choices=CHOICES.get(name), help="docs/migration.md"
-        )
+        how = {"type": type(default), "default": default, "choices": CHOICES.get(name)}
+        parser.add_argument(f"--{name}", help="docs/migration.md", **how)
     return parser
 
 

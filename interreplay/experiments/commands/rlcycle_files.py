@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags import presets
@@ -37,20 +37,10 @@ LAYER_ARGUMENTS = (
 NOISES = {"OUNoise": "OrnsteinUhlenbeck", "GaussianNoise": "Gaussian"}
 
 
-class Experiment(NamedTuple):
-    """An experiment of RLcycle.
+def read_experiment(name: str, words: Sequence[str]) -> tuple[list[str], bool] | None:
+    """Return the words of an experiment file of RLcycle, and whether its algorithm is a variant of DQN.
 
-    Attributes:
-        words: Words of the command line.
-        of_values: Whether the algorithm is a variant of DQN.
-    """
-
-    words: tuple[str, ...]
-    of_values: bool
-
-
-def read_experiment(name: str, words: Sequence[str] = ()) -> Experiment | None:
-    """Return the words of an experiment file of RLcycle; None if `name` is not such a file.
+    None if `name` is not such a file.
 
     Args:
         name: Name of the file.
@@ -83,8 +73,7 @@ def read_experiment(name: str, words: Sequence[str] = ()) -> Experiment | None:
     trainer = _trainer(about, place)
     words = [f"trainer={trainer}", "--preset=none"]
     hyper = dict(contents.get("hyper_params", {}))
-    unrolls = trainer in ("A2C", "A3C")
-    if unrolls:
+    if trainer in ("A2C", "A3C"):
         words += [f"entropy_coeff={hyper.pop('alpha')}"] if "alpha" in hyper else []
         rates = [hyper.pop(f"{network}_learning_rate", None) for network in ("actor", "critic")]
         clips = [hyper.pop(f"{network}_gradient_clip", None) for network in ("actor", "critic")]
@@ -104,7 +93,7 @@ def read_experiment(name: str, words: Sequence[str] = ()) -> Experiment | None:
             continue
         words.append(f"configs.{key}={value}")
     network, more = _network(contents.get("model", {}), place)
-    return Experiment((*words, *more, f"--network={json.dumps(network)}"), trainer in VALUES.values())
+    return [*words, *more, f"--network={json.dumps(network)}"], trainer in VALUES.values()
 
 
 def _override(contents: dict[str, Any], path: Sequence[str], value: str, key: str) -> None:

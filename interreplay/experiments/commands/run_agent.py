@@ -149,7 +149,8 @@ def translated(words: Sequence[str]) -> list[str]:
         if theirs is not None:
             # `read_experiment` has applied the sizes.
             given = [word for word in others if not word.partition("=")[0].endswith(SIZES)]
-            return _in_our_terms([*theirs.words, *given], theirs.of_values)
+            found, of_values = theirs
+            return _in_our_terms([*found, *given], of_values)
     elif all("=" in word and not word.startswith("-") for word in others):
         names_given.append(DEFAULT)
     if not names_given:

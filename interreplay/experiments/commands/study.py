@@ -32,7 +32,7 @@ from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID
 from interreplay.experiments.flags.training_flags import plain, settings_for
 from interreplay.experiments.flags.values import only, written
 from interreplay.experiments.process.machine import chosen_device, own_gpus
-from interreplay.experiments.process.signals import RESUMABLE, end_without_saving
+from interreplay.experiments.process.signals import RESUMABLE
 from interreplay.experiments.studies import inputs_file, results_table
 from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
@@ -324,8 +324,3 @@ def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> in
     if left and (code or (states[INTERRUPTED] and not failed)):
         return code or RESUMABLE  # --max_time ends runs without a signal
     return int(bool(failed or left))
-
-
-if __name__ == "__main__":
-    end_without_saving()
-    sys.exit(main())
