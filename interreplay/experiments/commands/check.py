@@ -49,11 +49,7 @@ def make_parser() -> OneLineParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the checks.
-
-    Returns:
-        The exit code: 0, 1 when a check fails, 2 after an error that the user can fix.
-    """
+    """Run the checks; return the exit code, 1 when a check fails."""
     return make_parser().run(act, argv, stopped="stopped")
 
 

@@ -18,11 +18,7 @@ def make_parser() -> OneLineParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Play episodes of the policy in a checkpoint.
-
-    Returns:
-        The exit code: 0, 1 when the environment failed, 2 after an error that the user can fix, 130 after Ctrl-C.
-    """
+    """Play episodes of the policy in a checkpoint; return the exit code."""
     return make_parser().run(act, argv, stopped="stopped")
 
 

@@ -20,11 +20,7 @@ WIDTH = 160
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """List or export experience.
-
-    Returns:
-        The exit code: 0, or 2 after an error that the user can fix.
-    """
+    """List or export experience; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == [EXPORT]:
         return export_parser().run(export, words[1:], stopped="stopped")

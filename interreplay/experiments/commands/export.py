@@ -29,11 +29,7 @@ def make_parser() -> OneLineParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the file.
-
-    Returns:
-        The exit code: 0, 1 when the file acts differently from the policy, 2 after an error that the user can fix.
-    """
+    """Write the file; return the exit code, 1 when the file acts differently from the policy."""
     return make_parser().run(act, argv, stopped="stopped")
 
 

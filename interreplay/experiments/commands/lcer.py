@@ -102,11 +102,7 @@ def make_parser() -> OneLineParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train with LCER's flags.
-
-    Returns:
-        The exit code of `interreplay.experiments.commands.train.main`; 2 for an invalid value.
-    """
+    """Train with LCER's flags; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     prog = sys.argv[0].rsplit("/", 1)[-1]
     return outcome.run(prog, lambda: train.main(translated(words)))
@@ -198,11 +194,7 @@ def _model(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def enjoy(argv: Sequence[str] | None = None) -> int:
-    """Evaluate a policy with the flags of LCER's ``enjoy.py``, or with our own.
-
-    Returns:
-        The exit code of `interreplay.experiments.commands.evaluate.main`; 2 for an invalid value.
-    """
+    """Evaluate a policy with the flags of LCER's ``enjoy.py``, or with our own; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not any(word.partition("=")[0] == "--checkpoint" for word in words):
         return evaluate.main(words)

@@ -31,11 +31,7 @@ REPORT_NEEDS = ("matplotlib", "pandas")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand.
-
-    Returns:
-        The subcommand's exit code; 2 for an unknown subcommand, and for the report without its packages.
-    """
+    """Run a subcommand; return the exit code, 2 for an unknown one and for the report without its packages."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         with outcome.lasting_output():

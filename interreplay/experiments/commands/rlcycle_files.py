@@ -16,17 +16,13 @@ VALUES = {"DQNLoss": "DDQN", "CategoricalLoss": "C51", "QRLoss": "QRDQN"}
 """Algorithms by the loss of value networks; RLcycle's DQN loss is double DQN's."""
 AGENTS = {"DDPGAgent": "DDPG", "SACAgent": "SAC", "A2CAgent": "A2C", "A3CAgent": "A3C"}
 ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh"}
-UNUSED = ("agent", "learner", "loss", "critic_loss", "actor_loss", "action_selector", "worker_device")
-"""Classes of an experiment, which the algorithm determines here."""
-OF_ENV = (
+IGNORED = (
+    *("agent", "learner", "loss", "critic_loss", "actor_loss", "action_selector", "worker_device"),
     *("is_atari", "is_discrete", "is_bullet", "frame_stack", "experiment_name", "log_wandb"),
     *("train_render", "test_render", "render_train", "render_test"),
+    *("total_num_episodes", "test_interval", "max_update_steps", "per_beta_total_steps", "max_exploratory_steps"),
 )
-"""Settings that the environment determines, and settings about rendering and logging."""
-COUNTS = ("total_num_episodes", "test_interval", "max_update_steps", "per_beta_total_steps", "max_exploratory_steps")
-"""Numbers of episodes or updates, which have no equivalent in env steps."""
-
-
+"""Settings that the algorithm or the environment determines, about output, or in episodes or updates."""
 SIZES = (".output_size", ".kernel_size", ".stride", "activation_fn")
 """Ends of the keys of a layer that a command line may override."""
 LAYER_ARGUMENTS = (
@@ -83,7 +79,7 @@ def read_experiment(name: str, words: Sequence[str]) -> tuple[list[str], bool] |
             raise UsageError(f"{place}: actor and critic differ; expected one learning rate and one gradient clip")
     for key, value in (*_flat("hyper_params", hyper), *_flat("experiment_info", about)):
         last = key.rpartition(".")[2]
-        if last in (*UNUSED, *COUNTS, *OF_ENV) or (last in ("weight_decay", "q_reg_coeff") and not value):
+        if last in IGNORED or (last in ("weight_decay", "q_reg_coeff") and not value):
             continue
         if last == "noise":
             value = NOISES.get(value, value)

@@ -105,11 +105,7 @@ BULLET = re.compile(r"(\w+)PyBulletEnv-v\d+")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train with RLcycle's settings.
-
-    Returns:
-        The exit code of `interreplay.experiments.commands.train.main`; 2 for an unknown word, or without any.
-    """
+    """Train with RLcycle's settings; return the exit code, 2 without any word."""
     words = sys.argv[1:] if argv is None else argv
     prog = sys.argv[0].rsplit("/", 1)[-1]
     if not words:

@@ -27,7 +27,7 @@ from interreplay.experiments.flags.config_files import completed
 from interreplay.experiments.flags.original_flags import RENAMED
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, program
 from interreplay.experiments.flags.replay_flags import methods_with
-from interreplay.experiments.flags.run_flags import CATALOGUE, COMMON, FLAGS, GROUPS
+from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import plain, settings_for
 from interreplay.experiments.flags.values import only, written
@@ -89,7 +89,7 @@ def make_parser() -> FlagParser:
 
 def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """Return how to set an argument of a replay method that was given as a flag, "" for other words."""
-    if methods := methods_with(name, CATALOGUE):
+    if methods := methods_with(name):
         return f"use --buffers '{methods[-1]}{{{name}: {value or 'VALUE'}}}' to set {name}"
     return ""
 

@@ -27,7 +27,7 @@ from interreplay.experiments.commands.preparation import prepared
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import program, program_for
 from interreplay.experiments.flags.replay_flags import list_buffers, short
-from interreplay.experiments.flags.run_flags import CATALOGUE, DEFAULTS
+from interreplay.experiments.flags.run_flags import DEFAULTS
 from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.hang_watch import HangWatch
@@ -95,7 +95,7 @@ def chosen_checkpoints(given: Mapping[str, Any]) -> list[Path]:
 def requested_list(given: Mapping[str, Any]) -> str:
     """Return the list that a flag requests, or ""."""
     if given.get("list_buffers"):
-        return list_buffers(CATALOGUE)
+        return list_buffers()
     if given.get("list_presets"):
         return presets.listed()
     return ""

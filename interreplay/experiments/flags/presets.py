@@ -77,14 +77,13 @@ def load(name: str) -> Preset:
     if path.suffix not in (".yaml", ".yml"):
         accepted = accepted_names(name, [*names(), NONE])
         raise UsageError(f"unknown preset {name!r}; {accepted}, or a .yaml file of your own")
-    return _checked(name, read_yaml(path, f"preset {path}"))
+    return _checked(name, path)
 
 
 @functools.cache
 def _shipped(name: str) -> Preset:
     """Return a preset of the package; its file is read once, since a study needs it for every run."""
-    path = FOLDER / f"{name}.yaml"
-    return _checked(name, read_yaml(path, f"preset {path}"))
+    return _checked(name, FOLDER / f"{name}.yaml")
 
 
 def read_yaml(path: Path, shown: str) -> Any:
@@ -97,8 +96,9 @@ def read_yaml(path: Path, shown: str) -> Any:
         raise UsageError(f"{shown} cannot be read: {' '.join(str(error).split())}") from None
 
 
-def _checked(name: str, contents: Any) -> Preset:
-    """Return the preset of a file's contents."""
+def _checked(name: str, path: Path) -> Preset:
+    """Return the preset of a file."""
+    contents = read_yaml(path, f"preset {path}")
     if not isinstance(contents, dict):
         raise UsageError(f"preset {name} is not a mapping; expected {', '.join(KEYS)}")
     given = {}

@@ -140,11 +140,7 @@ class _Joined(argparse.Action):
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Argument parser with one-line errors, which suggest the most similar flag for an unknown one.
-
-    Attributes:
-        all_flags: The flag that lists all flags.
-    """
+    """Argument parser with one-line errors, which suggest the most similar flag for an unknown one."""
 
     all_flags = "--help"
 
@@ -339,11 +335,7 @@ def with_truth(words: Sequence[str], known: Mapping[str, argparse.Action]) -> li
 
 
 def without_harmless(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words without those that have no effect, and one line for each of these.
-
-    Args:
-        words: The command line, with ``_`` in the names of flags.
-    """
+    """Return words, with ``_`` in flags, without those that have no effect, and one line for each of these."""
     kept: list[str] = []
     notes: list[str] = []
     rest = list(words)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from interreplay.buffer.catalogue import OF_PARTS, part_class, resolve
 from interreplay.errors import UsageError, accepted_names
+from interreplay.experience.recipes import methods_and_models
 from interreplay.experiments.flags.offline_flags import MODEL_BASED
 from interreplay.experiments.flags.original_flags import (
     BLENDS,
@@ -55,7 +56,8 @@ OF_ROWS: dict[str, Any] = {
 }
 """Flags about replayed transitions, and their values in a run that learns from unrolls."""
 
-Catalog = Mapping[str, Callable[..., Any]]
+CATALOGUE = methods_and_models()
+"""Replay methods by name."""
 
 
 def named_part(text: str) -> dict[str, Any]:
@@ -102,27 +104,23 @@ def short(name: str) -> str:
 
 
 def replay_for(
-    given: Mapping[str, Any],
-    catalog: Catalog,
-    buffer: str | None = None,
-    buffer_args: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any], buffer: str | None = None, buffer_args: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Translate the flags about replay, including those of the original work.
 
     Args:
         given: Flags and values that were given.
-        catalog: The replay methods by name.
         buffer: The method to use if no flag names one, such as a preset's; None for the default.
         buffer_args: Arguments of `buffer` that flags do not replace.
 
     Returns:
-        ``buffer`` (a name in `catalog`), ``buffer_args``, ``prioritized`` (arguments of the selector, or None)
+        ``buffer`` (a name in `CATALOGUE`), ``buffer_args``, ``prioritized`` (arguments of the selector, or None)
         and ``credit_both``.
     """
     if buffer is not None and not names_method(given):
         given = {**given, "buffer": buffer}
-    name = method_of(given, catalog)
-    parameters = _parameters(name, catalog)
+    name = method_of(given)
+    parameters = _parameters(name)
     arguments = _part_arguments(given, name, parameters)
     for flag, argument, value in _named_arguments(given):
         _check_argument(flag, name, argument, parameters)
@@ -237,32 +235,31 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     return "Mix", {"sources": sources, "shares": {"offline": share}}
 
 
-def argument_hint(name: str, value: str, given: Mapping[str, Any], catalog: Catalog) -> str:
+def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """Return which flag sets an argument of the replay method that was given as a flag, or "".
 
     Args:
         name: The unknown flag without its dashes, such as ``k``.
         value: The text after it, or "".
         given: Flags and values that were understood.
-        catalog: The replay methods by name.
     """
     word = f"--buffer_arg {name}={value or 'VALUE'}"
-    method = method_of(given, catalog)
-    if name in _parameters(method, catalog) and name not in SET_BY_FLAGS:
+    method = method_of(given)
+    if name in _parameters(method) and name not in SET_BY_FLAGS:
         return f"use {word} to set {name} of {short(method)}"
-    if others := methods_with(name, catalog):
+    if others := methods_with(name):
         return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}"
     return ""
 
 
-def methods_with(argument: str, catalog: Catalog) -> list[str]:
+def methods_with(argument: str) -> list[str]:
     """Return the replay methods that have an argument."""
     if argument in SET_BY_FLAGS:
         return []
-    return [name for name in catalog if argument in _parameters(name, catalog)]
+    return [name for name in CATALOGUE if argument in _parameters(name)]
 
 
-def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
+def method_of(given: Mapping[str, Any]) -> str:
     """Return the replay method that flags name, or the default one."""
     chosen = list(filter(given.get, CHOOSING_FLAGS))
     named = list(filter(given.get, METHODS))
@@ -279,7 +276,7 @@ def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
     elif chosen:
         name = METHODS.get([*named, ""][0], "NMER")
         choice = f"--{chosen[0]}"
-    parameters = _parameters(name, catalog)
+    parameters = _parameters(name)
     if given.get("custom_replay_buffer") is False and (chosen or name != stock):
         raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {choice}; give one of them")
     for flag in named:
@@ -291,12 +288,12 @@ def method_of(given: Mapping[str, Any], catalog: Catalog) -> str:
     return name
 
 
-def _parameters(name: str, catalog: Catalog) -> list[str]:
+def _parameters(name: str) -> list[str]:
     """Return the names of a replay method's arguments."""
-    method = catalog.get(name)
+    method = CATALOGUE.get(name)
     if method is None:
         if name != OF_PARTS and ":" not in name:
-            raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, catalog)}")
+            raise UsageError(f"unknown buffer {name!r}; {accepted_names(name, CATALOGUE)}")
         method = resolve(name)
     return list(inspect.signature(method).parameters)
 
@@ -355,11 +352,11 @@ def _check_argument(flag: str, name: str, argument: str, parameters: Iterable[st
         raise UsageError(f"{flag}: {name} takes no argument {argument!r}; {accepted_names(argument, accepted)}")
 
 
-def list_buffers(catalog: Mapping[str, Any]) -> str:
+def list_buffers() -> str:
     """Return one line per replay method: its name and the first line of its documentation."""
-    width = max(map(len, catalog))
+    width = max(map(len, CATALOGUE))
     lines = []
-    for name, method in catalog.items():
+    for name, method in CATALOGUE.items():
         summary = (inspect.getdoc(method) or "").split("\n")[0]
         lines.append(f"{name:<{width}}  {summary}")
     return "\n".join(lines)

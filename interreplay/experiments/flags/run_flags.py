@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.environments.wrapped import named
-from interreplay.experience.recipes import methods_and_models
 from interreplay.experiments.flags.algorithm_flags import (
     ALGORITHM_FLAGS,
     REPLAY_PARAMETERS,
@@ -19,7 +18,7 @@ from interreplay.experiments.flags.algorithm_flags import (
 from interreplay.experiments.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, ORIGINAL_REPLAY_FLAGS
 from interreplay.experiments.flags.reading import Flag, scoped
-from interreplay.experiments.flags.replay_flags import PART_FLAGS, named_part
+from interreplay.experiments.flags.replay_flags import CATALOGUE, PART_FLAGS, named_part
 from interreplay.experiments.flags.values import (
     absolute_path,
     assignment,
@@ -38,7 +37,6 @@ from interreplay.experiments.flags.values import (
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.setting_fields import OrWord, Whole
 
-CATALOGUE = methods_and_models()
 _OWN_METHODS = exceptions({name: row.buffer for name, row in ALGORITHMS.items()}, "Uniform")
 
 _changeable = partial(Flag, scope="execution", changeable=True)

@@ -29,7 +29,6 @@ from interreplay.experiments.flags.replay_flags import (
 )
 from interreplay.experiments.flags.run_flags import (
     ALIASES,
-    CATALOGUE,
     CHANGEABLE,
     COMMON,
     DEFAULTS,
@@ -73,7 +72,7 @@ def method_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     try:
         if not names_method(given) and (method := preset_for(given).buffer):
             given = {**given, "buffer": method}
-        return argument_hint(name, value, given, CATALOGUE)
+        return argument_hint(name, value, given)
     except (UsageError, ValueError):
         return ""
 
@@ -110,7 +109,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     if row.unrolls:
         settings |= unroll_replay_for(chosen | only(given, METHOD), trainer, METHOD, buffer, buffer_args)
     else:
-        settings |= replay_for(given, CATALOGUE, buffer, buffer_args)
+        settings |= replay_for(given, buffer, buffer_args)
     if settings["offline_data"] is not None and settings["buffer"] == MODEL_BASED:
         check_model_based(given.keys())
     if settings["relabel"]:
@@ -213,7 +212,7 @@ def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str,
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     if ALGORITHMS[trainer].unrolls:
         return unroll_replay_for(given, trainer, METHOD, saved["buffer"], saved["buffer_args"])
-    requested = replay_for(given, CATALOGUE, saved["buffer"])
+    requested = replay_for(given, saved["buffer"])
     requested["buffer_args"] = saved["buffer_args"] | requested["buffer_args"]
     if "prioritized_replay" not in given:
         requested["prioritized"] = saved["prioritized"]

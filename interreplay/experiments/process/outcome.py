@@ -21,10 +21,7 @@ GREEN = 32
 def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what was saved before is kept") -> int:
     """Run a command and return its exit code. A closed output pipe does not end it.
 
-    Args:
-        prog: Name of the command.
-        act: The command; returns the exit code.
-        stopped: Message after Ctrl-C.
+    `stopped` is the message after Ctrl-C.
 
     Returns:
         The exit code of `act`, or of an `InterreplayError` (2, or 1 if a run failed), or 130 after Ctrl-C.

@@ -85,14 +85,7 @@ class Experiment:
         report: Callable[[str], object] = str,
         callbacks: Sequence[tune.Callback] = (),
     ) -> tune.Tuner:
-        """Return the `Tuner`, ready to `fit`.
-
-        Args:
-            local_dir: Folder in which the experiment's folder is created.
-            verbose: Verbosity of Tune.
-            report: Receives a line about the replacement of a retired environment.
-            callbacks: Callbacks of Tune.
-        """
+        """Return the `Tuner`, ready to `fit`."""
         _, first = next(generate_variants(self.config))
         config = configured(config_for(self.run, self.env, report, first.get("env_config")), self.config)
         run_config = tune.RunConfig(
