@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import importlib
-import shlex
 from pathlib import Path
 
 import pytest
 
 import argument_parser
-from argument_parser import CHANGEABLE, GROUPS, make_parser, settings_for, settings_resumed
+from argument_parser import GROUPS, make_parser, settings_for, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import Flag, FlagParser
 from interreplay.experiments.flags.run_flags import INVOCATION, METHOD
 from interreplay.experiments.flags.values import boolean
+from tests.experiments.commands.command_lines import given
 
 ROOT = Path(__file__).resolve().parents[3]
 FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
-
-
-def given(line: str):
-    return make_parser().given(shlex.split(line))
 
 
 def replay(line: str):
@@ -124,27 +118,6 @@ def test_what_the_replay_flags_mean():
 def test_round_robin_weights():
     for text, expected in {"1": 1, "2.5": 2.5, "1 1": 1, "1,20": 20, "[1, 20]": 20, "'(2, 1)'": 0.5}.items():
         assert settings_for(given(f"--round_robin_weights {text} --seed 3")).updates_per_step == expected
-
-
-VALUES = "1 2 64 .5 8,8 -1,1 a=1 2h x auto none rbf zero cpu float32 Gaussian mean tanh min Adam gae behavior".split()
-VALUES += ["orthogonal", "success", "norm", "PER"]
-
-
-def accepted(flag):
-    """Return a value that a flag accepts."""
-    for value in VALUES:
-        with contextlib.suppress(argparse.ArgumentTypeError):
-            flag.type(value)
-            return value
-    raise AssertionError(f"{flag.name} accepts none of them")
-
-
-@pytest.mark.slow
-def test_dashes_and_underscores_are_the_same():
-    for name in FLAGS.keys() - {"config"}:  # this changes other flags
-        value = accepted(FLAGS[name])
-        underscores, dashes = given(f"--{name} {value}"), given(f"--{name.replace('_', '-')}={value}")
-        assert underscores == dashes and list(underscores) == [name]
 
 
 def test_two_numbers_may_be_negative():
@@ -268,10 +241,6 @@ def test_resuming_rejects_different_settings():
             settings_resumed(saved(), given(f"--resume x {line}"))
         for part in ["the checkpoint was made with", *parts]:
             assert part in str(caught.value)
-
-
-def test_what_a_resumed_run_may_change_exists():
-    assert set(FLAGS) >= CHANGEABLE
 
 
 def test_the_trainers_exist():

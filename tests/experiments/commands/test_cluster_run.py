@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -13,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.experiments.commands.command_lines import steps, table
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = "steps_per_iteration: 100, learning_starts: 60, train_batch_size: 32, buffer_size: 2000, hiddens: [16, 16]"
@@ -79,11 +80,6 @@ def run(tmp_path: Path, *words: object) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def steps(folder: Path) -> list[int]:
-    with (folder / "progress.csv").open(newline="") as file:
-        return [int(float(row["num_env_steps_sampled_lifetime"])) for row in csv.DictReader(file)]
-
-
 def written(folder: Path, since: float) -> bool:
     """Whether a run has written a result."""
     return (folder / "progress.csv").stat().st_mtime > since
@@ -91,11 +87,6 @@ def written(folder: Path, since: float) -> bool:
 
 def status(folder: Path) -> dict:
     return json.loads((folder / "status.json").read_text())
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.slow

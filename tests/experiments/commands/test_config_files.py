@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import json
 import shlex
 from pathlib import Path
 
 import pytest
 
-from argument_parser import CATALOGUE, make_parser, settings_for, settings_resumed
+from argument_parser import CATALOGUE, settings_for, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.study import main as study
@@ -19,6 +18,8 @@ from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.flags import config_files, presets
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.values import written
+from tests.experiments.commands.command_lines import given
+from tests.experiments.commands.command_lines import settings_of as settings
 
 FILES = {
     "mine.yaml": "{defaults: [parts/small.yaml, cartpole/dqn], lr: 1e-3, hiddens: [32, 32], total-env-steps: 400}",
@@ -44,17 +45,6 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-parser = functools.cache(make_parser)
-
-
-def given(line):
-    return parser().given(shlex.split(line))
-
-
-def settings(line):
-    return settings_for(given(line))
 
 
 def test_later_files_replace_earlier_ones_and_the_file_replaces_its_defaults():
@@ -135,7 +125,9 @@ def test_every_flag_is_a_key(folder):
             expected = [expected]
         (folder / "one.yaml").write_text(json.dumps({name: value}))
         from_file, from_word = given("--config one.yaml"), given(f"{name}={written(value)}")
+        dashes = given(f"--{name.replace('_', '-')}={written(value)}")
         assert from_file[name] == from_word[name] == expected == given(f"--{name}={written(value)}")[name], name
+        assert dashes == {name: expected}
 
 
 REJECTED = {
@@ -165,13 +157,6 @@ def test_settings_that_files_reject(folder):
         with pytest.raises(UsageError) as caught:
             given("--config a.yaml")
         assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_circle_is_shown(folder):
-    for name, other in {"start": "a", "a": "b", "b": "a"}.items():
-        (folder / f"{name}.yaml").write_text(f"defaults: [{other}.yaml]")
-    with pytest.raises(UsageError, match="start.yaml -> a.yaml -> b.yaml -> a.yaml$"):
-        given("--config start.yaml")
 
 
 def test_a_file_included_twice_is_not_a_cycle(folder):

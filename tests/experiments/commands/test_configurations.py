@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from argument_parser import make_parser, settings_for
 from custom_training import main
 from interreplay.experiments.flags import config_files
 from interreplay.learning.algorithms_table import VARIANTS
+from tests.experiments.commands.command_lines import settings as settings_of_words
 
 ROOT = Path(__file__).resolve().parents[3]
 BASES = ("base", "unrolls", "continuous")
@@ -40,7 +40,7 @@ SMALL = {
 
 
 def settings(*words):
-    return vars(settings_for(make_parser().given(words)))
+    return vars(settings_of_words(*words))
 
 
 def test_there_is_a_file_for_each_algorithm_of_each_group():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import importlib.metadata
 import io
 import json
@@ -12,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ import pytest
 import custom_training
 from interreplay.runs.results.reader import NAMES
 from interreplay.runs.run_folder import STEPS
+from tests.experiments.commands.command_lines import PATIENCE, checkpoints, one_line, rows, start, steps, the_run
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = (
@@ -27,9 +26,6 @@ TINY = (
 )
 SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
 EVALUATION_RETURN = NAMES["evaluation"][0]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
-PATIENCE = 500
-"""Seconds for a command on a busy machine."""
 
 ENVS = '''
 import gymnasium as gym, numpy as np
@@ -63,35 +59,10 @@ gym.register("Image-v0", entry_point=Image, max_episode_steps=50)
 '''
 
 
-def start(*arguments: object, **options):
-    command = [sys.executable, str(ROOT / "custom_training.py"), *map(str, arguments)]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options
-    )
-
-
 def run(*arguments: object):
     process = start(*arguments)
     out, err = process.communicate(timeout=PATIENCE)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def steps(folder: Path) -> list[int]:
-    return [int(float(row[STEPS])) for row in rows(folder)]
-
-
-def checkpoints(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("checkpoint_*"))
-
-
-def the_run(local_dir: Path) -> Path:
-    (folder,) = local_dir.iterdir()
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +86,7 @@ def copy(finished, tmp_path):
 def envs(tmp_path, monkeypatch):
     (tmp_path / "envs_for_tests.py").write_text(ENVS)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path
 
 
@@ -129,8 +100,7 @@ def test_the_original_works_command_for_gaussian_processes(tmp_path, capsys):
     assert custom_training.main(flags) == 0
     out = capsys.readouterr().out
     assert "BIER(kernel=rbf,ard=True,mean=zero,hyperparameters=monte_carlo,scaling=minmax" in out
-    with (the_run(tmp_path) / "progress.csv").open() as file:
-        last = list(csv.DictReader(file))[-1]
+    last = rows(the_run(tmp_path))[-1]
     assert float(last["replay_buffer/gp_fits"]) == 1 and float(last["replay_buffer/gp_failed_share"]) == 0
     assert custom_training.main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "240"]) == 0
 
@@ -258,7 +228,7 @@ def test_a_rejected_resume_changes_nothing(copy, capsys):
         ([], ["complete at 300 steps", "--total_env_steps"]),
     ):
         assert custom_training.main(["--resume", str(copy), *flags]) == 2
-        check_error(capsys.readouterr().err, parts)
+        one_line(capsys.readouterr().err, *parts)
         assert tree(copy) == before
 
 
@@ -268,16 +238,8 @@ def test_a_run_without_a_usable_checkpoint_changes_nothing(copy, capsys):
             file.write_text("{")
     before = tree(copy)
     assert custom_training.main(["--resume", str(copy), "--total_env_steps", "400"]) == 2
-    check_error(capsys.readouterr().err, ["no usable checkpoint", "checkpoint_00000300", "checkpoint_00000200"])
+    one_line(capsys.readouterr().err, "no usable checkpoint", "checkpoint_00000300", "checkpoint_00000200")
     assert tree(copy) == before
-
-
-def check_error(text: str, parts: list[str]) -> None:
-    assert text.count("\n") == 1, text
-    assert ": error: " in text
-    assert "Traceback" not in text
-    for part in parts:
-        assert part in text
 
 
 def test_rows_that_cannot_be_stored(capsys, tmp_path, envs):
@@ -288,7 +250,7 @@ def test_rows_that_cannot_be_stored(capsys, tmp_path, envs):
         (["--env", "Humanoid-v5", "--buffer_size", "2e9"], ["2,000,000,000 rows", "GB when full", "would fit"]),
     ):
         assert custom_training.main([*flags, "--local_dir", str(tmp_path / "results")]) == 2
-        check_error(capsys.readouterr().err, parts)
+        one_line(capsys.readouterr().err, *parts)
         assert not any((tmp_path / "results").glob("*"))
 
 
@@ -299,7 +261,7 @@ def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp
     flags = ["--env", f"envs_for_tests:{kind}-v0", "--total_env_steps", "300", "--local_dir", str(local_dir)]
     flags += [*SHORT, "--evaluation_interval", "0"]
     assert custom_training.main(flags) == 2
-    check_error(capsys.readouterr().err, [column, "step 130", "kept in"])
+    one_line(capsys.readouterr().err, column, "step 130", "kept in")
     folder = the_run(local_dir)
     assert checkpoints(folder) == ["checkpoint_00000100", "checkpoint_00000129"]
     assert steps(folder) == [100]

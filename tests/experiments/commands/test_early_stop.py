@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from interreplay.experiments.commands import actor_learner, study
 from interreplay.experiments.training import train_loop
 from interreplay.runs.early_stop import EarlyStop, seconds
 from interreplay.runs.run_folder import STEPS
+from tests.experiments.commands.command_lines import rows as rows_of_run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -45,8 +45,7 @@ def the_run(folder: Path) -> Path:
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    with (the_run(folder) / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of_run(the_run(folder))
 
 
 def steps(folder: Path) -> list[int]:

@@ -72,21 +72,6 @@ def test_missing_robotics_package_is_reported_with_its_installation(name, monkey
         find_environment(name)
 
 
-def test_a_module_before_the_colon_is_imported(tmp_path, monkeypatch):
-    (tmp_path / "my_envs_for_a_test.py").write_text(
-        "import gymnasium as gym\n"
-        "from gymnasium.envs.classic_control import PendulumEnv\n"
-        "gym.register('Mine-v0', entry_point=PendulumEnv)\n"
-        "gym.register('Mine-v1', entry_point=PendulumEnv)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert find_environment("my_envs_for_a_test:Mine-v0").name == "my_envs_for_a_test:Mine-v0"
-    assert find_environment("my_envs_for_a_test:Mine").name == "my_envs_for_a_test:Mine-v1"
-    sys.modules.pop("my_envs_for_a_test")
-    for name in ("Mine-v0", "Mine-v1"):
-        del gym.registry[name]
-
-
 MINE = """
 import gymnasium as gym
 from gymnasium.envs.classic_control import PendulumEnv
@@ -97,6 +82,7 @@ class Broken(PendulumEnv):
         raise RuntimeError("no simulator")
 
 gym.register("MineHere-v0", entry_point=PendulumEnv, max_episode_steps=50)
+gym.register("MineHere-v1", entry_point=PendulumEnv)
 gym.register("BrokenHere-v0", entry_point=Broken)
 """
 
@@ -111,7 +97,7 @@ def folder(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
-    for name in ("MineHere-v0", "BrokenHere-v0"):
+    for name in ("MineHere-v0", "MineHere-v1", "BrokenHere-v0"):
         gym.registry.pop(name, None)
 
 
@@ -120,7 +106,7 @@ def test_modules_of_the_current_folder_are_found_but_hide_no_others(folder):
     (folder / "yaml.py").write_text("raise RuntimeError('not mine')")
     assert find_environment("envs_here:MineHere-v0").name == "envs_here:MineHere-v0"
     assert sys.path[-1] == str(folder) and sys.path.count(str(folder)) == 1
-    assert find_environment("envs_here:MineHere").name == "envs_here:MineHere-v0"
+    assert find_environment("envs_here:MineHere").name == "envs_here:MineHere-v1"
     assert sys.path.count(str(folder)) == 1
 
 

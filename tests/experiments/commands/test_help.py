@@ -117,7 +117,7 @@ FIRST_HELP = """
 import sys
 from interreplay.experiments.commands.main import main
 assert main(sys.argv[1:]) == 0
-heavy = {"torch", "ray", "numpy", "gymnasium", "pandas"} & set(sys.modules)
+heavy = {"torch", "ray", "numpy", "gymnasium", "pandas", "interreplay.analysis"} & set(sys.modules)
 assert not heavy, heavy
 """
 

@@ -9,17 +9,13 @@ import yaml
 
 import custom_training
 import run_agent
-from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.run_agent import translated
+from tests.experiments.commands.command_lines import settings
 
 NETWORK = {"q": {"fc1": {"layer": "Linear", "out_features": 16}, "act": "ReLU", "out": "Linear"}}
 SHORT = "--total_env_steps 150 --learning_starts 60 --buffer_size 500 --evaluation_interval 0 --quiet".split()
 LINEAR, NOISY = (f"rlcycle.common.models.layers.{name}" for name in ("LinearLayer", "FactorizedNoisyLinearLayer"))
-
-
-def settings(*words):
-    return settings_for(make_parser().given(words))
 
 
 @pytest.fixture

@@ -52,13 +52,6 @@ def test_a_study_keeps_its_old_name_too(capsys, monkeypatch):
         assert caught.value.code == 2 and capsys.readouterr().err.startswith("interreplay study: error: ")
 
 
-def test_unknown_parts(capsys):
-    assert command.main(["trian"]) == 2
-    assert capsys.readouterr().err.startswith(
-        "interreplay: error: unknown command 'trian'; did you mean train? accepted: "
-    )
-
-
 @pytest.mark.parametrize(
     ("module", "started", "expected"),
     [
@@ -75,13 +68,6 @@ def test_printed_commands_exist_where_the_program_was_started(module, started, e
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
     monkeypatch.setattr(sys, "argv", [started])
     assert program_for("train") == expected
-
-
-def test_subcommands_are_imported_on_use():
-    code = "import sys, interreplay.experiments.commands.main as m; m.main(['--help']); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "") and "report" in done.stdout
-    assert not {"ray", "torch", "pandas", "interreplay.analysis"} & set(done.stdout.split())
 
 
 def test_the_report_requires_its_extra(monkeypatch, capsys):

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,10 +15,10 @@ from test_own_parts import PAGE
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, export, train
 from interreplay.experiments.commands.study import read_new
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.rllib_command.algorithm_names import config_for
 from interreplay.experiments.training.build import configure
 from interreplay.learning.algorithms_table import ALGORITHMS
+from tests.experiments.commands.command_lines import settings
 
 PATIENCE = 500
 NAME = "my_alg:ClippedSAC"
@@ -102,10 +101,6 @@ def folder(tmp_path, monkeypatch):
     yield tmp_path
     for name in ("my_alg", "more_algs"):
         sys.modules.pop(name, None)
-
-
-def settings(*words: str) -> SimpleNamespace:
-    return settings_for(make_parser().given(list(words)))
 
 
 def test_settings_and_presets_are_those_of_the_algorithm_that_it_derives_from(folder):

@@ -30,6 +30,7 @@ from interreplay.experiments.flags.training_flags import make_parser, settings_f
 from interreplay.experiments.studies.grid import typed
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env, save_envs
+from tests.experiments.commands.command_lines import settings
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 500
@@ -52,10 +53,6 @@ def folder(tmp_path, monkeypatch):
     for name in gym.registry.keys() - known:
         if callable(gym.registry[name].entry_point):  # environments of packages are registered only once
             del gym.registry[name]
-
-
-def settings(*words: str):
-    return settings_for(make_parser().given(list(words)))
 
 
 def commands() -> list[list[str]]:
@@ -157,18 +154,6 @@ def test_wrappers_go_around_in_order_and_stacks_around_them(folder):
     assert find_environment("my_envs:PointCamera-v0", {}, [SCALED], 3).stacks == ("",)
 
 
-def test_a_stack_continues_from_a_checkpoint():
-    made = [make("Pendulum-v1", {}, [], 3) for _ in range(2)]
-    assert all(can_save(env) for env in made)
-    for env, seed in zip(made, (1, 2), strict=True):
-        env.reset(seed=seed)
-    for _ in range(3):
-        made[0].step(np.array([0.5]))
-    restore_env(made[1], save_env(made[0]))
-    one, other = (env.step(np.array([-0.3]))[0] for env in made)
-    assert np.array_equal(one, other)
-
-
 class Remembering(gym.Env):
     """Observes the sum of its last three actions, in a deque that only its own methods can save."""
 
@@ -196,16 +181,17 @@ class Saved(Remembering):
         self.recent = deque(state["recent"], maxlen=3)
 
 
-def test_an_environment_with_methods_to_save_its_state_continues_within_an_episode():
-    made = [Saved(), Saved()]
-    for env, seed in zip(made, (1, 2), strict=True):
-        env.reset(seed=seed)
-    for _ in range(4):
-        made[0].step(np.array([0.5]))
-    assert can_save(made[0]) and not can_save(Remembering())
-    restore_env(made[1], save_env(made[0]))
-    one, other = (env.step(np.array([-0.3]))[0] for env in made)
-    assert np.array_equal(one, other)
+def test_stacks_and_environments_with_methods_to_save_their_state_continue_within_an_episode():
+    for made in ([make("Pendulum-v1", {}, [], 3) for _ in range(2)], [Saved(), Saved()]):
+        for env, seed in zip(made, (1, 2), strict=True):
+            env.reset(seed=seed)
+        for _ in range(4):
+            made[0].step(np.array([0.5]))
+        assert all(map(can_save, made))
+        restore_env(made[1], save_env(made[0]))
+        one, other = (env.step(np.array([-0.3]))[0] for env in made)
+        assert np.array_equal(one, other)
+    assert not can_save(Remembering())
 
 
 class SavedWithASet(Saved):

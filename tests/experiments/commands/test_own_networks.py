@@ -13,13 +13,13 @@ import torch
 
 import custom_training
 import interreplay
-from argument_parser import make_parser, settings_for
 from interreplay.acting.export import export
 from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
 from interreplay.learning.exploration import Exploration, make_exploration
 from interreplay.learning.losses import CriticLoss, Huber, loss_of, make_loss
+from tests.experiments.commands.command_lines import settings
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "networks.md").read_text()
 SHORT = "--total_env_steps 200 --evaluation_interval 0 --quiet".split()
@@ -38,10 +38,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path
     sys.modules.pop("my_networks", None)
-
-
-def settings(*words):
-    return settings_for(make_parser().given(words))
 
 
 def trained(folder, *words):

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-import shlex
 from pathlib import Path
 
 import gymnasium as gym
 import pytest
 
-from argument_parser import CATALOGUE, TRAINERS, make_parser, preset_summary, settings_for, tuned_for
+from argument_parser import CATALOGUE, TRAINERS, preset_summary, settings_for, tuned_for
 from custom_training import main
 from interreplay.environments import registration
 from interreplay.errors import UsageError
 from interreplay.experiments.flags import presets
 from interreplay.learning.algorithms_table import ALGORITHMS
-
-
-def given(line: str):
-    return make_parser().given(shlex.split(line))
-
-
-def settings(line: str):
-    return settings_for(given(line))
+from tests.experiments.commands.command_lines import given
+from tests.experiments.commands.command_lines import settings_of as settings
 
 
 def test_flags_accept_every_value():

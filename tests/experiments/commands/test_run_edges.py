@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,11 +23,9 @@ from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
 from interreplay.runs.resume import unwritten
 from interreplay.runs.run_folder import STEPS, RunFolder
+from tests.experiments.commands.command_lines import PATIENCE, checkpoints, one_line, rows, start, steps, the_run
 
-ROOT = Path(__file__).resolve().parents[3]
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
-PATIENCE = 500
-"""Seconds for a command on a busy machine."""
 SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
 
 ENVS = '''
@@ -82,32 +78,6 @@ def envs(tmp_path, monkeypatch):
     return tmp_path
 
 
-def start(*arguments: object, **options):
-    command = [sys.executable, str(ROOT / "custom_training.py"), *map(str, arguments)]
-    own = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own, **options
-    )
-
-
-def the_run(local_dir: Path) -> Path:
-    (folder,) = local_dir.iterdir()
-    return folder
-
-
-def rows(folder: Path) -> list[dict[str, str]]:
-    with (folder / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def steps(folder: Path) -> list[int]:
-    return [int(float(row[STEPS])) for row in rows(folder)]
-
-
-def checkpoints(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("checkpoint_*"))
-
-
 def new(local_dir: Path, *flags: object) -> list[str]:
     return [*map(str, flags), *SHORT, "--local_dir", str(local_dir)]
 
@@ -118,12 +88,6 @@ def begun(tmp_path_factory) -> Path:
     parent = tmp_path_factory.mktemp("begun")
     assert custom_training.main(new(parent, "--env", "Pendulum-v1", "--total_env_steps", 100, "--quiet")) == 0
     return the_run(parent)
-
-
-def one_line(text: str, *parts: str) -> None:
-    assert text.count("\n") == 1 and "Traceback" not in text, text
-    for part in (": error: ", *parts):
-        assert part in text
 
 
 # -- one process per folder -------------------------------------------------------------------------

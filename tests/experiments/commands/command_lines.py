@@ -1,0 +1,67 @@
+"""Settings of command lines, and what runs of the training script leave on disk."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from argument_parser import make_parser, settings_for
+from interreplay.runs.run_folder import STEPS
+
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 500
+"""Seconds for a command on a busy machine."""
+parser = functools.cache(make_parser)
+
+
+def given(line: str):
+    return parser().given(shlex.split(line))
+
+
+def settings_of(line: str):
+    return settings_for(given(line))
+
+
+def settings(*words: str):
+    return settings_for(parser().given(words))
+
+
+def start(*arguments: object, **options) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "custom_training.py"), *map(str, arguments)]
+    own = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own, **options
+    )
+
+
+def the_run(local_dir: Path) -> Path:
+    (folder,) = local_dir.iterdir()
+    return folder
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    return table(folder / "progress.csv")
+
+
+def steps(folder: Path) -> list[int]:
+    return [int(float(row[STEPS])) for row in rows(folder)]
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint_*"))
+
+
+def one_line(text: str, *parts: str) -> None:
+    assert text.count("\n") == 1 and "Traceback" not in text, text
+    for part in (": error: ", *parts):
+        assert part in text
