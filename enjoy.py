@@ -8,7 +8,5 @@ check_installation(__file__)
 
 from interreplay.experiments.commands.lcer import enjoy as main  # noqa: E402
 
-__all__ = ["main"]
-
 if __name__ == "__main__":
     sys.exit(main())

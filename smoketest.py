@@ -8,7 +8,5 @@ check_installation(__file__, reports_itself=True)
 
 from interreplay.experiments.commands.smoketest import main  # noqa: E402
 
-__all__ = ["main"]
-
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

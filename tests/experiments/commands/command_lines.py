@@ -19,6 +19,17 @@ PATIENCE = 500
 parser = functools.cache(make_parser)
 
 
+def users_folder(folder: Path, monkeypatch, **modules: str):
+    """Yield the current folder of a user, with modules that are forgotten afterwards."""
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield folder
+    for name in modules:
+        sys.modules.pop(name, None)
+
+
 def given(line: str):
     return parser().given(shlex.split(line))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from interreplay.diagnostics.contract import CHECKS
 from interreplay.errors import PartError
 from interreplay.experiments.commands import check, train
 from interreplay.selection import Uniform
+from tests.experiments.commands.command_lines import users_folder
 
 BROKEN = """
 import sys
@@ -208,13 +208,7 @@ WRONG = [
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """The current folder, with parts that keep the contract and parts that break it."""
-    (tmp_path / "my_parts.py").write_text(as_a_module())
-    (tmp_path / "broken_parts.py").write_text(BROKEN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    for name in ("my_parts", "broken_parts"):
-        sys.modules.pop(name, None)
+    yield from users_folder(tmp_path, monkeypatch, my_parts=as_a_module(), broken_parts=BROKEN)
 
 
 def with_part(kind, name):

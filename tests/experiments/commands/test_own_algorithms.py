@@ -18,7 +18,7 @@ from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.rllib_command.algorithm_names import config_for
 from interreplay.experiments.training.build import configure
 from interreplay.learning.algorithms_table import ALGORITHMS
-from tests.experiments.commands.command_lines import settings
+from tests.experiments.commands.command_lines import settings, users_folder
 
 PATIENCE = 500
 NAME = "my_alg:ClippedSAC"
@@ -94,13 +94,7 @@ class NoConfig(OffPolicyAlgorithm):
 def folder(tmp_path, monkeypatch):
     """Use a current folder with my_alg.py as on the page, and more_algs.py."""
     block = next(block for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S))
-    (tmp_path / "my_alg.py").write_text(block)
-    (tmp_path / "more_algs.py").write_text(f"{block}{MORE}")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    for name in ("my_alg", "more_algs"):
-        sys.modules.pop(name, None)
+    yield from users_folder(tmp_path, monkeypatch, my_alg=block, more_algs=f"{block}{MORE}")
 
 
 def test_settings_and_presets_are_those_of_the_algorithm_that_it_derives_from(folder):

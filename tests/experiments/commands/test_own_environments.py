@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections import deque
@@ -30,7 +29,7 @@ from interreplay.experiments.flags.training_flags import make_parser, settings_f
 from interreplay.experiments.studies.grid import typed
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env, save_envs
-from tests.experiments.commands.command_lines import settings
+from tests.experiments.commands.command_lines import settings, users_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 500
@@ -45,11 +44,8 @@ SCALED = {"type": "my_envs:ScaledReward", "factor": 0.5}
 def folder(tmp_path, monkeypatch):
     """Use a current folder that contains only my_envs.py."""
     known = set(gym.registry)
-    shutil.copy(ROOT / "examples" / "own_environment" / "my_envs.py", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    sys.modules.pop("my_envs", None)
+    example = ROOT / "examples" / "own_environment" / "my_envs.py"
+    yield from users_folder(tmp_path, monkeypatch, my_envs=example.read_text())
     for name in gym.registry.keys() - known:
         if callable(gym.registry[name].entry_point):  # environments of packages are registered only once
             del gym.registry[name]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
 from interreplay.learning.exploration import Exploration, make_exploration
 from interreplay.learning.losses import CriticLoss, Huber, loss_of, make_loss
-from tests.experiments.commands.command_lines import settings
+from tests.experiments.commands.command_lines import settings, users_folder
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "networks.md").read_text()
 SHORT = "--total_env_steps 200 --evaluation_interval 0 --quiet".split()
@@ -32,12 +31,8 @@ def folder(tmp_path, monkeypatch):
     """Use a current folder with the files of the page."""
     (module,) = (block for block in re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S) if "class Sticky" in block)
     (config,) = re.findall(r"^```yaml\n(# own.yaml.*?)^```$", PAGE, re.M | re.S)
-    (tmp_path / "my_networks.py").write_text(module)
     (tmp_path / "own.yaml").write_text(config)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    sys.modules.pop("my_networks", None)
+    yield from users_folder(tmp_path, monkeypatch, my_networks=module)
 
 
 def trained(folder, *words):

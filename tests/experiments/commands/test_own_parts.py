@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from interreplay.experiments.flags.training_flags import make_parser, settings_f
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.experiments.studies.study import Study
 from interreplay.selection import Prioritized
+from tests.experiments.commands.command_lines import users_folder
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "extending.md"
 TINY = (
@@ -58,18 +58,12 @@ def as_a_module() -> str:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Use a current folder with my_parts.py."""
-    (tmp_path / "my_parts.py").write_text(as_a_module())
-    (tmp_path / "my_broken_parts.py").write_text(
+    broken = (
         "from interreplay.selection import Uniform\n"
         "class Fails(Uniform):\n    def __init__(self):\n        raise KeyError('nothing')\n"
         "def one():\n    pass\n"
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield tmp_path
-    for name in ("my_parts", "my_broken_parts"):
-        sys.modules.pop(name, None)
+    yield from users_folder(tmp_path, monkeypatch, my_parts=as_a_module(), my_broken_parts=broken)
 
 
 def settings(*words: str):
