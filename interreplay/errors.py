@@ -188,9 +188,6 @@ def exits_as_errors() -> Iterator[None]:
     """Convert exceptions that would end the program, such as ``sys.exit`` in a user's code, to a RuntimeError.
 
     Ctrl-C and Ray's request to end a worker pass through.
-
-    Raises:
-        RuntimeError: If the block raises SystemExit, GeneratorExit or another exception that is not an `Exception`.
     """
     try:
         yield
@@ -246,9 +243,6 @@ def check_number(
         whole: Whether only integers are accepted.
         above_low: Whether `low` itself is rejected.
         below_high: Whether `high` itself is rejected.
-
-    Raises:
-        ValueError: With the name, the value and what is accepted.
     """
     is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     accepted = (
@@ -264,11 +258,7 @@ def check_number(
 
 
 def as_range(name: str, value: Sequence[Any]) -> tuple[int, int]:
-    """Return two positive integers in ascending order.
-
-    Raises:
-        ValueError: With the name, the value and what is accepted.
-    """
+    """Return two positive integers in ascending order."""
     whole = len(value) == 2 and all(isinstance(end, Integral) and not isinstance(end, bool) for end in value)
     if not whole or not 1 <= value[0] <= value[1]:
         raise ValueError(f"{name} is {value!r}; expected an integer of 1 or more, or two, the smaller one first")

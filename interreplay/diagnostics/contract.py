@@ -123,13 +123,7 @@ def same_sample(one: Any, other: Any) -> None:
 
 
 def shapes_and_dtypes(subject: Subject, rows: int = 150, **kind: Any) -> None:
-    """Batches have the shapes and dtypes of the rows that were added, and finite values.
-
-    Args:
-        subject: The buffer to check.
-        rows: Number of rows to add.
-        **kind: Arguments of `Episodes` for other rows.
-    """
+    """Batches have the shapes and dtypes of the rows that were added, and finite values."""
     given = subject.random_rows(rows, envs=2, **kind)
     buffer = subject.empty()
     buffer.add(given)

@@ -23,12 +23,7 @@ CORRELATED = 0.9
 
 
 def describe_correlation(storage: Storage, slots: Tensor, uniform: Tensor) -> dict[str, float]:
-    """Return measures of the rows in `slots` ``(n,)``, and of uniformly drawn rows as ``..._expected``.
-
-    Args:
-        storage: Storage of the rows.
-        slots: Slots of a batch ``(n,)``.
-        uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows.
+    """Return measures of the rows in `slots` ``(n,)``, and as ``..._expected`` of uniformly drawn rows ``(m,)``.
 
     Returns:
         ``same_episode_share``: share of pairs of rows that belong to the same episode.
@@ -57,16 +52,9 @@ def describe_correlation(storage: Storage, slots: Tensor, uniform: Tensor) -> di
 def count_correlated(storage: Storage, slots: Tensor, uniform: Tensor) -> tuple[float, float]:
     """Return the number of correlated pairs among the first 64 rows in `slots`, and among as many uniform rows.
 
-    Two rows are correlated if |cos| of their states, standardized over the uniform rows, is above `CORRELATED`; 64 rows
-    have 2,016 pairs. States with two values are correlated in 29 % of the pairs by chance, hence the comparison.
-
-    Args:
-        storage: Storage of the rows.
-        slots: Slots of a batch ``(n,)``.
-        uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows, at least 64.
-
-    Returns:
-        Both numbers; NaN if a state has more than 512 values.
+    Two rows are correlated if |cos| of their states, standardized over the at least 64 uniform rows, is above
+    `CORRELATED`; 64 rows have 2,016 pairs. States with two values are correlated in 29 % of the pairs by chance, hence
+    the comparison. Both numbers are NaN if a state has more than 512 values.
     """
     if not has_vectors(storage):
         return math.nan, math.nan

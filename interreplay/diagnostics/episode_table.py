@@ -61,14 +61,7 @@ class EpisodeTable:
         self._begun: dict[int, np.ndarray] = {}
 
     def observe(self, source: RowSource, sample: Sample, td_errors: Tensor, metrics: Tensor) -> None:
-        """Process an update.
-
-        Args:
-            source: The source of the batch; pairs are counted in its first buffer with rows in the batch.
-            sample: The batch of n rows.
-            td_errors: TD errors δ ``(n,)``.
-            metrics: The metrics of the update.
-        """
+        """Process an update with TD errors ``(n,)``; pairs are counted in the first buffer with rows in the batch."""
         size = td_errors.detach().abs().float()
         found = [size.mean(), size.median(), size.max(), size.std(correction=0)]
         q_value = size.new_full((), math.nan)
@@ -83,12 +76,7 @@ class EpisodeTable:
         self._totals += [1.0, counted, *torch.stack([*found, q_value]).tolist(), *pairs]
 
     def add(self, rows: Transitions, env_steps: int) -> None:
-        """Process new rows in order of time.
-
-        Args:
-            rows: n transitions with the columns `EPISODE_RETURN` and `EPISODE_LENGTH`.
-            env_steps: Env steps of the run, including these rows.
-        """
+        """Process new rows in order of time; `env_steps` are the env steps of the run including them."""
         assert rows.episode is not None
         ids = rows.episode.tolist()
         for episode in ids:

@@ -25,11 +25,7 @@ def estimate(
 ) -> int:
     """Return the memory in bytes of a full buffer for rows of an environment.
 
-    Args:
-        observation_space: Observation space of a single environment.
-        action_space: Action space of a single environment.
-        buffer: An empty buffer.
-        stacks: Parts of observations that are stacks of frames; each frame is stored once.
+    The parts `stacks` of observations are stacks of frames; each frame is stored once.
     """
     columns = columns_of_spaces(observation_space, action_space)
     for name in map(column_of, stacks):
@@ -49,12 +45,6 @@ def network_bytes(
 
     The networks are created without memory. A trained parameter takes four numbers: its value, its gradient and two
     moments of Adam.
-
-    Args:
-        architecture: The algorithm's architecture.
-        observation_space: Observation space of a single environment.
-        action_space: Action space of a single environment.
-        model: Settings of the networks by name.
     """
     with torch.random.fork_rng(devices=[]):
         model = resolved(architecture, observation_space, model)
@@ -73,14 +63,7 @@ def network_bytes(
 
 
 def estimate_unrolls(observation_space: gym.Space, action_space: gym.Space, mix: UnrollMix, steps: int) -> int:
-    """Return the memory in bytes of a full mix of unrolls.
-
-    Args:
-        observation_space: Observation space of a single environment.
-        action_space: Action space of a single environment.
-        mix: An empty mix.
-        steps: Length T of an unroll.
-    """
+    """Return the memory in bytes of a full mix of unrolls of `steps` steps."""
     kinds = columns_of_spaces(observation_space, action_space)
 
     def zeros(name: str, count: int) -> torch.Tensor:

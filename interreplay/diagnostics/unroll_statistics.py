@@ -33,14 +33,7 @@ class UnrollStatistics:
         self._most: dict[str, float] = {}
 
     def observe(self, mix: UnrollMix, batch: Unrolls, version: int, policy: Tensor | None = None) -> None:
-        """Process a batch after its update.
-
-        Args:
-            mix: Mix that drew the batch.
-            batch: ``(T, B, ...)``.
-            version: Number of updates of the learner.
-            policy: Outputs ``(T, B, F)`` of the current policy.
-        """
+        """Process a batch ``(T, B, ...)`` after update number `version`, with the policy's outputs ``(T, B, F)``."""
         lag = (version - batch.version).cpu().numpy()
         fresh = batch.fresh.cpu().numpy()
         self._append("fresh_share", fresh.mean())

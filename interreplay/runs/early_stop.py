@@ -11,11 +11,7 @@ _SECONDS = (86_400, 3_600, 60, 1)
 
 
 def seconds(text: str) -> int:
-    """Return the seconds of a duration such as ``90s``, ``30m``, ``2h``, ``1d`` or ``1h30m``.
-
-    Raises:
-        ValueError: The text is not a duration above 0.
-    """
+    """Return the seconds of a duration such as ``90s``, ``30m``, ``2h``, ``1d`` or ``1h30m``."""
     match = _DURATION.fullmatch(text)
     counts = match.groups("0") if match else ()
     total = sum(int(count) * length for count, length in zip(counts, _SECONDS, strict=False))

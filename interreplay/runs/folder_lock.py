@@ -24,12 +24,8 @@ class FolderInUse(UsageError):
 def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
     """Hold the lock of a folder. The system releases it when this process ends, however it ends.
 
-    On file systems without locks, nothing is locked.
-
-    Args:
-        folder: The folder to lock.
-        what: What runs in the folder, for the error message.
-        patience: Seconds to wait for another process, such as a killed one that has not ended yet.
+    Wait at most `patience` seconds for another process, such as a killed one that has not ended yet. On file systems
+    without locks, nothing is locked.
 
     Raises:
         FolderInUse: Another process holds the lock.

@@ -41,11 +41,7 @@ def plain(value: Any) -> Any:
 
 
 def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
-    """Return the settings of the first checkpoint with readable settings.
-
-    Raises:
-        CheckpointError: No checkpoint has readable settings.
-    """
+    """Return the settings of the first checkpoint with readable settings."""
     reasons = []
     for checkpoint in checkpoints:
         try:
@@ -58,12 +54,7 @@ def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
 
 
 def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
-    """Return the run folder in which a run continues, None if a new folder is required.
-
-    Args:
-        checkpoint: The checkpoint to resume.
-        output_dir: Folder for results, or None. Another folder than the parent of the run's folder requires a new one.
-    """
+    """Return the run folder in which a run continues, None if it needs a new one because of its `output_dir`."""
     home = checkpoint.parent
     if output_dir is not None and output_dir.resolve() != home.parent.resolve():
         return None
@@ -75,16 +66,7 @@ def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
 
 
 def restore(algo: Any, checkpoints: Sequence[Path], notify: Callable[[str], Any]) -> Path:
-    """Restore the first usable checkpoint, and return it.
-
-    Args:
-        algo: A new algorithm.
-        checkpoints: Checkpoints in order of preference.
-        notify: Called with one line: the checkpoint, and the reasons why preferred ones are unusable.
-
-    Raises:
-        CheckpointError: No checkpoint is usable.
-    """
+    """Restore the first usable checkpoint, and return it; notify which one, and why preferred ones are unusable."""
     reasons = []
     for checkpoint in checkpoints:
         try:
@@ -101,14 +83,7 @@ def restore(algo: Any, checkpoints: Sequence[Path], notify: Callable[[str], Any]
 def changed_rates(
     settings: SimpleNamespace, checkpoint: Path, steps: int, report: Callable[[str], Any]
 ) -> dict[str, Any]:
-    """Return ``rate_changes``, a setting that records changed learning rates; {} if there are none.
-
-    Args:
-        settings: Settings of the resumed run.
-        checkpoint: The restored checkpoint.
-        steps: Its environment steps.
-        report: Receives a line about the changes.
-    """
+    """Return ``rate_changes``, a setting that records learning rates changed at `steps`; {} if there are none."""
     saved = read_settings(checkpoint)
     changes = {}
     for name, before in saved.items():

@@ -41,11 +41,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, parent: Path, name: str) -> RunFolder:
-        """Create a folder ``parent/name_<date>-<time>``.
-
-        Raises:
-            UsageError: The folder cannot be created.
-        """
+        """Create a folder ``parent/name_<date>-<time>``."""
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}_{time.strftime('%Y%m%d-%H%M%S')}")
         for number in range(1, 100):
             path = parent / f"{stem}_{number}".removesuffix("_1")
@@ -73,13 +69,9 @@ class RunFolder:
         return [path for path in self.path.glob("kept_checkpoint_*") if steps_of(path) >= 0]
 
     def save(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], keep: int) -> Path:
-        """Write a checkpoint under a temporary name, rename it, then remove the oldest checkpoints.
+        """Write a checkpoint under a temporary name, rename it, then remove all but the `keep` newest checkpoints.
 
-        Args:
-            steps: Environment steps so far, which name the folder.
-            write: Writes the checkpoint into the given folder, which does not exist yet.
-            settings: Settings for ``--resume``.
-            keep: Number of checkpoints to keep.
+        `write` writes the checkpoint into a folder that does not exist yet; `settings` are those for ``--resume``.
 
         Raises:
             UsageError: The checkpoint cannot be written. Earlier ones are kept.
@@ -98,17 +90,7 @@ class RunFolder:
         return target
 
     def save_best(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], found: Best) -> Path:
-        """Replace the best checkpoint. If there is a checkpoint of the same steps, share its files.
-
-        Args:
-            steps: Environment steps so far, which name the folder.
-            write: As for `save`.
-            settings: As for `save`.
-            found: Mean return of the checkpoint.
-
-        Raises:
-            UsageError: The checkpoint cannot be written. Earlier ones are kept.
-        """
+        """Replace the best checkpoint; as `save`. If there is a checkpoint of the same steps, share its files."""
         before = best_checkpoint.inside(self.path)
         target = self.path / best_checkpoint.NAME.format(steps)
         same = self.path / f"checkpoint_{steps:08d}"
@@ -146,11 +128,7 @@ class RunFolder:
         return max(filter(None, found), default=None)
 
     def _make(self, target: Path, write: Callable[[Path], Any]) -> None:
-        """Write the folder of a checkpoint under a temporary name, sync the results, and rename it.
-
-        Raises:
-            UsageError: The checkpoint cannot be written.
-        """
+        """Write the folder of a checkpoint under a temporary name, sync the results, and rename it."""
         work = self.path / f".saving_{target.name}"
         for stale in self.path.glob(".*saving_*"):  # left by a process that was killed
             shutil.rmtree(stale, ignore_errors=True)
@@ -262,15 +240,7 @@ def steps_of(checkpoint: Path) -> int:
 
 
 def find_checkpoints(path: Path, flag: str = "--resume") -> list[Path]:
-    """Return the checkpoints that ``--resume`` can use, in order of preference.
-
-    Args:
-        path: The folder of a run or of a checkpoint.
-        flag: The flag that names it, for the error message.
-
-    Raises:
-        UsageError: There is no checkpoint.
-    """
+    """Return the checkpoints that ``--resume`` can use, in order of preference."""
     if not path.is_dir():
         kind = "is not a folder" if path.exists() else "does not exist"
         raise UsageError(f"{flag} {path} {kind}; give the folder of a run or of one of its checkpoints")
@@ -284,11 +254,7 @@ def find_checkpoints(path: Path, flag: str = "--resume") -> list[Path]:
 
 
 def read_settings(checkpoint: Path) -> dict[str, Any]:
-    """Return the settings of a checkpoint.
-
-    Raises:
-        CheckpointError: The settings are missing or damaged.
-    """
+    """Return the settings of a checkpoint."""
     try:
         text = (checkpoint / SETTINGS).read_text()
         manifest.check_one(checkpoint, SETTINGS)
@@ -303,11 +269,7 @@ def read_settings(checkpoint: Path) -> dict[str, Any]:
 
 
 def ensure_writable(folder: Path, flag: str = "--output_dir") -> None:
-    """Create a folder if necessary, and check that it is writable. ``flag`` names it in the error message.
-
-    Raises:
-        UsageError: The folder is not writable.
-    """
+    """Create a folder if necessary, and check that it is writable. ``flag`` names it in the error message."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -317,15 +279,7 @@ def ensure_writable(folder: Path, flag: str = "--output_dir") -> None:
 
 
 def check_name(name: str, source: str) -> None:
-    """Check that a name is the name of a folder and not a path.
-
-    Args:
-        name: The name.
-        source: Source of the name, for the error message.
-
-    Raises:
-        UsageError: The name is empty or leads to another folder.
-    """
+    """Check that a name from `source` is the name of a folder and not a path."""
     if not name.strip() or name in (".", "..") or set(name) & {"/", "\\", "\0"}:
         raise UsageError(f"{source} {name!r}: expected the name of a folder without slashes, not '.' or '..'")
 

@@ -17,12 +17,7 @@ from interreplay.runs.checkpoints.search import find
 
 
 def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
-    """Play episodes and report each of them, then their means and the files written.
-
-    Args:
-        given: Flags of `add_evaluate_flags`.
-        notify: Prints a line.
-    """
+    """Play episodes and report each of them, then their means and the files written."""
     if given.video:
         check_video(given.video)
     if given.best:

@@ -30,13 +30,7 @@ CONSTRUCTOR = "class_and_ctor_args.pkl"
 def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
     """Return the configuration stored in a checkpoint.
 
-    Args:
-        folder: The checkpoint.
-        trusted: Whether loading may execute code, as it does for the pickles of RLlib's own algorithms.
-
-    Raises:
-        CheckpointError: The checkpoint cannot be read, or requires `trusted`.
-        UsageError: The environment is unknown or cannot be imported here.
+    RLlib's own algorithms store pickles, whose loading may execute code; they must be trusted.
     """
     # Checkpoints of earlier versions of this package have a manifest only; reading them reports that.
     if (folder / CHECKPOINT).exists() or (folder / state_files.MANIFEST).exists():
@@ -73,11 +67,7 @@ def _pickled_config(folder: Path, trusted: bool) -> AlgorithmConfig:
 
 
 def built(config: AlgorithmConfig) -> Algorithm:
-    """Return the algorithm of a configuration.
-
-    Raises:
-        UsageError: It cannot be built here, for example because its environment has changed.
-    """
+    """Return the algorithm of a configuration."""
     if needs_ray(config):
         start_ray(1)
     try:
@@ -89,11 +79,7 @@ def built(config: AlgorithmConfig) -> Algorithm:
 
 
 def restore(algorithm: Algorithm, folder: Path) -> None:
-    """Load a checkpoint into an algorithm.
-
-    Raises:
-        CheckpointError: It cannot be read, or does not fit.
-    """
+    """Load a checkpoint into an algorithm."""
     parts: list[str | None] = [None]
     if (folder / CHECKPOINT).exists() and "replay_buffer_config" in read_description(folder).get("not_stored", ()):
         parts = ["learner_group", "env_runner"]  # the replay method has arguments that are not plain data
@@ -107,14 +93,9 @@ def restore(algorithm: Algorithm, folder: Path) -> None:
 
 
 def check_environment(name: str, trusted: bool = False) -> None:
-    """Check that the environment of a checkpoint is registered here, and import its module.
+    """Check that the environment of a checkpoint, such as ``module:Env-v0``, is registered here, and import its module.
 
-    Args:
-        name: Id in the checkpoint, such as ``module:Env-v0``.
-        trusted: Whether an id that Gymnasium does not know is accepted; RLlib imports it as a class.
-
-    Raises:
-        UsageError: The id is unknown, or its module cannot be imported.
+    A trusted id may be unknown to Gymnasium; RLlib imports it as a class.
     """
     if _global_registry.contains(ENV_CREATOR, name):
         return

@@ -46,18 +46,7 @@ class Recorder(gym.Wrapper):
         self._steps = []
 
     def write(self, name: str, algorithm: str) -> str:
-        """Write the recorded episodes to disk.
-
-        Args:
-            name: Name of the dataset, such as ``pendulum/sac-v0``.
-            algorithm: Name of the algorithm that acted.
-
-        Returns:
-            The name with the numbers of episodes and steps.
-
-        Raises:
-            UsageError: Minari cannot store the episodes.
-        """
+        """Write the episodes as the dataset `name`, and return the name with the numbers of episodes and steps."""
         self._end_episode()
         episodes = []
         for observations, actions, rewards, terminations, truncations in self._episodes:

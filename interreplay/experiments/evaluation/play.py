@@ -85,17 +85,7 @@ class PlaybackOptions:
 
 
 def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Episode], object] = id) -> PlaybackResult:
-    """Play episodes with the mode of the policy in a checkpoint.
-
-    Args:
-        checkpoint: A checkpoint of any algorithm, or a folder with checkpoints; the newest is played.
-        options: What to play and what to record.
-        on_episode: Called with each finished episode.
-
-    Raises:
-        UsageError: No checkpoint is found, another algorithm made it, or a video or dataset cannot be made.
-        CheckpointError: The checkpoint cannot be read.
-    """
+    """Play episodes with the mode of the policy in a checkpoint, or in the newest checkpoint of a folder."""
     video = VideoFile(options.video, options.video_episodes) if options.video else None
     if options.dataset:
         check_new(options.dataset)
@@ -153,11 +143,7 @@ def _play(runner: Any, options: PlaybackOptions) -> Iterator[Any]:
 
 
 def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, window: bool = False) -> AlgorithmConfig:
-    """Return a copy of `config` with one environment in this process, filmed or shown on the screen.
-
-    Raises:
-        UsageError: The environment cannot be rendered.
-    """
+    """Return a copy of `config` with one environment in this process, filmed or shown on the screen."""
     config = config.copy(copy_frozen=False)
     config.env_runners(num_env_runners=0, num_envs_per_env_runner=1, gym_env_vectorize_mode="sync")
     config.evaluation(evaluation_interval=None, evaluation_num_env_runners=0, evaluation_parallel_to_training=False)

@@ -75,9 +75,6 @@ class VideoFile:
     Attributes:
         fps: Environment steps per second. Set it before the first frame.
         count: Number of frames so far.
-
-    Raises:
-        UsageError: The file cannot be written.
     """
 
     def __init__(self, path: Path, episodes: int = 3):
@@ -104,11 +101,7 @@ class VideoFile:
         return (self._steps - 1) % self._stride == 0
 
     def add(self, frame: np.ndarray, _episode: str = "") -> None:
-        """Append a frame ``(height, width, 3)`` uint8.
-
-        Raises:
-            UsageError: The file cannot be written.
-        """
+        """Append a frame ``(height, width, 3)`` uint8."""
         fps = self.fps / self._stride
         options: dict[str, Any] = {"fps": fps, "macro_block_size": 2}
         if self.path.suffix == ".gif":
@@ -128,11 +121,7 @@ class VideoFile:
         self._steps = 0
 
     def close(self) -> None:
-        """Write the rest of the file.
-
-        Raises:
-            UsageError: The file cannot be written.
-        """
+        """Write the rest of the file."""
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -150,9 +139,6 @@ class EvaluationVideo:
 
     Args:
         config: Configuration of an algorithm. It is changed: evaluation runs in this process and renders.
-
-    Raises:
-        UsageError: The environment cannot be rendered.
     """
 
     def __init__(self, config: Any):
@@ -202,11 +188,7 @@ def gif(frames: list[np.ndarray]) -> bytes:
 
 
 def check_video(path: Path) -> None:
-    """Check that a video can be written, before anything runs.
-
-    Raises:
-        UsageError: The suffix, the folder or a package is missing.
-    """
+    """Check that a video can be written, before anything runs."""
     if path.suffix not in MAX_SIDE:
         raise UsageError(f"video {path} ends in {path.suffix or 'nothing'}; expected {' or '.join(MAX_SIDE)}")
     if path.is_dir() or not path.absolute().parent.is_dir():
@@ -224,9 +206,6 @@ def check_rendering(config: AlgorithmConfig) -> float:
 
     Returns:
         Environment steps per second.
-
-    Raises:
-        UsageError: It cannot be rendered; the message lists what to install.
     """
     env: Any = None
     name = own_name(config.env, config.env_config)

@@ -65,14 +65,7 @@ def make_parser() -> OneLineParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make a report.
-
-    Args:
-        argv: Command line without the program's name; None reads it from this process.
-
-    Returns:
-        The exit code: 0, or 2 after an error that the user can fix.
-    """
+    """Make a report; return 0, or 2 after an error that the user can fix."""
     return make_parser().run(act, argv)
 
 

@@ -56,11 +56,7 @@ SUFFIXES = ("png", "svg", "pdf")
 
 
 def write(figure: Figure, styles: Styles, folder: Path) -> list[Path]:
-    """Write a figure as PNG, SVG and PDF.
-
-    Returns:
-        The paths written.
-    """
+    """Write a figure as PNG, SVG and PDF, and return the paths."""
     metadata: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with plt.rc_context(PARAMETERS):
         drawn = _draw(figure, styles)

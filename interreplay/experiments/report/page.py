@@ -38,16 +38,7 @@ def page(
     styles: Styles,
     folder: Path,
 ) -> str:
-    """Return the page.
-
-    Args:
-        title: Headline.
-        sections: The comparisons.
-        tables: See `tables.all_tables`.
-        figures: Figures of each algorithm.
-        styles: Color and dash of each method.
-        folder: Folder of the page; links to runs are relative to it.
-    """
+    """Return the page, in which links to runs are relative to `folder`; see `tables.all_tables` and `charts.styles`."""
     runs = tables["runs"]
     pictures: dict[str, list[str]] = {}
     charts: dict[str, dict[str, Any]] = {}

@@ -111,11 +111,7 @@ def make_report(
 
 
 def remove_earlier(output: Path) -> None:
-    """Remove the tables and figures of an earlier report, which are those that its page links to.
-
-    Raises:
-        OSError: A file cannot be read or removed.
-    """
+    """Remove the tables and figures of an earlier report, which are those that its page links to."""
     page = output / PAGE
     if not page.exists():
         return
@@ -125,11 +121,7 @@ def remove_earlier(output: Path) -> None:
 
 
 def check_output(output: Path) -> None:
-    """Check that a report in a folder would overwrite nothing but a report.
-
-    Raises:
-        UsageError: The folder contains another page or other tables.
-    """
+    """Check that a report in a folder would overwrite nothing but a report."""
     path = output / PAGE
     if not path.exists():
         for name in ("runs", *TABLES):

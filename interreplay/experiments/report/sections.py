@@ -174,12 +174,7 @@ def _section(
 
 
 def _baseline(methods: Sequence[str], named: str | None) -> tuple[str | None, str]:
-    """Return the baseline, and a remark unless it is the requested or the default one.
-
-    Args:
-        methods: Methods with counted runs, sorted.
-        named: The requested baseline; None for the default.
-    """
+    """Return the baseline, and a remark unless it is `named` or the default; `methods` have counted runs, sorted."""
     if not methods:
         return None, COUNT_ALL
     another = f"--baseline NAME selects another: {'; '.join(methods)}."

@@ -299,15 +299,9 @@ def _ratio_sentence(subject: str, baseline: str, row: dict[str, Any], name: str,
 
 
 def _evidence(low: float, high: float, equal: float, shown: Callable[[float], str], runs: str, fewest: int) -> str:
-    """Return the interval and the conclusion of a comparison.
+    """Return the interval and the conclusion of a comparison; `equal` is the value of no difference.
 
-    Args:
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        equal: The value of no difference.
-        shown: Converts an end of the interval to text.
-        runs: Number of runs as text.
-        fewest: Runs of the method or the baseline in the environment with the fewest.
+    `fewest` is the number of runs of the method or the baseline in the environment with the fewest.
     """
     if not np.isfinite(low):
         return f"{runs}: too few for an interval"

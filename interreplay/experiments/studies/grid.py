@@ -40,15 +40,7 @@ class SettingsResolver(NamedTuple):
 
 
 def read_study_file(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
-    """Return the contents of a study file: keys of a grid, ``grids``, and the settings of its execution.
-
-    Args:
-        path: The YAML file.
-        execution: Flags of the execution by name, which convert their values.
-
-    Raises:
-        UsageError: The file cannot be read, or a key or value is invalid.
-    """
+    """Return the contents of a study file: keys of a grid, ``grids``, and the settings of its execution."""
     try:
         contents = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -70,13 +62,8 @@ def read_study_file(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]
 def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
     """Return the runs of a grid, or of several under ``grids``, ordered by seed.
 
-    Args:
-        contents: The lists ``buffers``, ``envs``, ``trainers`` and ``seeds``, and ``settings``. Next to ``grids``,
-            they are the defaults of each grid.
-        resolver: Resolves flags to settings.
-
-    Raises:
-        UsageError: A name is unknown, or a list is empty.
+    The contents are the lists ``buffers``, ``envs``, ``trainers`` and ``seeds``, and ``settings``. Next to ``grids``,
+    they are the defaults of each grid.
     """
     common = {key: contents[key] for key in GRID_KEYS if key in contents}
     grids = contents.get("grids", [{}])
@@ -114,13 +101,9 @@ def _combinations(
 
 
 def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolver, **more: Any) -> PlannedRun:
-    """Return a run from its flags, after checking them.
+    """Return a run from its flags, after checking them; `more` are further attributes of the `PlannedRun`.
 
-    Args:
-        flags: Flags and values. ``buffer_args`` is a mapping.
-        label: Name of the replay method in tables; None derives it from the arguments.
-        resolver: Resolves flags to settings.
-        **more: Further attributes of the `PlannedRun`.
+    The flag ``buffer_args`` is a mapping. The default label contains the arguments of the replay method.
     """
     run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
     settings = resolver.settings_for(run.given())
@@ -136,16 +119,7 @@ def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolve
 
 
 def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsResolver) -> PlannedRun:
-    """Return a run of a search with other values and the same name.
-
-    Args:
-        run: The run.
-        values: Values of the searched settings, by flags or by arguments of the replay method.
-        resolver: Resolves flags to settings.
-
-    Raises:
-        UsageError: A flag rejects its value, or the values contradict each other.
-    """
+    """Return a run of a search with other values of flags or arguments of the replay method, and the same name."""
     flags = dict(run.flags)
     arguments = dict(flags.get("buffer_args", {}))
     for name, value in values.items():
@@ -188,11 +162,7 @@ def _with_settings(kind: str, resolver: SettingsResolver, value: Any) -> dict[st
 
 
 def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
-    """Convert settings from YAML with the readers of the flags of the same names.
-
-    Raises:
-        UsageError: A flag does not exist, or it rejects the value.
-    """
+    """Convert settings from YAML with the readers of the flags of the same names."""
     if not isinstance(settings, dict | None):
         raise UsageError(f"settings {settings!r}: expected a mapping such as {{total_env_steps: 10000}}")
     found = {}
@@ -221,26 +191,14 @@ def as_in_file(value: Any) -> Any:
 
 
 def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
-    """Reject unknown keys.
-
-    Raises:
-        UsageError: A key is unknown; suggests the most similar one.
-    """
+    """Reject unknown keys, and suggest the most similar one."""
     for key in mapping:
         if key not in accepted:
             raise UsageError(f"{where}: unknown {key!r}; {accepted_names(str(key), accepted)}")
 
 
 def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
-    """Return the name and the options of ``NMER``, ``"NMER{k: 10}"`` or ``{NMER: {k: 10}}``.
-
-    Args:
-        value: The entry, from YAML or the command line.
-        kind: Kind of the entry, for error messages.
-
-    Raises:
-        UsageError: The entry has another form.
-    """
+    """Return the name and the options of ``NMER``, ``"NMER{k: 10}"`` or ``{NMER: {k: 10}}``."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, options),) = value.items()
         if isinstance(name, str) and isinstance(options, dict | None):
@@ -265,11 +223,7 @@ def _mapping(text: str, whole: str) -> dict[str, Any]:
 
 
 def seeds_from(value: Any) -> list[int]:
-    """Return a list of seeds: a number n means 0 ... n - 1, a list is returned unchanged.
-
-    Raises:
-        UsageError: The value is neither a number of seeds nor a list of seeds.
-    """
+    """Return a list of seeds: a number n means 0 ... n - 1, a list is returned unchanged."""
     if SEED_COUNT.admits(value):
         return list(range(value))
     if isinstance(value, list | tuple) and value and all(map(SEED.admits, value)):
@@ -281,11 +235,7 @@ def seeds_from(value: Any) -> list[int]:
 
 
 def as_seeds(words: Sequence[str]) -> int | list[int]:
-    """Return seeds from the command line: ``5`` is a number of seeds, ``0,3`` is a list.
-
-    Raises:
-        UsageError: The words are not whole numbers.
-    """
+    """Return seeds from the command line: ``5`` is a number of seeds, ``0,3`` is a list."""
     try:
         numbers = list(map(int, words))
     except ValueError:

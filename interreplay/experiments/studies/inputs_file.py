@@ -23,16 +23,7 @@ OF_CUSTOM = {*METHODS, *BLENDS, *BUFFER_ARGUMENTS, *GAUSSIAN_PROCESS_NAMES, "int
 def read(
     path: Path, given: Callable[[Sequence[str]], dict[str, Any]], resolver: SettingsResolver
 ) -> tuple[list[PlannedRun], list[str]]:
-    """Return the runs of an inputs file and the folders that it names.
-
-    Args:
-        path: The file.
-        given: Parses a command line of ``custom_training``.
-        resolver: Resolves flags to settings.
-
-    Raises:
-        UsageError: The file cannot be read, or a name in it is unknown.
-    """
+    """Return the runs of an inputs file and the folders that it names; `given` parses a line of flags."""
     try:
         first, *lines = path.read_text().splitlines() or [""]
     except OSError as error:

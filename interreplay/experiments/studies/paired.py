@@ -52,12 +52,7 @@ def measures_of(points: Curve) -> dict[str, float]:
 
 
 def arms_of(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dict[int, Curve]]:
-    """Return the curves after the fork by arm and seed; runs without results are left out.
-
-    Args:
-        folders: Folders of the runs by arm and seed.
-        step: Env step of the fork.
-    """
+    """Return the curves after the fork at env step `step`, by arm and seed; runs without results are left out."""
     found: dict[str, dict[int, Curve]] = {}
     for (arm, seed), folder in folders.items():
         points = after(curve(folder), step)
@@ -67,12 +62,7 @@ def arms_of(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dic
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference:
-    """Return the mean of the differences of equal seeds.
-
-    Args:
-        ours: Value of each seed of an arm.
-        theirs: Value of each seed of the arm to compare with.
-    """
+    """Return the mean of the differences between the values of equal seeds."""
     seeds = sorted(ours.keys() & theirs.keys())
     differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
     if not seeds:

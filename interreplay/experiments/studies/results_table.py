@@ -105,12 +105,7 @@ def as_text(table: pd.DataFrame) -> str:
 
 
 def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, ...]]:
-    """Return the draws of a search, the best first: environment, trainer, buffer, values, seeds, final return, steps.
-
-    Args:
-        rows: Result of `rows_of`.
-        runs: The runs.
-    """
+    """Return the draws of a search, best first: environment, trainer, buffer, values, seeds, final return, steps."""
     drawn = {run.name: run.sampled for run in runs if run.sampled}
     lines = []
     for (env, trainer, buffer), members in rows[rows["name"].isin(drawn)].groupby(GROUP, sort=False):
@@ -126,12 +121,7 @@ def ranking(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[tuple[str, .
 
 
 def best_draws(rows: pd.DataFrame, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-    """Return a run of the best draw of a search in each environment: the highest final return of finished runs.
-
-    Args:
-        rows: Result of `rows_of`.
-        runs: The runs.
-    """
+    """Return a run of the best draw of a search in each environment: the highest final return of finished runs."""
     drawn = {run.name: run for run in runs if run.sampled}
     done = rows[rows["name"].isin(drawn) & (rows["state"] == FINISHED) & rows["final_return"].notna()]
     best = []
@@ -157,12 +147,9 @@ def as_command(run: PlannedRun) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Iterable[int] = (), width: int = 10_000) -> str:
-    """Return lines of words as aligned columns.
+    """Return lines of as many words each as aligned columns, those in `right` at the right.
 
-    Args:
-        lines: Words of each line, the same number in all.
-        right: Columns that are aligned at the right.
-        width: Maximum number of characters in a line. Long words continue on the next line.
+    Lines have at most `width` characters; long words continue on the next line.
     """
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for number in range(len(lines[0])):

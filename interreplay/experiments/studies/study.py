@@ -122,11 +122,7 @@ class Study:
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Study:
-        """Return the inverse of `to_plain`.
-
-        Raises:
-            UsageError: The value has another form.
-        """
+        """Return the inverse of `to_plain`."""
         try:
             runs = []
             execution = dict(plain)

@@ -26,15 +26,7 @@ class StudyFolder:
 
     @classmethod
     def at(cls, place: str | Path, flag: str = "--output_dir") -> StudyFolder:
-        """Return the folder at a path.
-
-        Args:
-            place: The path.
-            flag: The flag that names it, for the error message.
-
-        Raises:
-            UsageError: The path is a file or a URI.
-        """
+        """Return the folder at a path, which `flag` names in error messages."""
         path = Path(place)
         if "://" in str(place) or (path.exists() and not path.is_dir()):
             raise UsageError(f"{flag} {place} is not a folder; expected a folder that all processes can write to")
@@ -45,14 +37,7 @@ class StudyFolder:
         return TrialFolder(self.path / run.name)
 
     def begin(self, study: Study) -> Study:
-        """Write ``study.yaml``, or continue a folder that already holds the same study.
-
-        Returns:
-            The study; its runs have their names in the folder.
-
-        Raises:
-            UsageError: The folder is not writable, or holds another study.
-        """
+        """Write ``study.yaml``, or continue a folder that holds the same study, and return it with its run names."""
         ensure_writable(self.path, "--output_dir")
         names = sorted(os.listdir(self.path))  # listed first: another process may begin the same study now
         if (self.path / STUDY).exists():
@@ -70,11 +55,7 @@ class StudyFolder:
         return study
 
     def read(self) -> Study:
-        """Return the study in the folder.
-
-        Raises:
-            UsageError: The folder holds no study.
-        """
+        """Return the study in the folder."""
         try:
             plain = yaml.load((self.path / STUDY).read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except OSError:

@@ -87,11 +87,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_result(path: Path, text: str) -> None:
-    """Write a file of a study with `write_whole`.
-
-    Raises:
-        UsageError: The file cannot be written, for example because the disk is full.
-    """
+    """Write a file of a study with `write_whole`; report a full disk as an error that the user can fix."""
     try:
         write_whole(path, text)
     except OSError as error:

@@ -28,9 +28,6 @@ def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> An
         config_name: The name of a configuration in `interreplay.rllib`, or of a user's algorithm, ``module:Class``.
         settings: Result of ``argument_parser.settings_for``.
         source: Source of batches that was built from these settings; None builds it here.
-
-    Raises:
-        UsageError: The environment, the replay method and the algorithm are incompatible.
     """
     try:
         config = configure(config_name, settings)

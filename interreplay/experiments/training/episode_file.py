@@ -14,15 +14,7 @@ NAME = "episodes.csv"
 
 
 class EpisodeFile:
-    """Writes the finished episodes of a run; rows beyond the restored checkpoint are dropped first.
-
-    Args:
-        folder: Folder of the run.
-        algo: The algorithm, new or restored. Nothing is written if it records no episodes.
-
-    Raises:
-        OSError: The file cannot be rewritten.
-    """
+    """Writes the finished episodes of a run, if it records them, after dropping rows beyond its checkpoint."""
 
     def __init__(self, folder: Path, algo: Any):
         self.path = folder / NAME

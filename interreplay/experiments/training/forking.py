@@ -35,16 +35,11 @@ STREAM = 0xF04C
 
 
 def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], reseeded: bool = True) -> None:
-    """Continue from the checkpoint ``settings.fork_from`` with new random numbers.
+    """Continue from the checkpoint ``settings.fork_from`` with the random numbers of the seed.
 
-    A replay method with the settings of the parent keeps its state, such as priorities. Other methods are filled with
-    the parent's transitions in the order in which they were written.
-
-    Args:
-        algo: A new algorithm.
-        settings: Its settings; the seed defines the random numbers.
-        notify: Called with one line about the fork.
-        reseeded: Whether to use new random numbers; otherwise, an equal method continues exactly as the parent.
+    A replay method with the settings of the parent keeps its state, such as priorities; unless `reseeded`, it continues
+    exactly as the parent. Other methods are filled with the parent's transitions in the order in which they were
+    written.
 
     Raises:
         UsageError: The algorithm learns from unrolls, the replay method needs columns that the rows lack, or the parent

@@ -24,16 +24,9 @@ MOST_BYTES = 2 << 30
 def begin_recording(
     algo: Any, settings: SimpleNamespace, folder: Path, notify: Callable[[str], object]
 ) -> StoreWriter | None:
-    """Record the rows of a run from now on; rows after its current step are set aside.
+    """Record the rows of a run from now on, if it keeps any, and return the writer, to be closed at the end of the run.
 
-    Args:
-        algo: The algorithm, new or restored.
-        settings: The settings of the run.
-        folder: Folder of the run.
-        notify: Called with one line if the recording ends early, or rows are set aside.
-
-    Returns:
-        The writer, to be closed at the end of the run; None if the run keeps no rows.
+    Rows after its current step are set aside. Notify of this, and if the recording ends early.
     """
     rows = rows_to_keep(settings, algo)
     if not rows:
@@ -60,19 +53,7 @@ def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
 
 
 def recover(algo: Any, folder: Path, notify: Callable[[str], object]) -> int:
-    """Add the recorded rows after the restored checkpoint to the replay buffer of a run.
-
-    Args:
-        algo: The restored algorithm.
-        folder: Folder of the run.
-        notify: Called with one line about the rows.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        UsageError: The run has no experience, or its experience is damaged or lacks columns.
-    """
+    """Add the recorded rows after the restored checkpoint to the replay buffer of a run, and return their number."""
     place = store_in(folder)
     if place is None:
         raise UsageError(f"--recover: {folder} has no recorded experience; --keep_experience N records it")

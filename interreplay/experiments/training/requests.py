@@ -44,9 +44,7 @@ class Requests:
     def due(self, run: Hashable, before_draw: bool = False) -> str:
         """Return what a run must do now: ``"stop"``, ``"save"``, or ``""`` to continue.
 
-        Args:
-            run: The run.
-            before_draw: Whether the run draws batches if it continues, which counts the draw.
+        With `before_draw`, the run draws batches if it continues, which counts the draw.
         """
         with self._lock:
             draws = self._draws[run]

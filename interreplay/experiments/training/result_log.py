@@ -86,10 +86,6 @@ class RunLog:
     def write(self, result: dict[str, Any], steps: int) -> None:
         """Add one result, to each file or to none.
 
-        Args:
-            result: Result of ``algo.train()``.
-            steps: Environment steps so far, TensorBoard's horizontal axis.
-
         Raises:
             OSError: A file could not be written. No further result can be added.
         """
@@ -129,13 +125,7 @@ class RunLog:
         self._header = header
 
     def video(self, name: str, frames: list[np.ndarray], steps: int) -> None:
-        """Add a video to TensorBoard's images.
-
-        Args:
-            name: Tag of the video.
-            frames: Images ``(height, width, 3)`` of type uint8.
-            steps: Environment steps so far.
-        """
+        """Add a video of images ``(height, width, 3)`` uint8 to TensorBoard's images."""
         self._events.add_video(name, frames, steps)
 
     def close(self) -> None:

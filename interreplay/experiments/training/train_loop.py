@@ -157,11 +157,7 @@ class Training:
         return log
 
     def _write(self, log: RunLog, result: dict[str, Any]) -> None:
-        """Write a result. If that fails, save a checkpoint with the result, which a resumed run writes first.
-
-        Raises:
-            UsageError: The result could not be written, for example because of a full disk.
-        """
+        """Write a result. If that fails, save a checkpoint with the result, which a resumed run writes first."""
         self._unwritten = {name: value for name, value in result.items() if name != "config"}
         try:
             log.write(result, self.algo.env_steps)
@@ -256,11 +252,7 @@ class Training:
         return self.complete or self.algo.env_steps >= self._goal
 
     def _handle_requests(self, before_draw: bool = False) -> None:
-        """Save if requested.
-
-        Raises:
-            _Stop: The run must stop.
-        """
+        """Save if requested; raise `_Stop` if the run must stop."""
         if time.monotonic() > self._deadline:
             self.requests.timed_out = True
             self.requests.stop()

@@ -35,11 +35,7 @@ ATTEMPTS = 100
 
 
 def domains(search: Mapping[str, str]) -> dict[str, Domain]:
-    """Return Tune's distributions for texts such as ``uniform(.2, 2)`` and ``choice([1, 5])``.
-
-    Raises:
-        UsageError: A text is not such a call.
-    """
+    """Return Tune's distributions for texts such as ``uniform(.2, 2)`` and ``choice([1, 5])``."""
     found = {}
     for name, text in search.items():
         try:
@@ -63,19 +59,10 @@ def sampled(
     resolver: SettingsResolver,
     catalogue: Mapping[str, Callable[..., Any]],
 ) -> list[PlannedRun]:
-    """Repeat each run that accepts a searched setting, with new values each time.
+    """Repeat each run that accepts a searched setting `samples` times, with new values each time.
 
-    The n-th values of a replay method are equal for all environments and seeds.
-
-    Args:
-        runs: Runs of the study.
-        search: Distributions as texts, by flags or by arguments of the replay methods.
-        samples: Number of draws.
-        resolver: Resolves flags to settings.
-        catalogue: Replay methods by name.
-
-    Raises:
-        UsageError: No run accepts one of the settings.
+    The n-th values of a replay method are equal for all environments and seeds. Distributions are texts, by flags or by
+    arguments of the replay methods in the catalogue.
     """
     found = domains(search)
     known = set(resolver.flags)
@@ -132,11 +119,7 @@ class Slot(NamedTuple):
 
 
 def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
-    """Return Optuna's distributions for distributions of Ray Tune.
-
-    Raises:
-        UsageError: Optuna has no such distribution.
-    """
+    """Return Optuna's distributions for distributions of Ray Tune."""
     try:
         return OptunaSearch.convert_search_space(dict(space))
     except ValueError as error:
@@ -155,9 +138,6 @@ class SequentialSearch(OptunaSearch):
 
     Attributes:
         configured: Further entries of each trial's configuration.
-
-    Raises:
-        UsageError: Optuna does not have one of the distributions.
     """
 
     def __init__(self, space: Mapping[str, Domain], slots: Sequence[Slot], before: Sequence[tuple[Values, float]]):

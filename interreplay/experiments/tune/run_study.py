@@ -156,19 +156,9 @@ def run_trials(
 
 
 def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Callable[[str], Any]) -> Execution:
-    """Join a cluster or start a private one, and compute how many runs fit at a time.
+    """Join a cluster or start a private one (address ``local``), and return the execution with ``max_concurrent`` set.
 
-    Args:
-        address: Address of a cluster, or ``"local"`` for a private one on this machine.
-        execution: Resources, retries and limits.
-        jobs: The runs.
-        notify: Called with a line about the available resources.
-
-    Returns:
-        ``execution`` with ``max_concurrent`` filled in.
-
-    Raises:
-        UsageError: There is no such cluster, or one run does not fit.
+    Report the available resources in one line.
     """
     ray_session.quiet()
     per_run = cpus_per_run(execution, [settings for _, settings in jobs])

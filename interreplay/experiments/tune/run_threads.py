@@ -104,11 +104,6 @@ def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
 class RunInThread(StudyRun):
     """A run of a study whose updates are shared with other runs of this process.
 
-    Args:
-        folder: Folder of the run.
-        settings: Result of ``argument_parser.settings_for``.
-        meeting: Barrier that it shares with the other runs.
-
     Attributes:
         failed: Whether the run failed and another attempt may succeed.
     """
@@ -134,13 +129,7 @@ class RunInThread(StudyRun):
 
 
 def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
-    """Train all jobs in this process, or until a signal, and exit with its code.
-
-    Args:
-        jobs: Folder and settings of each run.
-        execution: Threads of the process and retries.
-        events: Receives events, see `run_together.run_together`, and notes.
-    """
+    """Train all jobs in this process, or until a signal, and exit with its code."""
     os.setpgid(0, 0)  # Ctrl-C interrupts the parent process, which then stops this one
     ray_session.prepare_host(execution.cpus_per_trial, 0, jobs[0][1]["device"])
     runs: list[RunInThread] = []
@@ -174,13 +163,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 
 
 def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
-    """Execute a run and put its events, see `run_together.run_together`.
-
-    Args:
-        run: The run.
-        events: Receives the events.
-        last: Whether this is the last attempt.
-    """
+    """Execute a run and put its events, see `run_study.run_trials`."""
     name = run.folder.path.name
     events.put(("start", name, {}))
     figures: dict[str, Any] = {}

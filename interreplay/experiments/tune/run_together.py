@@ -20,10 +20,6 @@ from interreplay.experiments.tune.run_threads import Job, work
 class Worker:
     """A process that trains some of the runs.
 
-    Args:
-        jobs: Folder and settings of each of these runs.
-        execution: Threads of the process and retries.
-
     Attributes:
         events: Connection that receives events and notes; None while no process runs.
         starts: Number of starts.
@@ -75,20 +71,10 @@ def run_together(
     beat: Callable[[], Any],
     note: Callable[[str], object],
 ) -> int:
-    """Run all jobs, or until a signal; failed runs are retried from their last checkpoints.
+    """Run all jobs, or until a signal, and return its exit code; failed runs are retried from their last checkpoints.
 
-    SIGUSR1 makes all runs save and continue. SIGTERM and SIGINT make them save and stop.
-
-    Args:
-        jobs: Folder and settings of each run.
-        execution: Number of processes, their threads, and retries.
-        on_event: Called with an event (``start``, ``result``, ``retry``, ``fail`` or ``end``), the run's name and its
-            figures.
-        beat: Called twice a second.
-        note: Called with lines about the runs.
-
-    Returns:
-        The exit code for the signal received, 0 without one.
+    SIGUSR1 makes all runs save and continue. SIGTERM and SIGINT make them save and stop. `on_event` and `beat` are as
+    for `run_study.run_trials`; `note` is called with lines about the runs.
     """
     workers = [Worker(share, execution) for share in shares(jobs, execution.together)]
 

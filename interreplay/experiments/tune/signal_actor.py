@@ -29,13 +29,9 @@ class StopSignalActor:
         called.set()
 
     async def wait(self, saves: int | None) -> tuple[int, bool]:
-        """Wait for a request, unless `saves` is None.
+        """Wait for a request, unless `saves`, the number of save requests that the trial has received, is None.
 
-        Args:
-            saves: Number of save requests that the trial has already received.
-
-        Returns:
-            The number of save requests so far, and whether a stop was requested.
+        Return the number of save requests so far, and whether a stop was requested.
         """
         while saves is not None and self._saves <= saves and not self._stopping:
             await self._called.wait()

@@ -19,17 +19,8 @@ from interreplay.runs.folder_lock import FolderInUse
 def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO) -> int:
     """Start or resume a run, until its end or a signal. Retry from its last checkpoint if it fails.
 
-    Args:
-        folder: Folder of the run.
-        settings: Result of ``argument_parser.settings_for``.
-        how: Execution of the study, of which ``max_failures`` and ``hang_timeout`` are used.
-        stream: Receives the reports.
-
     Returns:
         The exit code: 0 if finished, 1 if failed, 75 after SIGTERM or ``max_time``, 130 after Ctrl-C.
-
-    Raises:
-        FolderInUse: Another process trains the run.
     """
     ray_session.prepare_host(settings["threads"], settings["num_workers"], settings["device"])
     for attempt in range(how.max_failures + 1):

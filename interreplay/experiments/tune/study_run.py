@@ -219,11 +219,7 @@ class StudyRun:
 
 
 def check_unchanged(saved: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Reject settings of learning that differ from a checkpoint's, for example because a preset has changed.
-
-    Raises:
-        UsageError: A setting differs.
-    """
+    """Reject settings of learning that differ from a checkpoint's, for example because a preset has changed."""
     names = with_scope("learning", "method") | {"buffer_args", "prioritized", "credit_both"}
     for name in sorted((names - CHANGEABLE) & saved.keys() & settings.keys()):
         if saved[name] != plain(settings[name]):

@@ -37,12 +37,7 @@ class Best(NamedTuple):
 
 
 def found_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
-    """Return the mean return of an iteration's result, None if it has none.
-
-    Args:
-        result: Result with the returns of episodes in training, and of an evaluation if there was one.
-        evaluations: Whether the run has evaluations; returns in training are then ignored.
-    """
+    """Return the mean return of a result, None if it has none; of training if the run has no evaluations."""
     if evaluations:
         result = result.get("evaluation", {})
     value = float(result.get("env_runners", {}).get("episode_return_mean", math.nan))
@@ -66,11 +61,7 @@ def read(checkpoint: Path) -> Best | None:
 
 
 def best_of(folder: Path) -> Path:
-    """Return the best checkpoint of a run, or of several runs in a folder.
-
-    Raises:
-        UsageError: The folder is not the folder of a run, or there is no best checkpoint.
-    """
+    """Return the best checkpoint of a run, or of several runs in a folder."""
     if not folder.is_dir() or (folder / MANIFEST).exists():
         raise UsageError(f"{folder} is not the folder of a run; expected the folder of a run with a best checkpoint")
     known = []

@@ -29,9 +29,6 @@ def find(folder: Path) -> list[Path]:
 
     Runs are ordered by the time of their last checkpoint, the checkpoints of a run by their numbers, because copies of
     a run often lose the times of its files.
-
-    Raises:
-        UsageError: There is no checkpoint.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} does not exist; {_EXPECTED}")
@@ -62,11 +59,7 @@ def _written(checkpoint: Path) -> float:
 
 
 def read_description(checkpoint: Path) -> dict[str, Any]:
-    """Return the contents of ``checkpoint.json`` of our algorithms, checked against its checksum.
-
-    Raises:
-        CheckpointError: The file is missing or damaged.
-    """
+    """Return the contents of ``checkpoint.json`` of our algorithms, checked against its checksum."""
     path = checkpoint / CHECKPOINT
     try:
         text = path.read_text()

@@ -59,11 +59,9 @@ def save(directory: str | Path, state: Any) -> None:
 
 
 def load(directory: str | Path, *path: str) -> Any:
-    """Read what `save` wrote. Large arrays are mapped into memory; writing to them never changes the file.
+    """Read what `save` wrote, or the part of it under the keys `path`.
 
-    Args:
-        directory: The folder.
-        *path: Keys that lead to the part of the state to read; by default, the whole state.
+    Large arrays are mapped into memory; writing to them never changes the file.
 
     Raises:
         CheckpointError: A file is missing or cannot be read, or the state has no such part.
@@ -84,11 +82,7 @@ def _unmapped(array: np.ndarray) -> np.ndarray:
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
-    """Return a state as JSON and collect its arrays by their places.
-
-    Raises:
-        TypeError: A value is neither a container, an array nor plain.
-    """
+    """Return a state as JSON and collect its arrays by their places."""
     if isinstance(value, Mapping):
         items = []
         for number, (key, item) in enumerate(value.items()):
@@ -129,12 +123,7 @@ def _memory_order(array: np.ndarray) -> list[int]:
 
 
 def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
-    """Return the state that `encode` encoded.
-
-    Args:
-        node: State as JSON, from `encode`.
-        array: Returns an array by its name.
-    """
+    """Return the state that `encode` encoded; `array` returns an array by its name."""
     kind, content = next(iter(node.items()))
     if kind == "dict":
         return {key: decode(item, array) for key, item in content.items()}
@@ -160,14 +149,10 @@ def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
 
 
 def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
-    """Fill a folder that appears at `path` completely or not at all.
+    """Call `writer` to fill a folder that appears at `path` completely or not at all.
 
-    The folder is written next to `path`, with a manifest of sizes and checksums, and renamed at the end. A folder
-    that is replaced is called ``path.old`` for a moment; `resolve` finds it there.
-
-    Args:
-        path: The folder.
-        writer: Writes the contents into the folder that it is given.
+    The folder is written next to `path`, with a manifest of sizes and checksums, and renamed at the end. A folder that
+    is replaced is called ``path.old`` for a moment; `resolve` finds it there.
 
     Raises:
         CheckpointError: `path` exists and is neither a checkpoint nor an empty folder.
@@ -194,15 +179,7 @@ def write_atomically(path: str | Path, writer: Callable[[Path], None]) -> None:
 
 
 def resolve(path: str | Path, trusted: bool = False) -> Path:
-    """Return the folder that `write_atomically` wrote last, after checking it against its manifest.
-
-    Args:
-        path: The folder.
-        trusted: Whether the folder may contain links, and files that the manifest does not list.
-
-    Raises:
-        CheckpointError: The folder does not exist, or a file is missing, damaged or was added later.
-    """
+    """Return the folder that `write_atomically` wrote last, after checking it with `manifest.check`."""
     target = Path(path)
     old = target.with_name(f"{target.name}.old")
     folder = target if target.exists() or not old.exists() else old

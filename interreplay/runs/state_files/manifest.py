@@ -40,11 +40,7 @@ def add(folder: Path, name: str, text: str) -> None:
 
 
 def check(folder: Path, trusted: bool = False) -> None:
-    """Compare a folder with its manifest.
-
-    Args:
-        folder: A sealed folder.
-        trusted: Whether to accept further files and links.
+    """Compare a folder with its manifest; a trusted one may contain links and further files.
 
     Raises:
         CheckpointError: A file or the manifest is missing or damaged, or a file is not listed.
@@ -62,11 +58,7 @@ def check(folder: Path, trusted: bool = False) -> None:
 
 
 def check_one(folder: Path, name: str) -> None:
-    """Compare one file with the manifest.
-
-    Raises:
-        CheckpointError: The file or the manifest is missing or damaged.
-    """
+    """Compare one file with the manifest."""
     entries = read(folder)
     if name in entries:
         _check_file(folder / name, entries[name])
@@ -75,11 +67,7 @@ def check_one(folder: Path, name: str) -> None:
 
 
 def check_part(folder: Path, part: str) -> None:
-    """Compare the files in one folder of a checkpoint with the manifest, without reading the others.
-
-    Raises:
-        CheckpointError: A file or the manifest is missing or damaged.
-    """
+    """Compare the files in one folder of a checkpoint with the manifest, without reading the others."""
     for name, entry in read(folder).items():
         if name.startswith(f"{part}/"):
             _check_file(folder / name, entry)
@@ -95,11 +83,7 @@ def check_links(folder: Path) -> None:
 
 
 def read(folder: Path) -> dict[str, Entry]:
-    """Return the files that the manifest lists, with their sizes and checksums.
-
-    Raises:
-        CheckpointError: The manifest cannot be read, or is damaged.
-    """
+    """Return the files that the manifest lists, with their sizes and checksums."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text())

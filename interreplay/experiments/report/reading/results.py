@@ -31,12 +31,7 @@ class Results:
 
 
 def read_results(folder: Path) -> Results:
-    """Return the results in the folder of a run.
-
-    Raises:
-        OSError: A file cannot be read.
-        ValueError: A file has another format.
-    """
+    """Return the results in the folder of a run."""
     found = read_rows(folder)
     rows = []
     for reported in kept_rows(found.rows):

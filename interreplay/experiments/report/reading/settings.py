@@ -63,12 +63,7 @@ class Description:
 
 
 def describe(folder: Path) -> Description:
-    """Return the settings of the run in a folder; without ``params.json``, those in the name of the folder.
-
-    Raises:
-        OSError: ``params.json`` cannot be read.
-        ValueError: It has another format.
-    """
+    """Return the settings of the run in a folder; without ``params.json``, those in the name of the folder."""
     path = folder / "params.json"
     if not path.exists() or not path.stat().st_size:
         match = re.match(r"([^_]+)_([^_]+)_([^_]+)_s(\d+)(_|$)", folder.name)
@@ -84,11 +79,7 @@ def describe(folder: Path) -> Description:
 
 
 def _whole_number(params: Mapping[str, Any], name: str) -> int | None:
-    """Return an integer setting, None if it is missing.
-
-    Raises:
-        ValueError: It is not a whole number.
-    """
+    """Return an integer setting, None if it is missing."""
     value = params.get(name)
     if value is not None and (not isinstance(value, int) or abs(value) >= 2**63):
         raise ValueError(f"params.json: {name} is {str(value)[:50]}; expected a whole number")
@@ -160,13 +151,10 @@ def _class_name(kind: Any) -> str:
 
 
 def method_names(runs: Sequence[Description]) -> list[tuple[str, str]]:
-    """Return a name per run: the replay method, and the settings in which otherwise equal runs differ.
+    """Return a short and a full name per run: the replay method, and the settings in which otherwise equal runs differ.
 
-    If runs of one method in one environment differ in a setting, the names of this method contain the setting in
-    all environments.
-
-    Returns:
-        Short names, and full names; both are equal if the full name is short.
+    If runs of one method in one environment differ in a setting, the names of this method contain the setting in all
+    environments. A full name that is short is also the short name.
     """
     groups: dict[tuple[str, str, str, bool | None], list[Description]] = defaultdict(list)
     for run in runs:
