@@ -72,7 +72,7 @@ def test_every_flipped_bit_of_a_manifest_is_detected(checkpoint):
 
 def test_malformed_manifests_are_rejected(checkpoint):
     files = ("[]", "null", '{"weights": 5}', '{"weights": [5]}', '{"weights": ["5", 1]}', '{}, "more": 1')
-    contents = ["[]", "null", "3", '{"format": 2, "filez": {}}', "[" * 100_000, "\xff\xfe"]
+    contents = ["", "{", "[]", "null", "3", '{"format": 2, "filez": {}}', "[" * 100_000, "\xff\xfe"]
     for content in contents + [f'{{"format": 2, "files": {entry}}}' for entry in files]:
         (checkpoint / manifest.MANIFEST).write_bytes(content.encode("latin-1"))
         with pytest.raises(CheckpointError):

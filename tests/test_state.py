@@ -192,12 +192,9 @@ def test_unreadable_manifests_and_missing_checkpoints_are_rejected(tmp_path):
     (path / state_files.MANIFEST).write_text(json.dumps(manifest | {"format": 99}))
     with pytest.raises(CheckpointError, match="has the format 99, which this version cannot read; expected 2"):
         state_files.resolve(path)
-    for content in ("", "{", '{"format": 1', None):
-        (path / state_files.MANIFEST).unlink()
-        if content is not None:
-            (path / state_files.MANIFEST).write_text(content)
-        with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
-            state_files.resolve(path)
+    (path / state_files.MANIFEST).unlink()
+    with pytest.raises(CheckpointError, match="is not a complete checkpoint"):
+        state_files.resolve(path)
     for read in (state_files.resolve, state_files.load):
         with pytest.raises(CheckpointError):
             read(tmp_path / "none")

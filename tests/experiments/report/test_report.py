@@ -169,13 +169,10 @@ def test_methods_have_different_styles_and_baselines_are_gray():
     assert list(styles(["PER", "NMER"], {"Uniform"})) == ["NMER", "PER"]
 
 
-def test_numbers_have_three_digits_and_a_typographic_minus():
+def test_numbers_have_three_digits_and_ratios_enough_decimals_to_differ_from_1():
     values = [1.1, 0.661, -0.5, 12.0, 99.99, -123.45, -1636.2, 0.0]
     assert [number(value) for value in values] == ["1.10", "0.661", "−0.500", "12.0", "100", "−123.5", "−1,636", "0.00"]
     assert [number(value) for value in (None, float("nan"))] == ["–", "–"]
-
-
-def test_ratios_have_enough_decimals_to_differ_from_1():
     values = [0.661, 12.345, 1.0, 1.004, 0.9996, 1.0000003, float("nan")]
     assert [times(value) for value in values] == ["0.66", "12.35", "1.00", "1.004", "0.9996", "1.00", "–"]
 

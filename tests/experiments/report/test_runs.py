@@ -35,13 +35,6 @@ def test_columns_of_results(tmp_path):
     assert run.results["replay_buffer/td_error_mean"].tolist() == [1, 0.5]
 
 
-def test_seconds_since_the_start_of_a_run(tmp_path):
-    seconds = [6.7, 21.3, 30.0, 48.3]
-    rows = [row(500 * (i + 1), 1.0, time_total_s=t) for i, t in enumerate(seconds)]
-    write(tmp_path / "SAC_x", rows, {"env": "x"})
-    assert only(tmp_path).results["seconds"].tolist() == seconds
-
-
 def test_trials_that_tune_marked_as_done_are_finished(tmp_path):
     stock(tmp_path, "Hopper-v5", 0, [1.0, 2.0])
     assert (only(tmp_path).state, only(tmp_path).method) == ("finished", "RLlib prioritized")

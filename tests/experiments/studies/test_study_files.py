@@ -368,17 +368,14 @@ def test_the_best_draw_of_each_environment_is_over_all_trainers_and_finished():
     assert results_table.best_draws(pd.DataFrame(rows), runs) == [runs[1]]
 
 
-def test_flags_read_the_values_of_a_search():
-    words = ["--num_samples", "1", "--search", "hiddens=choice(['64,64']),buffer_size=quniform(1000,2000,500)"]
-    (run,) = cluster_run.read_new(cluster_run.make_parser().given(words))[0].runs
-    assert run.flags["hiddens"] == [64, 64] and isinstance(run.flags["buffer_size"], int)
-
-
-def test_tuples_of_a_search_are_lists_as_in_the_file_of_the_study(tmp_path):
-    words = ["--num_samples", "1", "--search", "hiddens=choice([(64,64)])"]
-    study = cluster_run.read_new(cluster_run.make_parser().given(words))[0]
-    for _ in range(2):  # tasks of an array begin the same study
-        StudyFolder(tmp_path).begin(study)
+def test_values_of_a_search_are_read_by_flags_and_written_as_in_the_file_of_the_study(tmp_path):
+    for number, sizes in enumerate(("'64,64'", "(64,64)")):
+        search = f"hiddens=choice([{sizes}]),buffer_size=quniform(1000,2000,500)"
+        words = ["--num_samples", "1", "--search", search]
+        study = cluster_run.read_new(cluster_run.make_parser().given(words))[0]
+        assert study.runs[0].flags["hiddens"] == [64, 64] and isinstance(study.runs[0].flags["buffer_size"], int)
+        for _ in range(2):  # tasks of an array begin the same study
+            StudyFolder(tmp_path / str(number)).begin(study)
 
 
 @pytest.mark.parametrize(
