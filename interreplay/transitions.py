@@ -145,10 +145,8 @@ class Transitions:
         changed: dict[str, Any] = {}
         for name in NAMES:
             value = getattr(self, name)
-            if isinstance(value, dict):
-                changed[name] = {part: fn(column) for part, column in value.items()}
-            elif value is not None:
-                changed[name] = fn(value)
+            if value is not None:
+                changed[name] = map_observation(fn, value)
         return unchecked(**changed)
 
     def to(self, device: torch.device | str) -> Transitions:

@@ -27,17 +27,17 @@ def unwritten(checkpoint: Path | None) -> dict[str, Any] | None:
     return read_settings(checkpoint).get(UNWRITTEN) if checkpoint else None
 
 
-def plain(value: Any) -> Any:
-    """Return nested results as values of JSON: numpy's numbers as Python's, other objects as text."""
+def plain(value: Any, text: Callable[[Any], str] = str) -> Any:
+    """Return nested results as values of JSON: numpy's numbers as Python's, other objects as their `text`."""
     if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
+        return {str(name): plain(part, text) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(plain, value))
+        return [plain(part, text) for part in value]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    return str(value)
+    return text(value)
 
 
 def first_settings(checkpoints: Sequence[Path]) -> dict[str, Any]:
@@ -97,16 +97,10 @@ def changed_rates(
 
 
 def reopen(home: Path, checkpoint: Path, steps: int, total: int, notify: Callable[[str], Any]) -> RunFolder:
-    """Return the run's folder after dropping results beyond a checkpoint.
+    """Return the run's folder after dropping results beyond a checkpoint, and renaming newer checkpoints.
 
-    A complete run is accepted if a full disk prevented its last row of results from being written.
-
-    Args:
-        home: The run's folder.
-        checkpoint: The restored checkpoint.
-        steps: Environment steps at which the run continues, more than the checkpoint's after ``--recover``.
-        total: Environment steps of the whole run.
-        notify: Called with a line per newer checkpoint, which is renamed.
+    A complete run is accepted if a full disk prevented its last row of results from being written. After ``--recover``,
+    the run continues at more `steps` than those of the checkpoint.
 
     Raises:
         UsageError: The run is complete. Nothing is changed.

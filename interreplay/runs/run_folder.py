@@ -80,11 +80,7 @@ class RunFolder:
         if target.exists():  # the same steps of the same run, hence the same state
             return target
 
-        def written(work: Path) -> None:
-            write(work.absolute())
-            _add_settings(work, settings)
-
-        self._make(target, written)
+        self._make(target, _with_settings(write, settings))
         for old in self.checkpoints()[keep:]:
             shutil.rmtree(old, ignore_errors=True)
         return target
@@ -99,8 +95,7 @@ class RunFolder:
             if same.exists():
                 best_checkpoint.share(same, work)
             else:
-                write(work.absolute())
-                _add_settings(work, settings)
+                _with_settings(write, settings)(work)
             best_checkpoint.mark(work, found, steps)
 
         if target not in before:
@@ -114,12 +109,8 @@ class RunFolder:
         """Write a checkpoint that is never removed, ``kept_checkpoint_N``; arguments and errors as for `save`."""
         target = self.path / f"kept_checkpoint_{steps:08d}"
 
-        def written(work: Path) -> None:
-            write(work.absolute())
-            _add_settings(work, settings)
-
         if not target.exists():
-            self._make(target, written)
+            self._make(target, _with_settings(write, settings))
         return target
 
     def best(self) -> Best | None:
@@ -284,9 +275,13 @@ def check_name(name: str, source: str) -> None:
         raise UsageError(f"{source} {name!r}: expected the name of a folder without slashes, not '.' or '..'")
 
 
-def _add_settings(checkpoint: Path, settings: dict[str, Any]) -> None:
-    in_order = dict(sorted(settings.items()))  # not nested ones: the layers of a network keep their order
-    manifest.add(checkpoint, SETTINGS, json.dumps(in_order, indent=2) + "\n")
+def _with_settings(write: Callable[[Path], Any], settings: dict[str, Any]) -> Callable[[Path], None]:
+    def written(work: Path) -> None:
+        write(work.absolute())
+        in_order = dict(sorted(settings.items()))  # not nested ones: the layers of a network keep their order
+        manifest.add(work, SETTINGS, json.dumps(in_order, indent=2) + "\n")
+
+    return written
 
 
 def _unwritable(folder: Path, error: OSError, flag: str = "--output_dir") -> UsageError:

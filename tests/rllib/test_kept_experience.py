@@ -140,7 +140,7 @@ def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, c
     assert set(newer.episode.tolist()).isdisjoint(before.episode.tolist())
     lines = [line.split(",")[:2] for line in (run / "episodes.csv").read_text().splitlines()[1:]]
     assert lines == [[str(n), str(20 * n)] for n in range(1, 9)], "every episode once"
-    last = read_rows(run).rows[-1]
+    last = read_rows(run)[0][-1]
     assert last["num_env_steps_sampled_lifetime"] == 160
     assert last["learners/default_policy/num_updates_lifetime"] == 131  # as without the crash
     saved = cat(list(open_saved("x", run / "checkpoint_00000160").portions()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pandas as pd
 
@@ -71,8 +72,11 @@ def figures(section: Section, tables: dict[str, pd.DataFrame]) -> list[Figure]:
             found.append(Figure(stem, f"{section.algorithm}: {title}", caption, charts, folded, table))
 
     add("learning", "learning curves", LEARNING, _learning(section, own["curves"]), "curves")
-    add("aggregate", "all environments", AGGREGATE, _aggregate(own["aggregate"]), "aggregate")
-    add("improvement", "probability of improvement", probability, _improvement(own["improvement"]), "improvement")
+    add("aggregate", "all environments", AGGREGATE, _dots(own["aggregate"], "iqm", "normalized IQM"), "aggregate")
+    better = _dots(
+        own["improvement"], "probability", f"P(better than {section.baseline})", mark=0.5, range=(-0.02, 1.02)
+    )
+    add("improvement", "probability of improvement", probability, better, "improvement")
     add("time", "wall-clock time", f"{MEANS} {SAME_MACHINE}", _time(diagnostics), "diagnostics")
     if "published" in tables:
         add("published", "published curves", PUBLISHED, _published(section, own["curves"]), "published")
@@ -104,20 +108,11 @@ def _seeds(task: Task, measure: str) -> list[Line]:
     return lines
 
 
-def _aggregate(table: pd.DataFrame) -> list[Chart]:
+def _dots(table: pd.DataFrame, name: str, x: str, **options: Any) -> list[Chart]:
+    """Return a panel per summary of runs, with the column `name` and its interval."""
     charts = []
     for kind, rows in groups(table, "measure"):
-        dots = rows[["method", "iqm", "iqm_low", "iqm_high"]]
-        charts.append(Chart(SUMMARIES[kind], "normalized IQM", dots=dots))
-    return charts
-
-
-def _improvement(table: pd.DataFrame) -> list[Chart]:
-    charts = []
-    for kind, rows in groups(table, "measure"):
-        dots = rows[["method", "probability", "probability_low", "probability_high"]]
-        x = f"P(better than {table['baseline'].iloc[0]})"
-        charts.append(Chart(SUMMARIES[kind], x, dots=dots, mark=0.5, range=(-0.02, 1.02)))
+        charts.append(Chart(SUMMARIES[kind], x, dots=rows[["method", name, f"{name}_low", f"{name}_high"]], **options))
     return charts
 
 

@@ -31,13 +31,7 @@ class TrialFolder(RunFolder):
     def status(self) -> dict[str, Any]:
         """Return the run's ``state``, ``failures`` (one line each), ``starts``, ``seconds`` and ``env_steps``."""
         empty = {"state": WAITING, "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
-        try:
-            return empty | json.loads((self.path / STATUS).read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            return empty
-        except (OSError, ValueError) as error:
-            path = self.path / STATUS
-            raise UsageError(f"{path} cannot be read: {error}; remove it to start that run again") from None
+        return empty | (self._read(STATUS, "start that run again") or {})
 
     def note(self, **changes: Any) -> dict[str, Any]:
         """Change the status. The file is replaced atomically."""
@@ -47,12 +41,16 @@ class TrialFolder(RunFolder):
 
     def drawn(self) -> dict[str, Any] | None:
         """Return the values that a sequential search drew for the run, None if there are none."""
+        return self._read(DRAWN, "draw again")
+
+    def _read(self, name: str, purpose: str) -> dict[str, Any] | None:
+        path = self.path / name
         try:
-            return json.loads((self.path / DRAWN).read_text())
-        except FileNotFoundError:
+            return json.loads(path.read_text())
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise UsageError(f"{self.path / DRAWN} cannot be read: {error}; remove it to draw again") from None
+            raise UsageError(f"{path} cannot be read: {error}; remove it to {purpose}") from None
 
     def note_drawn(self, values: dict[str, Any]) -> None:
         """Write the values that a search drew."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from interreplay.environments.registration import own_name
 from interreplay.errors import UsageError
 from interreplay.experiments.training.episode_file import EpisodeFile
 from interreplay.experiments.training.result_log import RunLog
+from interreplay.runs.resume import plain
 
 
 def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) -> AlgorithmLog:
@@ -93,15 +93,8 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
     if "num_steps_sampled_before_learning_starts" in found:
         found["learning_starts"] = found.pop("num_steps_sampled_before_learning_starts")
     found["train_batch_size"] = config.train_batch_size_per_learner
-    return {name: _plain(value) for name, value in found.items() if value is not None}
+    return {name: plain(value, _name) for name, value in found.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:
-    """Return a setting as plain values for JSON, and anything else by its name."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return list(map(_plain, value))
+def _name(value: Any) -> str:
     return getattr(value, "__name__", type(value).__name__)

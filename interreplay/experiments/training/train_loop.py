@@ -34,15 +34,9 @@ class Training:
     A checkpoint can be written in the middle of an iteration. It contains the metrics of that iteration so far, so that
     an interrupted run writes the same rows of results as an uninterrupted one.
 
-    Args:
-        algo: The algorithm, new or restored.
-        settings: Result of ``argument_parser.settings_for``.
-        folder: Folder for results and checkpoints.
-        progress: Called with the env steps after each round of sampling.
-        trackers: Further logger callbacks of Tune, such as those for Weights & Biases and MLflow.
-        notify: Called with one line, for example when a tracker fails.
-        saved: Called after each checkpoint.
-        unwritten: A row of results from the restored checkpoint that could not be written because of a full disk.
+    `progress` is called with the env steps after each round of sampling, `saved` after each checkpoint, and `notify`
+    with one line, for example when a tracker fails. `unwritten` is a row of results from the restored checkpoint that
+    could not be written because of a full disk.
 
     Attributes:
         checkpoint: The newest checkpoint of this process.
@@ -109,7 +103,13 @@ class Training:
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Train and yield the result of each iteration. Write a checkpoint at the end."""
         log = self._begin_log()
-        early_stop = self._early_stop()
+        evaluations = bool(self.settings.evaluation_interval)
+        early_stop = EarlyStop(
+            target=self.settings.stop_at_return,
+            patience=self.settings.stop_without_improvement,
+            kind="evaluation" if evaluations else "training",
+            earlier=self.folder.returns(evaluations),
+        )
         self.stop_reason = early_stop.reason
         self.pulse()  # records the counts at the beginning
         self.algo.on_progress = self._round
@@ -120,7 +120,7 @@ class Training:
             while not self.complete:
                 self._handle_requests()
                 result = self._iterate()
-                found = found_in(result, evaluations=bool(self.settings.evaluation_interval))
+                found = found_in(result, evaluations)
                 if found is not None:
                     early_stop.add(found.value)
                     self.stop_reason = early_stop.reason
@@ -213,16 +213,6 @@ class Training:
         self._saved()
         self._saves += 1
         return path
-
-    def _early_stop(self) -> EarlyStop:
-        """Return the early stop of the run, given the returns in the run's folder."""
-        evaluations = bool(self.settings.evaluation_interval)
-        return EarlyStop(
-            target=self.settings.stop_at_return,
-            patience=self.settings.stop_without_improvement,
-            kind="evaluation" if evaluations else "training",
-            earlier=self.folder.returns(evaluations),
-        )
 
     def _keep_due(self, steps: int) -> None:
         """Keep a checkpoint if one of ``keep_checkpoints_at`` is reached; it is never removed."""

@@ -6,7 +6,6 @@ import gzip
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,10 @@ LARGEST = 1e100
 """Larger numbers count as damaged. Squares and sums of smaller numbers are finite."""
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The results of a run.
+def read_rows(folder: Path) -> tuple[list[dict[str, Any]], str]:
+    """Return the results in a run's folder, which may be empty, and a problem of the file or "".
 
-    Attributes:
-        rows: One mapping per result; names of nested values are joined by ``/``.
-        note: A problem of the file, "" if there is none.
-    """
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    note: str = ""
-
-
-def read_rows(folder: Path) -> Rows:
-    """Return the results in a run's folder, which may be empty. The last line may be incomplete.
+    Each result is a mapping; names of nested values are joined by ``/``. The last line of the file may be incomplete.
 
     Raises:
         OSError: A file cannot be read.
@@ -59,7 +47,7 @@ def read_rows(folder: Path) -> Rows:
         found.append(dict(flat(row)))
     if broken and not found:
         raise ValueError(f"{FILES[0]} holds no readable result")
-    return Rows(found, f"unreadable lines: {broken}" * bool(broken))
+    return found, f"unreadable lines: {broken}" * bool(broken)
 
 
 def _lines(folder: Path) -> Iterator[str]:
@@ -114,7 +102,7 @@ def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def values(folder: Path, name: str) -> list[tuple[int, float]]:
     """Return env steps and the values of a quantity of `NAMES` that a run has reported."""
     found = []
-    for row in kept_rows(read_rows(folder).rows):
+    for row in kept_rows(read_rows(folder)[0]):
         value = named(row, name)
         if not math.isnan(value):
             found.append((int(named(row, "env_steps")), value))

@@ -17,12 +17,10 @@ UNROLL_METRICS = ("rho_mean", "rho_clipped_share", "kl_to_behavior", "kept_share
 
 @dataclass(frozen=True)
 class Results:
-    """Results of a run.
+    """Results of a run, whether Tune marked it as done, and problems of the file.
 
-    Attributes:
-        table: A row per result with rising env_steps: the columns of `NAMES`, and diagnostics as ``replay_buffer/...``.
-        done: Whether Tune marked the run as done.
-        note: Problems of the file, or "".
+    The table has a row per result with rising env_steps: the columns of `NAMES`, and diagnostics as
+    ``replay_buffer/...``.
     """
 
     table: pd.DataFrame
@@ -32,9 +30,9 @@ class Results:
 
 def read_results(folder: Path) -> Results:
     """Return the results in the folder of a run."""
-    found = read_rows(folder)
+    found, note = read_rows(folder)
     rows = []
-    for reported in kept_rows(found.rows):
+    for reported in kept_rows(found):
         row = {name: named(reported, name) for name in NAMES}
         for name, value in reported.items():
             if name.startswith(REPLAY):
@@ -43,5 +41,5 @@ def read_results(folder: Path) -> Results:
                 row[REPLAY + name.removeprefix(LEARNED)] = number(value)
         rows.append(row)
     table = pd.DataFrame(rows, dtype=float)
-    done = bool(found.rows) and bool(found.rows[-1].get("done"))
-    return Results(table, done, found.note)
+    done = bool(found) and bool(found[-1].get("done"))
+    return Results(table, done, note)
