@@ -21,16 +21,9 @@ def seconds(text: str) -> int:
 
 
 class EarlyStop:
-    """Decides after each evaluation whether a run has reached its goal or stopped improving.
+    """Decides after each evaluation whether a run has reached its goal or stopped improving, and for which `reason`.
 
-    Args:
-        target: Mean return that ends the run, None for no target.
-        patience: Number of evaluations without a new best return that ends the run, None for no limit.
-        kind: Source of the returns: ``evaluation``, or ``training`` in runs without evaluations.
-        earlier: Mean returns so far, if the run is resumed.
-
-    Attributes:
-        reason: Reason to end the run, "" while it continues.
+    Returns are of evaluations, or of training in runs without evaluations (`kind`). `earlier` returns precede a resume.
     """
 
     def __init__(self, target: float | None, patience: int | None, kind: str, earlier: Iterable[float] = ()):

@@ -26,10 +26,6 @@ def held(folder: Path, what: str, patience: float = 30.0) -> Iterator[None]:
 
     Wait at most `patience` seconds for another process, such as a killed one that has not ended yet. On file systems
     without locks, nothing is locked.
-
-    Raises:
-        FolderInUse: Another process holds the lock.
-        OSError: The lock file cannot be created or opened.
     """
     lock = FileLock(folder / LOCK, timeout=patience, fallback_to_soft=False)
     try:

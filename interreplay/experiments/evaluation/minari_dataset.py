@@ -15,9 +15,6 @@ class Recorder(gym.Wrapper):
     """Environment that keeps the observations it returns and the actions it receives.
 
     `minari.DataCollector` does the same but requires JAX.
-
-    Raises:
-        UsageError: Minari cannot store the spaces.
     """
 
     def __init__(self, env: gym.Env):

@@ -61,16 +61,9 @@ class PlaybackResult:
 class PlaybackOptions:
     """What to play and what to record.
 
-    Attributes:
-        run: Expected name of the algorithm in the checkpoint; None accepts any.
-        steps: Play whole episodes until this number of steps is reached.
-        episodes: Number of episodes to play. With `steps`, playing ends at whichever is reached first.
-        seed: Episode i is reset with seed + i; None uses the random state of the checkpoint.
-        video: A .gif or .mp4 to write.
-        video_episodes: Number of episodes in the video, counted from the first.
-        window: Show the environment on the screen.
-        dataset: Name of a Minari dataset to write.
-        trusted: Whether loading the checkpoint may execute code; RLlib's own algorithms require it.
+    Whole episodes are played until `steps` or `episodes` is reached. Episode i is reset with `seed` + i; without a
+    seed, the random state of the checkpoint is used. `run` is the expected algorithm, `dataset` a Minari dataset to
+    write, and `trusted` whether loading the checkpoint may execute code, which RLlib's own algorithms require.
     """
 
     run: str | None = None

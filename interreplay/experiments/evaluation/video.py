@@ -68,10 +68,6 @@ class VideoFile:
 
     The delay between two frames of a GIF is a multiple of 10 ms.
 
-    Args:
-        path: File that ends in ``.gif`` or ``.mp4``.
-        episodes: Number of episodes to show.
-
     Attributes:
         fps: Environment steps per second. Set it before the first frame.
         count: Number of frames so far.
@@ -137,8 +133,7 @@ class VideoFile:
 class EvaluationVideo:
     """Records the first episode of every evaluation.
 
-    Args:
-        config: Configuration of an algorithm. It is changed: evaluation runs in this process and renders.
+    The configuration is changed: evaluation runs in this process and renders.
     """
 
     def __init__(self, config: Any):
@@ -199,13 +194,10 @@ def check_video(path: Path) -> None:
 
 
 def check_rendering(config: AlgorithmConfig) -> float:
-    """Check that the environment of a configuration can be rendered, before anything runs.
+    """Check that an environment can be rendered, before anything runs, and return its env steps per second.
 
     Closed environments are removed from memory. Otherwise, MuJoCo would delete their buffers at a later garbage
     collection, and the buffers of the current environment with the same numbers, so that frames would be blank.
-
-    Returns:
-        Environment steps per second.
     """
     env: Any = None
     name = own_name(config.env, config.env_config)

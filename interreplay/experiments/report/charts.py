@@ -21,15 +21,9 @@ Styles = dict[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class Line:
-    """A curve of a method.
+    """A curve ``(t,)`` of a method, with a band between `low` and `high` ``(t,)``.
 
-    Attributes:
-        method: The method.
-        x: Horizontal positions ``(t,)``.
-        y: Values ``(t,)``.
-        low: Lower ends of the band ``(t,)``, or None.
-        high: Upper ends of the band ``(t,)``, or None.
-        runs: Number of runs behind a mean; 0 for a single run, which is drawn thin.
+    A mean has the number of its runs; a single run has 0, and is drawn thin.
     """
 
     method: str
@@ -42,16 +36,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """One panel with lines, or with dots below each other.
+    """One panel with lines, or with dots below each other: rows of a method, its value, and the ends of its interval.
 
-    Attributes:
-        title: Title of the panel.
-        x: Label of the horizontal axis with its unit.
-        y: Label of the vertical axis.
-        lines: Curves.
-        dots: Columns: method, value, and the two ends of its interval.
-        mark: Value with a line across the panel: horizontal with `lines`, vertical with `dots`.
-        range: Limits of the horizontal axis; None fits the values.
+    `mark` is the value of a line across the panel: horizontal with `lines`, vertical with `dots`. Without a `range`,
+    the horizontal axis fits the values.
     """
 
     title: str
@@ -67,13 +55,8 @@ class Chart:
 class Figure:
     """Panels that share a caption and a legend.
 
-    Attributes:
-        name: Name of its files, without suffix.
-        title: Headline.
-        caption: Explains the picture.
-        charts: Panels.
-        folded: Whether the page hides the figure until a reader opens it.
-        table: Name of the CSV file with its numbers.
+    Its files are called `name`, and the CSV file with its numbers `table`. The page hides a folded figure until a
+    reader opens it.
     """
 
     name: str

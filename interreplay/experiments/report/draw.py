@@ -72,12 +72,7 @@ def write(figure: Figure, styles: Styles, folder: Path) -> list[Path]:
 
 
 def svg(chart: Chart, styles: Styles, name: str) -> tuple[str, dict[str, Any]]:
-    """Draw a panel for the page.
-
-    Args:
-        chart: The panel.
-        styles: Color and dash of each method; elements of the i-th method have the class ``method<i>``.
-        name: Unique name on the page.
+    """Draw a panel for the page, called `name`. Elements of the i-th method have the class ``method<i>``.
 
     Returns:
         An ``<svg>`` element, and the data that the script of the page shows: ``box``, the axes in shares of the picture

@@ -23,11 +23,7 @@ Curve = list[tuple[int, float]]
 class Difference:
     """The difference between the means of two arms, with the 95 % interval of Student's t distribution.
 
-    Attributes:
-        value: Mean difference.
-        low: Lower bound, NaN with fewer than two seeds.
-        high: Upper bound.
-        seeds: Number of seeds.
+    The bounds are NaN with fewer than two seeds.
     """
 
     value: float

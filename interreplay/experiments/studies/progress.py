@@ -18,12 +18,8 @@ LEAST = 0.01
 class StudyReporter:
     """Reports events of runs, above a progress bar of all env steps if the output is a terminal.
 
-    Args:
-        totals: Env steps of each run that is not finished, by name.
-        saved: Env steps at which each run starts or resumes, by name; runs that are missing start at 0.
-        done: Number of runs that were finished before.
-        stream: Receives the reports.
-        every: Seconds between two lines about the whole study, without a bar.
+    Runs that are not finished have their total env steps by name, and those at which they resume. Without a bar, a line
+    about the whole study is written every `every` seconds.
     """
 
     def __init__(
@@ -61,13 +57,7 @@ class StudyReporter:
             self._bar.close()
 
     def on_event(self, event: str, name: str, figures: Mapping[str, Any]) -> None:
-        """Record an event of a run, and print a line for retries, failures and ends.
-
-        Args:
-            event: ``start``, ``result``, ``retry``, ``fail`` or ``end``.
-            name: Name of the run.
-            figures: ``env_steps`` and returns, or the ``reason`` of a failure.
-        """
+        """Record an event of a run, and print a line for retries, failures and ends; see `run_study.run_trials`."""
         reason = str(figures.get("reason", ""))
         if event == "start":
             self._running.add(name)

@@ -22,14 +22,9 @@ LONGEST_NAME = 200
 class PlannedRun:
     """One run of a study.
 
-    Attributes:
-        trainer: The algorithm.
-        env: The environment's current id.
-        label: Name of the replay method and its settings in tables.
-        seed: The seed.
-        flags: Flags of ``custom_training`` and their values, including the attributes above; plain values only.
-        sampled: Values that a search drew for the run.
-        called: The name in the study's folder, if it differs from the current naming scheme.
+    `env` is the current id. `flags` holds plain values of the flags of ``custom_training``, including the other
+    attributes. `sampled` holds the values that a search drew. `called` is the name in the study's folder, if it differs
+    from the current naming scheme.
     """
 
     trainer: str

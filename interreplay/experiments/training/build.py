@@ -24,10 +24,8 @@ OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows", "e
 def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> Any:
     """Return the algorithm, ready to train, with the ``evaluation_video`` of its evaluations, or None.
 
-    Args:
-        config_name: The name of a configuration in `interreplay.rllib`, or of a user's algorithm, ``module:Class``.
-        settings: Result of ``argument_parser.settings_for``.
-        source: Source of batches that was built from these settings; None builds it here.
+    `config_name` is a configuration in `interreplay.rllib`, or a user's algorithm, ``module:Class``. A `source` of
+    batches must have been built from the same settings.
     """
     try:
         config = configure(config_name, settings)

@@ -19,9 +19,7 @@ from interreplay.experiments.evaluation.video import gif
 class EventFile:
     """Events of one run, without tensorboardX's thread, which dies silently when the disk is full.
 
-    Args:
-        folder: Folder of the run.
-        steps: Env steps from which a resumed run continues. TensorBoard hides earlier events beyond them.
+    TensorBoard hides earlier events beyond the env steps from which a resumed run continues.
     """
 
     def __init__(self, folder: Path, steps: int):

@@ -12,9 +12,6 @@ class Requests:
 
     A run handles a request once it has drawn as many batches as the run that is ahead. Otherwise, runs could stop one
     update apart, and could not learn as one when they are resumed.
-
-    Attributes:
-        timed_out: Whether ``max_time`` of a run has elapsed.
     """
 
     def __init__(self) -> None:

@@ -46,17 +46,11 @@ class _Run:
 
 
 class RunLog:
-    """Writes ``params.json``, ``progress.csv``, ``result.json`` and TensorBoard's events.
+    """Writes ``params.json``, ``progress.csv``, ``result.json`` and TensorBoard's events, or continues them.
 
-    A result is written to all files or to none. The cost of an iteration does not grow with the run.
-
-    Args:
-        folder: Folder of the run. Existing results are continued.
-        config: Resolved settings, for ``params.json``.
-        steps: Environment steps so far.
-        trackers: Further logger callbacks of Tune, such as those for Weights & Biases and MLflow. One that fails is
-            removed, and the run continues.
-        notify: Called with one line when a tracker fails.
+    A result is written to all files or to none. The cost of an iteration does not grow with the run. Trackers are
+    further logger callbacks of Tune, such as those for Weights & Biases and MLflow. One that fails is reported and
+    removed, and the run continues.
     """
 
     def __init__(

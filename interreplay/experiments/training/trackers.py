@@ -24,9 +24,6 @@ def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> li
         mlflow: An experiment of MLflow, or None. A prefix ``URI/`` names the server, such as in ``file:runs/pendulum``
             or ``http://host:5000/pendulum``; the default is ``MLFLOW_TRACKING_URI``.
         **wandb_settings: Arguments of ``wandb.init``.
-
-    Raises:
-        UsageError: A package is not installed, or the service is not available.
     """
     made = []
     if wandb:

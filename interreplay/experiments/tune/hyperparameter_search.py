@@ -129,15 +129,8 @@ def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
 class SequentialSearch(OptunaSearch):
     """Optuna's tree-structured Parzen estimator, which proposes the settings of each run when it begins.
 
-    In addition to Ray's class, it draws again after invalid combinations, and resumes interrupted runs.
-
-    Args:
-        space: Distributions of Ray Tune by setting.
-        slots: The runs to start, in order.
-        before: Values and returns of finished runs.
-
-    Attributes:
-        configured: Further entries of each trial's configuration.
+    In addition to Ray's class, it draws again after invalid combinations, and resumes interrupted runs. `before` holds
+    the values and returns of finished runs, `configured` further entries of each trial's configuration.
     """
 
     def __init__(self, space: Mapping[str, Domain], slots: Sequence[Slot], before: Sequence[tuple[Values, float]]):

@@ -29,10 +29,6 @@ Event = tuple[str, str, dict[str, Any]]
 class Meeting:
     """Barrier at which all runs wait before they train, and which groups them by the form of their updates.
 
-    Args:
-        count: Number of runs.
-        note: Called with a line about each group.
-
     Attributes:
         building: Held while a run builds its algorithm, which draws from generators of the whole process.
     """
@@ -104,8 +100,7 @@ def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
 class RunInThread(StudyRun):
     """A run of a study whose updates are shared with other runs of this process.
 
-    Attributes:
-        failed: Whether the run failed and another attempt may succeed.
+    It is marked as `failed` if another attempt may succeed.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], meeting: Meeting):

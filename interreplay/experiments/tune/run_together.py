@@ -18,12 +18,7 @@ from interreplay.experiments.tune.run_threads import Job, work
 
 
 class Worker:
-    """A process that trains some of the runs.
-
-    Attributes:
-        events: Connection that receives events and notes; None while no process runs.
-        starts: Number of starts.
-    """
+    """A process that trains some of the runs; `events` receives events and notes, and is None while no process runs."""
 
     def __init__(self, jobs: Sequence[Job], execution: Execution):
         self._jobs = list(jobs)
@@ -128,11 +123,7 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
 
 
 def receive(worker: Worker, on_event: Callable[[str, str, dict[str, Any]], Any], note: Callable[[str], object]) -> None:
-    """Report the next event or note of a process.
-
-    Raises:
-        EOFError: The process has ended.
-    """
+    """Report the next event or note of a process; raise EOFError if it has ended."""
     try:
         received = worker.events.recv()
     except ConnectionResetError as error:

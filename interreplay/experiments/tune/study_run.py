@@ -39,16 +39,10 @@ class PermanentFailure(Exception):
 
 
 class StudyRun:
-    """A run of a study. As a context, it locks its folder and ends its processes.
+    """A run of a study. As a context, it locks its folder, which is created if necessary, and ends its processes.
 
-    Args:
-        folder: Folder of the run, created if necessary.
-        settings: Result of ``argument_parser.settings_for``.
-        hang_timeout: Seconds without progress after which this process ends.
-        progress: Called with the env steps at the beginning and after each round of sampling.
-
-    Attributes:
-        over: The final state of the run, ``""`` while it runs.
+    The process ends after `hang_timeout` seconds without progress. `over` is the final state of the run, ``""`` while
+    it runs.
     """
 
     def __init__(

@@ -21,12 +21,7 @@ _NAMED = re.compile(r"best_checkpoint_\d+")
 
 
 class Best(NamedTuple):
-    """Mean return by which the best checkpoint is chosen. Evaluations rank above training, then larger returns.
-
-    Attributes:
-        evaluated: Whether the return is from an evaluation.
-        value: Mean return of the episodes.
-    """
+    """Mean return by which the best checkpoint is chosen. Evaluations rank above training, then larger returns."""
 
     evaluated: bool
     value: float

@@ -40,11 +40,7 @@ def add(folder: Path, name: str, text: str) -> None:
 
 
 def check(folder: Path, trusted: bool = False) -> None:
-    """Compare a folder with its manifest; a trusted one may contain links and further files.
-
-    Raises:
-        CheckpointError: A file or the manifest is missing or damaged, or a file is not listed.
-    """
+    """Compare a folder with its manifest; a trusted one may contain links and further files."""
     entries = read(folder)
     if not trusted:
         known = {*entries, MANIFEST}

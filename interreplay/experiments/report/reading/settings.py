@@ -37,18 +37,11 @@ NAME_LENGTH = 26
 
 @dataclass(frozen=True)
 class Description:
-    """Settings of a run.
+    """Settings of a run, as far as they are known.
 
-    Attributes:
-        algorithm: Name of the algorithm, such as ``"SAC"``.
-        env: Id of the environment.
-        buffer: Name of the replay method; ``"RLlib ..."`` for RLlib's own algorithms.
-        seed: Seed, None if unknown.
-        total: Planned environment steps, None if unknown.
-        settings: Other settings that distinguish methods; missing settings are unknown.
-        arguments: Arguments of the replay method; missing arguments have their defaults.
-        parent: The checkpoint that the run was forked from, "" for other runs.
-        of_tune: Whether Ray Tune has stored the settings, which then include all settings of RLlib.
+    Other settings that distinguish methods are in `settings`; missing ones are unknown. Missing `arguments` of the
+    replay method have their defaults. The buffer of RLlib's own algorithms is called ``"RLlib ..."``. A run of Ray Tune
+    (`of_tune`) has all settings of RLlib. `parent` is the checkpoint that a run was forked from.
     """
 
     algorithm: str = "unknown"
