@@ -63,12 +63,6 @@ def test_first_step_at_the_threshold():
     assert curves.reached(5).tolist() == [2, np.inf]
 
 
-def test_methods_share_the_steps_that_all_of_them_have():
-    long, short = Curves(np.array([1.0, 2, 3, 4]), np.ones((2, 4))), Curves(np.array([2.0, 3]), np.zeros((1, 2)))
-    shared, end = together({"long": long, "short": short})
-    assert end == 3 and shared["long"].steps.tolist() == [2, 3] and shared["long"].values.shape == (2, 2)
-
-
 def test_methods_are_compared_over_the_same_range():
     """Equal curves with evaluations at other steps have equal areas and final returns."""
     steps = [np.array([5.0, 10]), np.array([3.0, 6, 9])]
