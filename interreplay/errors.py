@@ -203,13 +203,7 @@ def is_request_to_end(error: BaseException) -> bool:
 
 
 def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:
-    """Return a suggestion for error messages: the names most similar to a word, or "" if none is similar.
-
-    Args:
-        word: The name received.
-        names: Accepted names.
-        most: Maximum number of suggestions.
-    """
+    """Return a suggestion for error messages: at most `most` of the accepted `names` most similar to a word, or ""."""
     by_lower_case = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), by_lower_case, n=most, cutoff=0.5)
     if not close:
@@ -233,16 +227,9 @@ def check_number(
     above_low: bool = False,
     below_high: bool = False,
 ) -> None:
-    """Raise ValueError unless an argument is a finite number within bounds.
+    """Raise ValueError unless an argument is a finite number from `low` to `high`.
 
-    Args:
-        name: Name of the argument.
-        value: Value of the argument.
-        low: Smallest accepted number.
-        high: Largest accepted number.
-        whole: Whether only integers are accepted.
-        above_low: Whether `low` itself is rejected.
-        below_high: Whether `high` itself is rejected.
+    `whole` accepts integers only; `above_low` and `below_high` reject the bounds themselves.
     """
     is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     accepted = (

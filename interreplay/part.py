@@ -53,11 +53,7 @@ class Context:
     simulate: Callable[[Transitions], Mapping[str, float]] | None = None
 
     def on_rows(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of observations or rows in main memory that calls `fn` on the device of the policy.
-
-        Args:
-            fn: `policy` or `score`.
-        """
+        """Return a function that calls `policy` or `score` on its device, for observations or rows in main memory."""
         device = self.device
         if device is None or device.type == "cpu":
             return fn

@@ -21,13 +21,9 @@ ROWS = 1024
 
 
 class Diagnostics:
-    """Means of statistics over some of the batches.
+    """Means of statistics over some of the batches: one in `every`, of which `on_manifold` also simulates rows.
 
     Nothing is drawn from the buffer's generator, so diagnostics do not change a run.
-
-    Args:
-        every: One batch in `every` is described.
-        on_manifold: Also simulates rows of these batches.
     """
 
     def __init__(self, every: int = 50, on_manifold: OnManifold | None = None):
@@ -80,13 +76,7 @@ class Diagnostics:
 
 
 def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: Tensor) -> dict[str, float]:
-    """Return statistics of one batch.
-
-    Args:
-        buffer: Buffer that drew the batch.
-        sample: A batch of n rows.
-        td_errors: TD errors δ ``(n,)``.
-        uniform: Slots ``(m,)`` of rows drawn uniformly from all stored rows.
+    """Return statistics of n rows with TD errors δ ``(n,)``, compared with the rows in `uniform` ``(m,)``.
 
     Returns:
         ``td_error_*``: mean, median, maximum and standard deviation of |δ|.

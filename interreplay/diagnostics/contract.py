@@ -37,13 +37,10 @@ class ContractError(AssertionError):
 
 @dataclass(frozen=True)
 class Subject:
-    """A replay buffer to check.
+    """A replay buffer to check, created by `create` with the keywords ``capacity`` and ``seed``.
 
-    Attributes:
-        create: Creates a buffer from the keywords ``capacity`` and ``seed``.
-        rows: Arguments of `Episodes` for rows that the buffer accepts.
-        ranks_rows: Whether rows are ranked; reported probabilities then refer to candidates.
-        any_weights: Whether weights may be 0 or exceed 1.
+    `rows` are arguments of `Episodes` for rows that it accepts. If it ranks rows, probabilities refer to candidates.
+    With `any_weights`, weights may be 0 or exceed 1.
     """
 
     create: Callable[..., ReplayBuffer]

@@ -38,14 +38,10 @@ class EpisodeTable:
 
     An episode's updates are those after the last call of `add` before its first row, up to its last row. Each statistic
     is computed per batch and averaged over these updates: the mean, median, maximum and standard deviation of |δ|, the
-    correlated pairs of rows as in `count_correlated` (every 5th update), and the mean Q-value (every 25th episode).
-    Nothing is drawn from the buffer's generator.
+    correlated pairs of rows as in `count_correlated` (every 5th update), and the mean Q-value (every 25th episode), if
+    ``q_mean`` is one of the metrics of updates. Nothing is drawn from the buffer's generator.
 
-    Args:
-        metrics: Names of the metrics of an update; Q-values are the metric ``q_mean``, if it is one of them.
-
-    Attributes:
-        rows: Finished episodes that were not taken yet, each with `COLUMNS`; missing values are None.
+    `rows` are the finished episodes that were not taken yet, each with `COLUMNS`; missing values are None.
     """
 
     def __init__(self, metrics: tuple[str, ...]):

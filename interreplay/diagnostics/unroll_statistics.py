@@ -17,11 +17,8 @@ from interreplay.unrolls.unrolls import Unrolls
 class UnrollStatistics:
     """Means of statistics over some batches, and totals of all batches.
 
-    The statistics do not draw random numbers and do not change the batches.
-
-    Args:
-        distance: Distance between behavior and current policy, the same for all sources; KL by default.
-        every: Distances are measured for one batch in `every`.
+    The statistics do not draw random numbers and do not change the batches. The distance (KL by default) between
+    behavior and current policy is measured for one batch in `every`, the same for all sources.
     """
 
     def __init__(self, distance: UnrollDistance | None = None, every: int = 10):

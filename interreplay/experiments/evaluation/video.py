@@ -64,13 +64,9 @@ class Camera:
 
 
 class VideoFile:
-    """GIF or MP4 of the first episodes, at the speed of the environment.
+    """GIF or MP4 of the first episodes, at the speed of the environment: set `fps` before the first frame.
 
     The delay between two frames of a GIF is a multiple of 10 ms.
-
-    Attributes:
-        fps: Environment steps per second. Set it before the first frame.
-        count: Number of frames so far.
     """
 
     def __init__(self, path: Path, episodes: int = 3):

@@ -67,14 +67,8 @@ def points(run: Run, column: str) -> tuple[Array, Array]:
 def align(runs: Sequence[Run], column: str) -> Curves | None:
     """Return runs at the steps at which any of them has a value, within the range that all of them have.
 
-    Runs are interpolated linearly. More than 200 steps are thinned to 200 evenly spaced ones.
-
-    Args:
-        runs: The runs.
-        column: Column of their results.
-
-    Returns:
-        The curves; None if there is no run or no common range.
+    Runs are interpolated linearly. More than 200 steps are thinned to 200 evenly spaced ones. Return None if no run has
+    a value of the column, or there is no common range.
     """
     listed = [points(run, column) for run in runs if run.has(column)]
     grid = np.array([])

@@ -54,11 +54,7 @@ class Scale:
 
 
 def read_scores(path: Path) -> dict[str, dict[str, float]]:
-    """Read returns by environment from a JSON file, in the format of `EXAMPLE`; each key is optional.
-
-    Raises:
-        UsageError: The file cannot be read or has another format.
-    """
+    """Read returns by environment from a JSON file, in the format of `EXAMPLE`; each key is optional."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -77,15 +73,8 @@ def find_scale(
 ) -> Scale | None:
     """Return the scale of an environment: as given, or from random actions (0) to the best mean final return (1).
 
-    Args:
-        env: The environment.
-        measure: The compared column; success rates are between 0 and 1 already.
-        shared: Curves of the methods over the steps that all of them have.
-        runs: The runs of these curves.
-        scores: Known returns.
-
-    Returns:
-        None if nothing can be compared, or the best method is not better than the start.
+    `shared` holds curves of the methods over the steps that all of them have, of these `runs`. Success rates are
+    between 0 and 1 already. Return None if nothing can be compared, or the best method is not better than the start.
     """
     if not shared:
         return None

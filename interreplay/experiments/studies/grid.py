@@ -26,12 +26,9 @@ SEED_COUNT = Whole(1, 1_000)
 
 
 class SettingsResolver(NamedTuple):
-    """Resolves the flags of a study to the settings of its runs.
+    """Resolves flags of ``custom_training`` to the settings of a run, and these to its current environment id.
 
-    Attributes:
-        flags: The flags of ``custom_training`` by name.
-        settings_for: Returns a run's settings for given flags; raises `UsageError`.
-        environment: Returns the current id of a run's environment for its settings; raises `UsageError`.
+    Both functions raise `UsageError`.
     """
 
     flags: Mapping[str, Flag]

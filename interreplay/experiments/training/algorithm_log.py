@@ -37,15 +37,7 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
 class AlgorithmLog:
     """The results of one algorithm in a folder: ``params.json``, ``progress.csv``, ``result.json`` and events.
 
-    With the setting ``episode_table``, also ``episodes.csv``.
-
-    Args:
-        algo: The algorithm.
-        folder: Folder of this run.
-        total_env_steps: Env steps after which the run is finished, or None.
-
-    Raises:
-        UsageError: The folder is not writable.
+    With the setting ``episode_table``, also ``episodes.csv``. Arguments and errors are those of `log_to`.
     """
 
     def __init__(self, algo: Any, folder: Path, total_env_steps: int | None = None):

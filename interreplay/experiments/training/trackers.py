@@ -17,13 +17,11 @@ from interreplay.errors import UsageError, in_words
 
 
 def trackers(wandb: str | None, mlflow: str | None, **wandb_settings: Any) -> list[LoggerCallback]:
-    """Return the callbacks that log to these services, after setting them up.
+    """Return the callbacks that log to Weights & Biases and MLflow, after setting them up.
 
-    Args:
-        wandb: A project of Weights & Biases, or None. ``WANDB_MODE=offline`` keeps everything on disk.
-        mlflow: An experiment of MLflow, or None. A prefix ``URI/`` names the server, such as in ``file:runs/pendulum``
-            or ``http://host:5000/pendulum``; the default is ``MLFLOW_TRACKING_URI``.
-        **wandb_settings: Arguments of ``wandb.init``.
+    `wandb` is a project; ``WANDB_MODE=offline`` keeps everything on disk. `mlflow` is an experiment, with a prefix
+    ``URI/`` that names the server, such as in ``file:runs/pendulum`` or ``http://host:5000/pendulum``; the default is
+    ``MLFLOW_TRACKING_URI``.
     """
     made = []
     if wandb:

@@ -107,11 +107,9 @@ def _draw(domain: Domain, key: str) -> Any:
 
 
 class Slot(NamedTuple):
-    """A run to be started by the search.
+    """A run to be started by the search, with the values that it had before it was interrupted; None for a new run.
 
-    Attributes:
-        values: Values that were drawn for the run before it was interrupted; None for a new run.
-        job: Returns the folder and settings of the run for given values. Raises `UsageError` if they do not fit.
+    `job` returns its folder and settings for given values. It raises `UsageError` if they do not fit.
     """
 
     values: Values | None

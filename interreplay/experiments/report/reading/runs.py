@@ -102,11 +102,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
 
 @functools.lru_cache(maxsize=64)
 def planned(folder: Path) -> dict[str, Description]:
-    """Return the runs of a study by folder name, including runs without a folder; none for other folders.
-
-    Raises:
-        UsageError: The study cannot be read.
-    """
+    """Return the runs of a study by folder name, including runs without a folder; none for other folders."""
     if not (folder / STUDY).is_file():
         return {}
     found = {}
