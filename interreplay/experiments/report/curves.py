@@ -20,12 +20,7 @@ SUMMARIES = {"auc": "Area under the curve", "final": "Final return"}
 
 @dataclass(frozen=True)
 class Curves:
-    """Values of several runs at common steps.
-
-    Attributes:
-        steps: Environment steps ``(t,)``.
-        values: ``(runs, t)``.
-    """
+    """Values ``(runs, t)`` of several runs at common environment steps ``(t,)``."""
 
     steps: Array
     values: Array

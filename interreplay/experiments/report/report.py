@@ -27,14 +27,7 @@ LINK = re.compile(r'<a href="([A-Za-z0-9._-]+\.(?:csv|png|svg|pdf))">')
 
 @dataclass(frozen=True)
 class Report:
-    """A report on disk.
-
-    Attributes:
-        runs: All runs that were found.
-        sections: The comparisons.
-        tables: The numbers, see `tables.all_tables`.
-        paths: The files, the page first.
-    """
+    """A report on disk, with the numbers of `tables.all_tables`. The page is the first of its paths."""
 
     runs: list[Run]
     sections: list[Section]

@@ -21,12 +21,7 @@ EXAMPLE = '{"Hopper-v5": {"low": 18, "high": 3200, "threshold": 3000}}'
 
 @dataclass(frozen=True)
 class Scores:
-    """Known returns.
-
-    Attributes:
-        given: Known returns by environment, each with some of `KEYS`.
-        threshold: Default threshold, as a normalized return.
-    """
+    """Known returns by environment, each with some of `KEYS`, and the default threshold as a normalized return."""
 
     given: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     threshold: float = 0.8
@@ -34,14 +29,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Scale:
-    """A scale of returns.
-
-    Attributes:
-        low: Return with the normalized value 0.
-        high: Return with the normalized value 1.
-        threshold: Return to reach.
-        how: Origin of these numbers.
-    """
+    """A scale of returns: those normalized to 0 and 1, the threshold to reach, and the origin of these numbers."""
 
     low: float
     high: float

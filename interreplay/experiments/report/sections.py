@@ -26,15 +26,10 @@ NO_RESULT = "Runs have no {measure}: nothing is compared. --measure selects anot
 
 @dataclass(frozen=True)
 class Task:
-    """One environment.
+    """One environment, with the runs of each method that count.
 
-    Attributes:
-        env: Id of the environment.
-        own: Curves of the counted runs of each method, over the steps that all of its runs have.
-        shared: The same curves over the steps that all methods have.
-        counted: Runs of each method that count.
-        scale: The returns 0 and 1 of normalized returns, and the threshold.
-        notes: Remarks for the reader.
+    `own` holds the curves of each method over the steps that all of its runs have, `shared` the same curves over the
+    steps that all methods have. The scale contains the returns 0 and 1 of normalized returns, and the threshold.
     """
 
     env: str
@@ -53,15 +48,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Section:
-    """One algorithm.
+    """One algorithm: its methods, the baseline first, and a task per environment.
 
-    Attributes:
-        algorithm: Name of the algorithm.
-        measure: One of `MEASURES`, used by all of its figures.
-        methods: Methods in the comparison, the baseline first.
-        baseline: Method that the others are compared with; None if no run of it counts.
-        tasks: One per environment.
-        notes: Remarks for the reader.
+    All figures show the same measure, one of `MEASURES`. The baseline is None if no run of it counts. Notes are remarks
+    for the reader.
     """
 
     algorithm: str

@@ -34,15 +34,9 @@ RUN_FILES = {*FILES, ERROR, STATUS, "params.json"}
 class Run:
     """One run.
 
-    Attributes:
-        path: Its folder.
-        description: Its settings.
-        state: ``"finished"``, ``"unfinished"``, ``"crashed"``, ``"empty"`` or ``"unreadable"``.
-        note: Remark for the reader.
-        results: A row per result, see `results.Results.table`.
-        method: Name of the replay method in the report.
-        full_name: The method with its settings, if `method` is a short form.
-        repeats: Whether another run with the same settings and seed counts instead.
+    Its `state` is ``"finished"``, ``"unfinished"``, ``"crashed"``, ``"empty"`` or ``"unreadable"``. `results` has a row
+    per result, see `results.Results`. `method` is the name of the replay method in the report; if it is a short form,
+    `full_name` adds the settings. A run `repeats` if another run with the same settings and seed counts instead.
     """
 
     path: Path
