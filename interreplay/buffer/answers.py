@@ -29,17 +29,7 @@ def has_own_code(part: Part) -> bool:
 
 
 def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:
-    """Check the result of a selector.
-
-    Args:
-        part: The selector.
-        draw: Its result.
-        size: Number of requested rows n.
-        stored: Number of stored rows.
-
-    Raises:
-        PartError: If the result violates the contract.
-    """
+    """Check the result of a selector."""
     if not isinstance(draw, Draw):
         raise PartError(f"{_name(part)} returned a {type(draw).__name__} from draw; expected a Draw")
     _check(part, "slots", draw.slots, (size,), dtype=torch.int64)
@@ -53,27 +43,13 @@ def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:
 
 
 def check_weights(part: Part, weights: Any, size: int) -> None:
-    """Check the importance weights that a selector computed for `size` rows.
-
-    Raises:
-        PartError: If the weights violate the contract.
-    """
+    """Check the importance weights that a selector computed for `size` rows."""
     _check(part, "weights", weights, (size,))
     _check_range(part, "weights", weights, 0.0, float("inf"))
 
 
 def check_neighbors(part: Part, found: Neighbors, slots: Tensor, stored: int) -> None:
-    """Check the result of a neighborhood.
-
-    Args:
-        part: The neighborhood.
-        found: Its result.
-        slots: Slots of the anchors ``(n,)``.
-        stored: Number of stored rows.
-
-    Raises:
-        PartError: If the result violates the contract.
-    """
+    """Check the result of a neighborhood."""
     given = found.slots
     k = given.shape[1] if isinstance(given, Tensor) and given.ndim == 2 else "k"
     _check(part, "neighbors' slots", given, (len(slots), k), dtype=torch.int64)
@@ -87,16 +63,7 @@ def check_neighbors(part: Part, found: Neighbors, slots: Tensor, stored: int) ->
 
 
 def check_synthesized(part: Part, made: Synthesized, anchors: Transitions) -> None:
-    """Check the result of a synthesizer.
-
-    Args:
-        part: The synthesizer.
-        made: Its result.
-        anchors: Its input of n rows.
-
-    Raises:
-        PartError: If the result violates the contract.
-    """
+    """Check the result of a synthesizer."""
     size = len(anchors)
     if not isinstance(made.rows, Transitions):
         raise PartError(f"{_name(part)} returned rows of type {type(made.rows).__name__}; expected Transitions")

@@ -78,11 +78,7 @@ def resolve(kind: Kind) -> Recipe:
 
 
 def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Reject arguments that `recipe` does not accept.
-
-    Raises:
-        ValueError: With the unknown argument, the most similar valid one and all valid ones.
-    """
+    """Reject arguments that `recipe` does not accept."""
     parameters = inspect.signature(recipe).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
@@ -140,11 +136,7 @@ def make_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_part(argument: str, value: Mapping[str, Any]) -> Part:
-    """Create a part from a mapping of its type and its arguments, which can be parts: mappings or names.
-
-    Raises:
-        UsageError: If the part is unknown or cannot be created.
-    """
+    """Create a part from a mapping of its type and its arguments, which can be parts: mappings or names."""
     kind = part_class(argument, value)
     try:
         with exits_as_errors():
@@ -165,11 +157,7 @@ def _inner_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part_class(argument: str, value: Mapping[str, Any]) -> Any:
-    """Return the class of a part after checking its arguments' names.
-
-    Raises:
-        UsageError: If the class or an argument is unknown.
-    """
+    """Return the class of a part after checking its arguments' names."""
     name = str(value["type"])
     package, base = PACKAGES[argument]
     if ":" in name:

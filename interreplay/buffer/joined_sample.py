@@ -29,10 +29,6 @@ class JoinedSample(Sample):
     Extra columns are kept if all sources have them. If only some sources blend, predict or weight rows, the rows of the
     others count as unblended anchors with variance 0 and weight 1. Probabilities are multiplied by the source's share
     of the batch. Columns that updates do not use are joined on first access.
-
-    Args:
-        parts: The batch of each source.
-        origins: The index of each source.
     """
 
     parts: tuple[Sample, ...]

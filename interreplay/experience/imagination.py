@@ -69,11 +69,7 @@ class Limits:
 
 
 def as_schedule(given: Any) -> Schedule | None:
-    """Return a schedule of rollout lengths, constant for a single number.
-
-    Raises:
-        ValueError: `given` is not a valid schedule.
-    """
+    """Return a schedule of rollout lengths, constant for a single number."""
     if given is None:
         return None
     numbers: list[Any] = []
@@ -113,8 +109,6 @@ class Imagination:
     """Fits a model to stored rows and generates rollouts in it.
 
     Args:
-        dynamics: The model.
-        limits: Frequency of fits and size of rollouts.
         action_noise: Standard deviation of noise added to the actions of deterministic policies.
         sampled: Whether rollouts start from rows drawn by the real buffer instead of uniformly drawn stored rows.
         termination_fn: Termination function; None for the function of the environment in `connect`.

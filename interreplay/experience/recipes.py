@@ -21,20 +21,12 @@ def methods_and_models() -> dict[str, Callable[..., Any]]:
 
 
 def resolve_source(kind: Any) -> Callable[..., RowSource]:
-    """Return the class or factory of a name; a class or factory is returned as it is.
-
-    Raises:
-        ValueError: The name is unknown, or `kind` is not a name, class or factory.
-    """
+    """Return the class or factory of a name; a class or factory is returned as it is."""
     return COMPOSED[kind] if isinstance(kind, str) and kind in COMPOSED else catalogue.resolve(kind)
 
 
 def as_settings(kind: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``{"type": kind, **arguments}`` for a configuration; for a `Mix`, the arguments it was created with.
-
-    Raises:
-        ValueError: The name or an argument is unknown.
-    """
+    """Return ``{"type": kind, **arguments}`` for a configuration; for a `Mix`, the arguments it was created with."""
     if isinstance(kind, Mix):
         return {**kind.recipe, **arguments}
     catalogue.check_arguments(resolve_source(kind), arguments)
@@ -42,10 +34,6 @@ def as_settings(kind: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_source(kind: Any, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> RowSource:
-    """Return a source, as `make_buffer` does, but also accept the names in `COMPOSED`.
-
-    Raises:
-        ValueError: The name or an argument is unknown.
-    """
+    """Return a source, as `make_buffer` does, but also accept the names in `COMPOSED`."""
     kind = resolve_source(kind) if isinstance(kind, str) else kind
     return catalogue.make_buffer(kind, defaults, **arguments)

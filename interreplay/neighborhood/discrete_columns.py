@@ -43,7 +43,6 @@ class DiscreteColumns:
     """The discrete values of the stored rows.
 
     Args:
-        storage: The storage.
         count: Whether to count the rows with each combination of values.
 
     Attributes:

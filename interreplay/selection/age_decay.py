@@ -108,11 +108,7 @@ class ExponentialWeight(AgeWeight):
 
 
 class ByAgeWeight(AgeSelector):
-    """P(age i) ∝ the integral of a weight over [i, i + 1).
-
-    Args:
-        weight: The weight.
-    """
+    """P(age i) ∝ the integral of a weight over [i, i + 1)."""
 
     def __init__(self, weight: AgeWeight):
         self.weight = weight

@@ -29,9 +29,6 @@ class CandidateSelector(AnnealedSelector):
         multiplier: λ at the start of the run, 1 or more.
         alpha: λ = multiplier − (multiplier − 1)·progress^alpha. 1 is linear; larger values delay the decrease.
         distance_fn: Distances of candidates, replacing those that the subclass computes from stored rows.
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
 
     def __init__(self, multiplier: float, alpha: float = 1.0, distance_fn: CandidateDistance | None = None):

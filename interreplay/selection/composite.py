@@ -16,11 +16,7 @@ from interreplay.selection.shares import Share, Shares
 
 
 class Composite(Selector):
-    """Base of selectors that consist of others.
-
-    Args:
-        inner: Selectors by name.
-    """
+    """Base of selectors that consist of others."""
 
     def __init__(self, inner: Mapping[str, Selector]):
         self.selectors = dict(inner)
@@ -36,11 +32,7 @@ class Composite(Selector):
 
 
 def reject_own_draw(argument: str, inner: Selector) -> None:
-    """Reject a selector with its own `draw`, whose weights and losses a selector that calls `select` ignores.
-
-    Raises:
-        ValueError: With the name of the argument and the class of the selector.
-    """
+    """Reject a selector with its own `draw`, whose weights and losses a selector that calls `select` ignores."""
     if type(inner).draw is not Selector.draw:
         kind = type(inner).__name__
         raise ValueError(f"{argument} is {kind}, which composes whole batches; expected one that draws single rows")

@@ -29,11 +29,7 @@ def cosine(one: Tensor, other: Tensor) -> Tensor:
 
 
 def kl(one: Tensor, other: Tensor) -> Tensor:
-    """Return KL(one ‖ other) of Gaussians with independent dimensions, rows [mean; log std].
-
-    Raises:
-        ValueError: If a row has an odd number of entries.
-    """
+    """Return KL(one ‖ other) of Gaussians with independent dimensions, rows [mean; log std]."""
     if one.shape[-1] % 2:
         raise ValueError(f"a distribution has {one.shape[-1]} numbers; expected an even number: means, then log stds")
     return Normal(one.shape[-1] // 2).kl(one, other)
@@ -46,9 +42,6 @@ def distance_by_name(name: str, norm: float, *accepted: str) -> Distance:
         name: ``"ln"``, ``"cosine"`` or ``"kl"``.
         norm: p of ``"ln"``.
         *accepted: Names that the caller supports.
-
-    Raises:
-        ValueError: If the name is not accepted or the norm is not positive.
     """
     if name not in accepted:
         raise ValueError(f"distance is {name!r}; expected one of {', '.join(accepted)}")

@@ -35,9 +35,6 @@ def make_event(given: str | Callable[[Transitions], Tensor]) -> Event:
     Args:
         given: ``"reward > 0"`` with any comparison and number, ``"terminated"``, ``"truncated"``, ``"success"``, or a
             callable of rows ``(n, ...)`` that returns bool ``(n,)``.
-
-    Raises:
-        ValueError: If `given` is anything else.
     """
     if callable(given):
         return functools.partial(_callable_event, given)
@@ -222,12 +219,7 @@ class EventTables(Selector):
 
 
 class SlotSet:
-    """A set of slots with fast insertion, removal and uniform draws.
-
-    Args:
-        capacity: Number of slots.
-        members: Initial members ``(m,)``.
-    """
+    """A set of slots with fast insertion, removal and uniform draws."""
 
     def __init__(self, capacity: int, members: np.ndarray | None = None):
         self.capacity = capacity

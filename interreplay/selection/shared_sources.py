@@ -64,11 +64,7 @@ class SharedSources(Generic[OneSource]):
         return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state; the next batch equals the one that the saved mix would have drawn.
-
-        Raises:
-            ValueError: If the state belongs to other sources.
-        """
+        """Restore a state; the next batch equals the one that the saved mix would have drawn."""
         if list(state["sources"]) != list(self.sources):
             raise ValueError(f"the state has the sources {list(state['sources'])}; expected {list(self.sources)}")
         self.shares.load_state_dict(state["shares"])

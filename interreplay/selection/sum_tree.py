@@ -25,9 +25,6 @@ class SumTree:
     """Sums of non-negative leaves: each inner node is the sum of its 16 children, in float64.
 
     Inner nodes are recomputed from their children, never adjusted by differences, so rounding errors do not accumulate.
-
-    Args:
-        size: Number of leaves.
     """
 
     def __init__(self, size: int):

@@ -101,9 +101,6 @@ def reject_integers(columns: Columns, operation: str, also: Collection[str] = ()
         columns: Columns of a stored row.
         operation: Participle for the message, such as "blended".
         also: Further columns that must be floats.
-
-    Raises:
-        ValueError: With the first integer column and its dtype.
     """
     for name, (_, dtype) in columns.items():
         if (is_observation(name) or name in also) and not dtype.is_floating_point:

@@ -22,9 +22,6 @@ class FixedStorage(Storage):
 
     Args:
         state: Result of `Storage.state_dict`, with rows and without running episodes.
-        key: Key of the contents.
-        name: Name in messages.
-        gamma: Discount factor per step, for the ``discounts`` of ``storage[slots]``.
     """
 
     def __init__(self, state: dict[str, Any], key: str, name: str, gamma: float = 0.99):
@@ -46,11 +43,7 @@ class FixedStorage(Storage):
         return {"key": self.key, "written": self.written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Check that a state has the same rows.
-
-        Raises:
-            UsageError: If it has other rows.
-        """
+        """Check that a state has the same rows."""
         if state.get("key") != self.key:
             raise UsageError(
                 f"offline data {self.name} has the key {self.key} and {len(self):,} rows, the state has the key "

@@ -49,7 +49,6 @@ class FramePool:
 
     Args:
         stack: Frames per observation k.
-        shape: Shape of one frame.
         rows: Number of rows of the ring; each usually adds one frame.
     """
 

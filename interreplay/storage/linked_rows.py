@@ -107,9 +107,6 @@ class FinalObservations:
     """A growing table of the observations that no stored row begins with.
 
     These are the final observations of episodes, and the next observations of rows that nothing continues yet.
-
-    Args:
-        columns: Columns of one observation.
     """
 
     def __init__(self, columns: Columns):
@@ -157,10 +154,6 @@ class LinkedRows:
 
     A link of 0 or more is the slot of the row with an obs that is this row's next_obs. With a link of −1 − i, next_obs
     is final observation i.
-
-    Args:
-        capacity: Number of slots.
-        columns: Columns of a row, from `columns.columns_of`.
     """
 
     def __init__(self, capacity: int, columns: Columns):

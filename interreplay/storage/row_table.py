@@ -21,7 +21,6 @@ class RowTable:
     """`size` records of named columns.
 
     Args:
-        size: Number of rows.
         columns: ``{name: (shape of one row, dtype)}``, in the order of their memory layout.
 
     Raises:

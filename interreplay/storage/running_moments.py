@@ -13,10 +13,6 @@ class RunningMoments:
     Sums and sums of squares are float64 and relative to an origin per group, so that deviations much smaller than the
     values are accurate. The sums of an empty group are exactly zero. Adding and removing a row leaves a rounding error;
     use `ExactMoments` if rows are never summed again from scratch.
-
-    Args:
-        dims: Length D of a row.
-        groups: Number of groups G.
     """
 
     def __init__(self, dims: int, groups: int = 1):
@@ -169,7 +165,6 @@ class RunningStandardizer:
     relative to the mean at that time.
 
     Args:
-        dims: Number of features d.
         fixed: Number of features, the last ones, that are not scaled: their deviation counts as 1.
     """
 

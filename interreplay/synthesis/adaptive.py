@@ -106,8 +106,6 @@ class DynamicsModel:
 
     Args:
         sizes: Widths of the model's layers, from [s; a] to [s'; r].
-        lr: Learning rate of both.
-        seed: Seed of the initial weights.
     """
 
     def __init__(self, sizes: Sequence[int], lr: float, seed: int = 0):

@@ -33,9 +33,6 @@ class Blend(Synthesizer):
         termination_fn: ``(s, a, s') -> (n,) bool``, which computes the termination of blended rows; rows with a
             terminated end are then blended as well. An environment's id selects the function of that environment.
         interp_decay: Decrease of p over the run: p = max(0, p₀ − interp_decay·progress), set by `anneal`.
-
-    Raises:
-        ValueError: If `prob_interpolation` is not a probability or `interp_decay` is negative.
     """
 
     keeps_outcome = False

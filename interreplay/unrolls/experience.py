@@ -15,11 +15,6 @@ from interreplay.unrolls.unrolls import Unrolls
 class UnrollExperience:
     """Receives unrolls from actors and provides batches for a learner, with its own random generator.
 
-    Args:
-        mix: Mix of fresh and replayed unrolls.
-        batch_size: Number of unrolls per batch.
-        seed: Seed of the draws; None for a random seed.
-
     Attributes:
         env_steps: Number of env steps in the whole run, including resumed parts.
     """
@@ -31,11 +26,7 @@ class UnrollExperience:
         self.rng = np.random.default_rng(seed)
 
     def add(self, unrolls: Unrolls) -> None:
-        """Add new unrolls. The caller must not modify them afterwards.
-
-        Raises:
-            NonFiniteError: If a column contains NaN or infinity.
-        """
+        """Add new unrolls. The caller must not modify them afterwards."""
         self.mix.add(unrolls, self.rng)
         self.env_steps += unrolls.env_steps
 

@@ -260,11 +260,7 @@ def numbered(name: str, taken: Collection[str]) -> str:
 
 
 def shares_of(shares: Mapping[str, Share]) -> Shares:
-    """Return the division of batches by the shares of sources.
-
-    Raises:
-        UsageError: If a share is invalid, or they do not add up to 1.
-    """
+    """Return the division of batches by the shares of sources."""
     try:
         return Shares(list(shares), shares)
     except ValueError as error:

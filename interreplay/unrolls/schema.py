@@ -66,10 +66,6 @@ def read(given: str | Sequence[Any], batch_size: int | None = None) -> list[dict
         given: JSON or Python literals as text, or their value: sources in our settings (``share``) or in the original
             schema (``sample_ratio``).
         batch_size: Number of unrolls per batch. In the original schema, every share must be a whole number of unrolls.
-
-    Raises:
-        UsageError: If the text cannot be parsed, a key or a value is invalid, shares do not add up to 1, or no source
-            is fresh.
     """
     entries: Any = given
     if isinstance(given, str):

@@ -168,11 +168,7 @@ class Unrolls:
 
 
 def cat(parts: Sequence[Unrolls]) -> Unrolls:
-    """Concatenate unrolls of the same length T; each column is contiguous in memory, time first.
-
-    Raises:
-        ValueError: If they differ in length or columns, or there are none.
-    """
+    """Concatenate unrolls of the same length T; each column is contiguous in memory, time first."""
     if not parts:
         raise ValueError("no unrolls to concatenate; expected at least one")
     first = parts[0]

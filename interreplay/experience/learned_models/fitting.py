@@ -53,7 +53,6 @@ class EarlyStopping:
     """Records the best errors of the members of an ensemble, and which members have stopped.
 
     Args:
-        members: Number of members m.
         patience: Epochs without an improvement after which a member stops.
         least: Relative improvement of the error that counts as an improvement.
 
@@ -131,11 +130,7 @@ class Fit:
 
 
 def split(rows: int, holdout: float, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Return the numbers of training rows and of held-out rows, at least one each.
-
-    Raises:
-        ValueError: Fewer than two rows.
-    """
+    """Return the numbers of training rows and of held-out rows, at least one each."""
     if rows < 2:
         raise ValueError(f"cannot fit a model to {rows} rows; expected at least 2")
     order = torch.from_numpy(rng.permutation(rows))

@@ -25,12 +25,9 @@ class Networks:
     two standard deviations. Biases start at 0.
 
     Args:
-        members: Number of networks m.
         sizes: Widths from the input to the output.
-        rng: Source of randomness for the weights.
         bounds: Number d of log variances with learned bounds; 0 without log variances.
         dropout: Probability with which units of all hidden layers but the first are dropped during learning.
-        device: Device of the parameters.
         matrix_dtype: Type of the products between hidden layers; None for the type of the parameters.
 
     Attributes:
@@ -116,10 +113,6 @@ class Networks:
 
     def draw_dropped(self, rows: int, rng: torch.Generator) -> list[Tensor | None] | None:
         """Draw dropout factors, 0 or 1/(1 − p), for every hidden layer but the first.
-
-        Args:
-            rows: Number of rows n of each network.
-            rng: Source of randomness on the device of the parameters.
 
         Returns:
             Factors ``(m, n, width)`` of every hidden layer, None for the first; None without dropout.

@@ -120,7 +120,6 @@ class GoalFunction:
 
     Args:
         fn: The function ``(achieved, desired, info)`` for one row or many.
-        dtype: Dtype of the returned values.
     """
 
     def __init__(self, fn: GoalFn, dtype: torch.dtype):

@@ -111,11 +111,7 @@ class Collection:
 
     @property
     def rows(self) -> int | None:
-        """Number of rows; None if it is unknown before they are read. Conditions and relabeling read the data once.
-
-        Raises:
-            UsageError: See `portions`.
-        """
+        """Number of rows; None if it is unknown before they are read. Conditions and relabeling read the data once."""
         if self._simple:
             return self._datasets[0].rows
         return sum(int(found.keep.sum()) for found in self._all_facts)

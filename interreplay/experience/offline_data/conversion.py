@@ -28,11 +28,7 @@ class Conversion:
     """Converts the rows of a dataset to rows of an environment.
 
     Args:
-        dataset: Dataset with the rows.
         spaces: Spaces of the environment; None for the spaces of the dataset.
-
-    Raises:
-        UsageError: The dataset belongs to another environment, or its action space is unknown.
     """
 
     def __init__(self, dataset: Dataset, spaces: Spaces | None):
@@ -56,11 +52,7 @@ class Conversion:
         return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds]])
 
     def portions(self, dataset: Dataset) -> Iterator[Transitions]:
-        """Yield the rows with the dtypes of the environment, and actions within [−1, 1] or integers from 0.
-
-        Raises:
-            UsageError: A column is missing, unknown, of another shape or not finite.
-        """
+        """Yield the rows with the dtypes of the environment, and actions within [−1, 1] or integers from 0."""
         with readable(self._name):
             for rows in dataset.portions():
                 if len(rows):

@@ -46,11 +46,7 @@ class Dataset:
 
 @contextlib.contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Report errors of damaged files in one line.
-
-    Raises:
-        UsageError: The dataset cannot be read; the message names it.
-    """
+    """Report errors of damaged files in one line."""
     try:
         yield
     except InterreplayError:
@@ -85,9 +81,6 @@ def episode_rows(
         rewards: Rewards ``(T,)``.
         terminated: Terminations ``(T,)``; only the last one may be true.
         truncated: Truncations ``(T,)``; only the last one may be true.
-
-    Raises:
-        UsageError: The lengths differ, or the episode ends before its last step.
     """
     steps = len(actions)
     parts = observation_parts(obs)

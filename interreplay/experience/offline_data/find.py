@@ -30,11 +30,7 @@ def has_wildcards(name: str) -> bool:
 
 
 def expanded(name: str) -> list[str]:
-    """Return the sorted absolute paths with recorded experience that match a pattern; other names unchanged.
-
-    Raises:
-        UsageError: No path matches, or no matching path contains recorded experience.
-    """
+    """Return the sorted absolute paths with recorded experience that match a pattern; other names unchanged."""
     if not has_wildcards(name):
         return [name]
     found = sorted(str(Path(path).absolute()) for path in glob.glob(str(Path(name).expanduser())))

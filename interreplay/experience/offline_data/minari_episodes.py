@@ -31,22 +31,14 @@ def is_minari_folder(folder: Path) -> bool:
 
 
 def open_folder(folder: Path) -> Dataset:
-    """Return the dataset in a folder.
-
-    Raises:
-        UsageError: The dataset cannot be read, or Minari is not installed.
-    """
+    """Return the dataset in a folder."""
     minari = _minari(f"offline data {folder}")
     data = folder / "data" if (folder / "data").is_dir() else folder
     return _dataset(str(folder), minari, data)
 
 
 def open_id(name: str) -> Dataset:
-    """Return the dataset of an id such as ``mujoco/halfcheetah/medium-v0``; download it if necessary.
-
-    Raises:
-        UsageError: The dataset does not exist, cannot be downloaded or read, or Minari is not installed.
-    """
+    """Return the dataset of an id such as ``mujoco/halfcheetah/medium-v0``; download it if necessary."""
     minari = _minari(f"offline data {name}")
     shown = f"minari:{name}"
     from minari.storage import get_dataset_path
@@ -58,11 +50,7 @@ def open_id(name: str) -> Dataset:
 
 
 def _download(name: str) -> None:
-    """Download a dataset from Minari's remote, without the client's messages about retries.
-
-    Raises:
-        UsageError: The remote cannot be reached, or it has no such dataset.
-    """
+    """Download a dataset from Minari's remote, without the client's messages about retries."""
     from minari.storage import hosting
     from minari.storage.remotes import DEFAULT_REMOTE
 
@@ -86,9 +74,6 @@ def check_new(name: str, purpose: str = "--record_data") -> None:
     Args:
         name: The name.
         purpose: Beginning of messages; the flag of `interreplay evaluate` by default.
-
-    Raises:
-        UsageError: Minari is not installed, the name is malformed, or the dataset already exists.
     """
     minari = _minari(f"{purpose} {name}")
     if not is_id(name):
@@ -119,9 +104,6 @@ def write(
 
     Returns:
         The name with the numbers of episodes and steps.
-
-    Raises:
-        UsageError: Minari cannot store the episodes.
     """
     import minari
     from minari.data_collector import EpisodeBuffer
@@ -155,11 +137,7 @@ def write(
 
 
 def check_keys(space: gym.Space) -> None:
-    """Reject a space with a Dict key that contains a slash, because Minari joins keys with slashes in HDF5 files.
-
-    Raises:
-        UsageError: A key contains a slash.
-    """
+    """Reject a space with a Dict key that contains a slash, because Minari joins keys with slashes in HDF5 files."""
     if isinstance(space, gym.spaces.Tuple):
         for part in space:
             check_keys(part)
@@ -198,11 +176,7 @@ def _minari(purpose: str) -> Any:
 
 
 def _dataset(name: str, minari: Any, data: Path) -> Dataset:
-    """Return the dataset in Minari's folder `data`.
-
-    Raises:
-        UsageError: The dataset cannot be read.
-    """
+    """Return the dataset in Minari's folder `data`."""
     files = sorted(path for path in data.rglob("*") if path.is_file())
     with readable(name):
         _check_totals(name, data / METADATA, sum(file.stat().st_size for file in files))
@@ -239,9 +213,6 @@ def _check_totals(name: str, metadata: Path, size: int) -> None:
         name: Name of the dataset, for messages.
         metadata: File with the totals.
         size: Total size of the files in bytes; each episode takes at least one byte.
-
-    Raises:
-        UsageError: A total is impossible.
     """
     found = json.loads(metadata.read_text())
     for total, most in (("total_steps", MOST_STEPS), ("total_episodes", size)):

@@ -29,9 +29,6 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
     """Return the episodes in Parquet files; actions are the outputs of the policy, clipped to [−1, 1].
 
     RLlib records these outputs unless ``normalize_actions`` is False; its env runners clip them before scaling.
-
-    Raises:
-        UsageError: The files cannot be read, or contain no episodes.
     """
     with readable(name):
         episodes: list[dict[str, Any]] = []

@@ -21,15 +21,7 @@ BUFFER = "replay_buffer"
 
 
 def open_store(name: str, folder: Path) -> Dataset:
-    """Return the dataset of a store.
-
-    Args:
-        name: Name of the dataset in messages.
-        folder: Folder of the store.
-
-    Raises:
-        UsageError: The store is damaged.
-    """
+    """Return the dataset of a store."""
     with readable(name):
         store = ExperienceStore(folder)
 
@@ -72,10 +64,6 @@ def _saved_state(folder: Path) -> Any:
 
 def open_saved(name: str, folder: Path) -> Dataset:
     """Return the rows in a folder that `saved_buffer_in` found.
-
-    Args:
-        name: Name of the dataset in messages.
-        folder: Folder of a buffer's state or of a checkpoint.
 
     Raises:
         CheckpointError: The state is damaged.

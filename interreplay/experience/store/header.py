@@ -100,11 +100,7 @@ def width(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 
 def read_header(folder: Path) -> Header:
-    """Return the header of the store in a folder.
-
-    Raises:
-        UsageError: The header cannot be read, or is damaged.
-    """
+    """Return the header of the store in a folder."""
     try:
         plain = json.loads((folder / HEADER).read_text())
         if plain["format"] != FORMAT:

@@ -29,9 +29,6 @@ def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -
 
     Returns:
         The name with the numbers of episodes and steps.
-
-    Raises:
-        UsageError: The store is damaged, or Minari rejects its spaces.
     """
     header = store.header
     return write(

@@ -78,17 +78,10 @@ class Segment:
 
     After a power failure, the journal can be ahead of a column. Commits without all of their values are left out.
 
-    Args:
-        path: The folder.
-        columns: Columns of the store.
-
     Attributes:
         commits: Number of complete rows and checksum of each commit.
         rows: Number of complete rows.
         damage: Why commits were left out; "" if none was.
-
-    Raises:
-        UsageError: A file is a link.
     """
 
     def __init__(self, path: Path, columns: Columns):

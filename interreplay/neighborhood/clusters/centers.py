@@ -14,11 +14,7 @@ BLOCK = 1024  # rows compared with all centers at a time; their distances stay i
 
 
 class ClusterCenters:
-    """Cluster centers, stored in the units of the rows and compared in standardized units.
-
-    Args:
-        dims: Number of features d.
-    """
+    """Cluster centers, stored in the units of the rows and compared in standardized units."""
 
     def __init__(self, dims: int):
         self.centers = np.zeros((0, dims))

@@ -19,7 +19,6 @@ class ClusterMoments(RunningMoments):
     """`RunningMoments` of clusters; results are cached until a cluster changes.
 
     Args:
-        dims: Length D of a vector.
         dtype: Dtype of vectors and of the returned moments.
     """
 
@@ -77,7 +76,6 @@ class Clustering:
     4. reassigns the rows of clusters in turn, at least 65,536 of them, to their nearest centers.
 
     Args:
-        capacity: Number of slots.
         z: Position of the d features z in a vector.
         n_clusters: Number of clusters K; half the number of rows if fewer than 2K are stored.
         refresh_every: Added rows between refreshes, at most a quarter of the stored rows.

@@ -17,9 +17,6 @@ class ClusterMembership:
     Each list has some room to grow; a list that outgrows it moves to the end. Adding or removing a row and reading any
     member take constant time. `build` restores the order of clusters
     and slots.
-
-    Args:
-        capacity: Number of slots.
     """
 
     def __init__(self, capacity: int):

@@ -32,10 +32,6 @@ class InvertedFile:
     recall. Each row has a *reach*, a squared distance: a search returns every row near the query, and every row with
     the query in its reach. The nearest neighbors of the latter change if the query is a new row; in 23 dimensions most
     of them are *not* among the new row's own nearest neighbors.
-
-    Args:
-        capacity: Number of slots.
-        dims: Number of features d.
     """
 
     def __init__(self, capacity: int, dims: int):

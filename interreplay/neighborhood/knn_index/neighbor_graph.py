@@ -45,8 +45,6 @@ class NeighborGraph:
     the number of rows has grown by half, or when the scale has moved far.
 
     Args:
-        capacity: Number of slots.
-        dims: Number of features.
         k: Number of neighbors that must be correct.
         width: Number of candidates per row.
         fixed: Number of features, the last ones, that are not scaled.

@@ -30,10 +30,6 @@ class NeighborTable:
 
     A write number shows whether the row still exists, so that overwriting a row changes nothing here. The table does
     not compute distances.
-
-    Args:
-        capacity: Number of slots.
-        width: Candidates per slot.
     """
 
     def __init__(self, capacity: int, width: int):

@@ -27,7 +27,6 @@ class Search:
     """Base class of searches: the queries, and the selection of pairs by distance.
 
     Args:
-        cells: The index.
         slots: Slots ``(q,)`` of the rows to find neighbors of, without repetition.
         width: Number of neighbors per query.
 
@@ -79,9 +78,6 @@ class CellSearch(Search):
     """A search of the cells nearest to each query.
 
     Args:
-        cells: The index.
-        slots: Slots ``(q,)`` of the rows to find neighbors of, without repetition.
-        width: Number of neighbors per query.
         known: Squared radius ``(q,)``; NaN if it has to be measured in the index.
         probes: Number of cells to visit per query.
     """

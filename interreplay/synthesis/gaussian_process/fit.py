@@ -30,9 +30,6 @@ class Fit:
             improving. The likelihood of a dozen points is flat and its maximum may be extreme: use it with priors.
         lr: Learning rate of Adam.
         priors: Whether to use Gamma priors on the hyperparameters.
-
-    Raises:
-        ValueError: If an attribute is out of range.
     """
 
     epochs: int = 30
@@ -60,13 +57,11 @@ class Model(nn.Module):
     Without ARD there is one length scale per block of features. Hyperparameters that the form lacks are constant.
 
     Args:
-        form: Form of the processes.
         start: Initial hyperparameters; a single set is copied to all b.
         x: Features ``(b, m, d)``, float64.
         y: Targets ``(b, m, T)``, float64.
         priors: Whether to use Gamma priors, with means of 3√d standard deviations for length scales, 9 for σ_f² and .11
             for σ_n².
-        spread: Standard deviation of a feature.
     """
 
     def __init__(

@@ -123,9 +123,6 @@ class HoldOut:
     Args:
         split: Share of each neighborhood to hold out, above 0 and below 1.
         every: Batches between two evaluations.
-
-    Raises:
-        ValueError: If an argument is out of range.
     """
 
     def __init__(self, split: float = 0.2, every: int = 500):

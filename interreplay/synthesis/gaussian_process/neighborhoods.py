@@ -92,9 +92,6 @@ class Preparation:
         scaling: Scaling of features within each neighborhood: ``"standardize"``, ``"minmax"`` or ``"none"``.
         components: Number of principal components of the scaled features, or None for the features themselves.
         precision: ``"float32"`` or ``"float64"``.
-
-    Raises:
-        ValueError: If an attribute is out of range.
     """
 
     scaling: str = "standardize"

@@ -37,9 +37,6 @@ class Form:
         per_target: One kernel per target instead of one for all, which is factorized once.
         composite: κ_s·κ_a, a kernel for states times one for actions.
         blocks: Widths of the blocks of features with one kernel each: ``(d,)``, or ``(d_s, d_a)``; see `over`.
-
-    Raises:
-        ValueError: If kernel, mean or ν is unknown.
     """
 
     kernel: str = "rq"
@@ -145,12 +142,6 @@ class Hyperparameters:
         Distances between points in d features grow as √d. With a constant length scale all points would be
         uncorrelated, and every prediction would be the mean (Hvarfner et al. 2024, arXiv:2402.02229). It is therefore
         3√d standard deviations. With σ_f² = 9, targets vary by about 1 within a neighborhood.
-
-        Args:
-            form: Form of the processes.
-            targets: Number of targets T.
-            spread: Standard deviation of a scaled feature.
-            dtype: Dtype of all tensors.
         """
         groups = form.groups(targets)
         d = form.features

@@ -42,9 +42,6 @@ class Schedule:
         batches: Number of batches.
         fits: Number of fits.
         failures: Number of sets of hyperparameters that became non-finite in a fit.
-
-    Raises:
-        ValueError: If the name is unknown or a number is out of range.
     """
 
     def __init__(

@@ -26,9 +26,6 @@ class FrameRuns:
     """`Frames` of each part of the observations that is a stack of frames in the first unrolls.
 
     The table of the store contains the numbers ``(T + 1, k)`` of the frames instead of the stacks of an unroll.
-
-    Args:
-        capacity: Number of unrolls.
     """
 
     def __init__(self, capacity: int):
@@ -84,12 +81,7 @@ class FrameRuns:
 
 
 class Frames:
-    """Frames by number. Unrolls do not share frames.
-
-    Args:
-        shape: Shape of one frame.
-        room: Initial number of frames.
-    """
+    """Frames by number. Unrolls do not share frames."""
 
     def __init__(self, shape: tuple[int, ...], room: int):
         self.shape = shape

@@ -24,9 +24,6 @@ GROWTH_DECAY = 0.99
 class SlotNotes:
     """Metadata of each slot.
 
-    Args:
-        capacity: Number of slots.
-
     Attributes:
         write: Write number of the unroll in each slot, counting from 0.
         replays: Number of times that it was drawn.
