@@ -163,6 +163,25 @@ class Part:
             part.load_state_dict(state[name])
 
 
+class AnnealedPart(Part):
+    """A part with a schedule.
+
+    Attributes:
+        progress: Completed share of the run, from 0 to 1.
+    """
+
+    progress = 0.0
+
+    def anneal(self, progress: float) -> None:
+        self.progress = min(max(float(progress), 0.0), 1.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"progress": self.progress}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.progress = float(state["progress"])
+
+
 def evict(parts: Iterable[Part], storage: Storage, count: int) -> Tensor | None:
     """Call `Part.evict` for the rows that the next `count` rows (at most the capacity) will replace.
 

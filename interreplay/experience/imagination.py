@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -16,7 +17,7 @@ from interreplay.environments.registration import WRAPPED, own_name
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.errors import check_number
 from interreplay.experience.learned_models.dynamics import Dynamics
-from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation, StateColumns
+from interreplay.experience.learned_models.rollouts import Simulation, StateColumns, goal_values
 from interreplay.part import Context, standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Observation, Transitions, cat, map_observation, observation_parts
@@ -87,12 +88,10 @@ def as_schedule(given: Any) -> Schedule | None:
 
 
 def rollout_length(schedule: Schedule, env_steps: int) -> int:
-    """Return the rollout length after a number of env steps.
+    """Return the rollout length after a number of env steps of the run.
 
-    Args:
-        schedule: (start, end, from, to). The length is `start` up to env step `from`, grows linearly, and is `end`
-            after env step `to`; fractions are rounded down.
-        env_steps: Env steps of the run so far.
+    With the schedule (start, end, from, to), it is `start` up to env step `from`, grows linearly, and is `end` after
+    env step `to`; fractions are rounded down.
     """
     start, end, begin, until = schedule
     if until == begin:
@@ -179,7 +178,7 @@ class Imagination:
         except ValueError as error:
             if context.compute_terminated is None:
                 raise ValueError(f"{error}, as termination_fn") from None
-            self._terminated = GoalFunction(context.compute_terminated, torch.bool)
+            self._terminated = partial(goal_values, context.compute_terminated, torch.bool)
 
     # -- schedule -------------------------------------------------------------------------------------
 
@@ -257,11 +256,11 @@ class Imagination:
         if self.context is None or self.context.policy is None:
             raise ValueError("the model has no policy for its rollouts; call connect(Context(policy=...)) first")
         assert self._columns is not None and self._terminated is not None
-        reward: GoalFunction | None = None
+        reward = None
         if self._columns.goals:
             if self.context.compute_reward is None:
                 raise ValueError("the rewards of goals are unknown; call connect(Context(compute_reward=...)) first")
-            reward = GoalFunction(self.context.compute_reward, torch.float32)
+            reward = partial(goal_values, self.context.compute_reward, torch.float32)
         return Simulation(self.dynamics, self._columns, self.act, self._terminated, reward)
 
     @torch.no_grad()
@@ -287,7 +286,6 @@ class Imagination:
     # -- state ----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume."""
         state = {"env_steps": self.env_steps, "fitted_at": self._fitted_at, "episodes": self._episodes}
         parts: dict[str, Any] = {}
         copies: list[int] = []
@@ -297,7 +295,6 @@ class Imagination:
         return state | {"found": dict(self.found), "parts": parts, "copies": copies, "shape": list(self._action_shape)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a state."""
         self.env_steps = int(state["env_steps"])
         self._fitted_at = int(state["fitted_at"])
         self._episodes = int(state["episodes"])

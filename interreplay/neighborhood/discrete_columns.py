@@ -7,9 +7,7 @@ than neighbors. Neighbors are compared by the values themselves; codes only make
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,10 +58,6 @@ class DiscreteColumns:
         """Return the values of the rows in `slots` ``(n,)``, int64 ``(n, c)``."""
         columns = [storage.column(name).index_select(0, slots) for name in self.names]
         return torch.cat([column.reshape(len(slots), -1).long() for column in columns], dim=1)
-
-    def reader(self, storage: Storage) -> Callable[[Tensor], Tensor] | None:
-        """Return a function from slots to values; None if there are no discrete columns."""
-        return functools.partial(self.read, storage) if self.names else None
 
     def same(self, storage: Storage, slots: Tensor, others: Tensor) -> Tensor:
         """Return which rows in `others` ``(n, m)`` have the values of the rows in `slots` ``(n,)``."""

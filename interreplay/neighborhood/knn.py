@@ -146,7 +146,7 @@ class KNN(Neighborhood):
         short = np.flatnonzero(rank[:, -1] < np.minimum(self.k, discrete.others(storage, slots)))
         if len(short):  # too few of the candidates have the anchor's discrete values
             rows = torch.from_numpy(short)
-            result[rows] = nearest(storage, slots[rows], self.k, discrete.reader(storage))
+            result[rows] = nearest(storage, slots[rows], self.k, discrete)
         return result
 
     def _draw_columns(self, available: np.ndarray, rng: np.random.Generator) -> np.ndarray:

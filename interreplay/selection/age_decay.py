@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from interreplay.errors import check_number
 from interreplay.selection.base import Selector, SlotStore, Uniform
-from interreplay.selection.composite import Composite, reject_own_draw
+from interreplay.selection.composite import Wrapper, reject_own_draw
 from interreplay.selection.recency import AgeSelector
 
 
@@ -139,7 +138,7 @@ class SampleWeightDecay(ByAgeWeight):
         super().__init__(LinearWeight(horizon, floor))
 
 
-class Faded(Composite):
+class Faded(Wrapper):
     """Draws rows by another selector and keeps each with probability max(w, ρ^age), age 0 the newest row.
 
     The probability of a row, also as reported, is the inner selector's probability times max(w, ρ^age), up to a
@@ -160,16 +159,13 @@ class Faded(Composite):
     def __init__(self, selector: Selector | None = None, rate: float = 0.9999, floor: float = 0.1):
         inner = Uniform() if selector is None else selector
         reject_own_draw("selector", inner)
-        super().__init__({"inner": inner})
-        self.inner = inner
+        super().__init__(inner)
         self.weight = ExponentialWeight(rate, floor)
         self.keeps_all = rate == 1.0 or floor == 1.0
         self._by_age = ByAgeWeight(self.weight) if type(inner) is Uniform else None
-        self.by_write_order = True
         self.independent_rows = inner.independent_rows
         self.supports_priorities = inner.supports_priorities
         self.eps = inner.eps
-        self.critic_loss = inner.critic_loss
         self.knows_probabilities = inner.knows_probabilities and (self.keeps_all or self._by_age is not None)
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -204,15 +200,6 @@ class Faded(Composite):
         """Return max(w, ρ^age) ``(n,)`` of the rows in `slots` ``(n,)``."""
         ages = stored.written - 1 - stored.write_numbers(slots)
         return self.weight.at(ages.numpy(force=True))
-
-    def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
-        return self.inner.weights(stored, probabilities)
-
-    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
-        return self.inner.errors_of(td_errors, scores)
-
-    def update(self, slots: Tensor, td_errors: Tensor) -> None:
-        self.inner.update(slots, td_errors)
 
     def priorities(self, slots: Tensor) -> Tensor:
         return self.inner.priorities(slots)

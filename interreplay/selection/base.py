@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -111,25 +111,6 @@ class Selector(Part, ABC):
     def set_priorities(self, slots: Tensor, raw: Tensor) -> None:
         """Set raw priorities ``(n,)`` > 0 of the rows in `slots` ``(n,)``; for duplicates, the last value is used."""
         raise NotImplementedError(f"{type(self).__name__} has no priorities")
-
-
-class AnnealedSelector(Selector):
-    """A selector with a schedule.
-
-    Attributes:
-        progress: Completed share of the run, from 0 to 1.
-    """
-
-    progress = 0.0
-
-    def anneal(self, progress: float) -> None:
-        self.progress = min(max(float(progress), 0.0), 1.0)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"progress": self.progress}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.progress = float(state["progress"])
 
 
 class Uniform(Selector):

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.selection.base import AnnealedSelector, SlotStore
+from interreplay.part import AnnealedPart
+from interreplay.selection.base import Selector, SlotStore
 from interreplay.storage.columns import part_of
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Observation, join_parts, observation_parts
@@ -19,7 +20,7 @@ CandidateDistance = Callable[[Any, Tensor], Tensor]
 """Maps ``(stored, slots (m,))`` to distances ``(m,)``."""
 
 
-class CandidateSelector(AnnealedSelector):
+class CandidateSelector(AnnealedPart, Selector):
     """Draws ⌊λn⌋ candidates uniformly with replacement; subclasses rank them by distance and keep n.
 
     λ starts at `multiplier` and is 1 at the end of the run, which is uniform replay. The reported probability of a row

@@ -31,6 +31,25 @@ class Composite(Selector):
         return self.selectors
 
 
+class Wrapper(Composite):
+    """Base of selectors around another one, which computes importance weights and processes errors."""
+
+    def __init__(self, inner: Selector):
+        super().__init__({"inner": inner})
+        self.inner = inner
+        self.by_write_order = True
+        self.critic_loss = inner.critic_loss
+
+    def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
+        return self.inner.weights(stored, probabilities)
+
+    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
+        return self.inner.errors_of(td_errors, scores)
+
+    def update(self, slots: Tensor, td_errors: Tensor) -> None:
+        self.inner.update(slots, td_errors)
+
+
 def reject_own_draw(argument: str, inner: Selector) -> None:
     """Reject a selector with its own `draw`, whose weights and losses a selector that calls `select` ignores."""
     if type(inner).draw is not Selector.draw:
@@ -38,7 +57,7 @@ def reject_own_draw(argument: str, inner: Selector) -> None:
         raise ValueError(f"{argument} is {kind}, which composes whole batches; expected one that draws single rows")
 
 
-class Combined(Composite):
+class Combined(Wrapper):
     """Draws n − 1 rows by another selector and adds the newest row last (Zhang & Sutton 2017, arXiv:1712.01275).
 
     The probability of row i is its expected share of the batch, P(i) = ((n − 1)·p(i) + [i is the newest]) / n, where p
@@ -52,10 +71,7 @@ class Combined(Composite):
     """
 
     def __init__(self, inner: Selector | None = None):
-        self.inner = inner or Uniform()
-        super().__init__({"inner": self.inner})
-        self.by_write_order = True
-        self.critic_loss = self.inner.critic_loss
+        super().__init__(inner or Uniform())
         if not self.inner.knows_probabilities:
             kind = type(self.inner).__name__
             raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
@@ -70,15 +86,6 @@ class Combined(Composite):
         slots = torch.cat([slots, newest])
         share = torch.cat([drawn, newest_probability]) * (size - 1) + (slots == newest)
         return slots, share / size
-
-    def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
-        return self.inner.weights(stored, probabilities)
-
-    def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
-        return self.inner.errors_of(td_errors, scores)
-
-    def update(self, slots: Tensor, td_errors: Tensor) -> None:
-        self.inner.update(slots, td_errors)
 
 
 class MixedSelection(Composite):

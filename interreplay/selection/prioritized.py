@@ -12,12 +12,13 @@ from torch import Tensor
 
 from interreplay.errors import check_number
 from interreplay.learning.update import REDUCIBLE_LOSS
-from interreplay.selection.base import AnnealedSelector, SlotStore
+from interreplay.part import AnnealedPart
+from interreplay.selection.base import Selector, SlotStore
 from interreplay.selection.sum_tree import SumTree
 from interreplay.transitions import as_tensor
 
 
-class Prioritized(AnnealedSelector):
+class Prioritized(AnnealedPart, Selector):
     """P(i) = p_i^α / Σ p^α with p_i = |δ_i| + ε (Schaul et al. 2016, arXiv:1511.05952).
 
     Draws are stratified: one from each of n equal parts of the total. Importance weights are (N·P(i))^(−β), divided by

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.selection.base import AnnealedSelector, Selector, SlotStore
+from interreplay.part import AnnealedPart
+from interreplay.selection.base import Selector, SlotStore
 
 
 class AgeSelector(Selector):
@@ -42,7 +43,7 @@ class AgeSelector(Selector):
         return torch.from_numpy(probabilities)
 
 
-class EmphasizedRecent(AnnealedSelector, AgeSelector):
+class EmphasizedRecent(AnnealedPart, AgeSelector):
     """Draws each row from the newest c rows, c = max(N·η^(1000u), c_min) with u ~ U(0, 1).
 
     Wang & Ross 2019, arXiv:1906.04009. There, update k of the K updates after an episode draws from the newest

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import NonFiniteError, check_number
+from interreplay.errors import NonFiniteError
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 Columns = dict[str, tuple[tuple[int, ...], torch.dtype]]
@@ -95,13 +95,7 @@ def discrete_columns(columns: Columns) -> tuple[str, ...]:
 
 
 def reject_integers(columns: Columns, operation: str, also: Collection[str] = ()) -> None:
-    """Reject observations that are not floats.
-
-    Args:
-        columns: Columns of a stored row.
-        operation: Participle for the message, such as "blended".
-        also: Further columns that must be floats.
-    """
+    """Reject integer observations and columns in `also`; `operation` is a participle such as "blended"."""
     for name, (_, dtype) in columns.items():
         if (is_observation(name) or name in also) and not dtype.is_floating_point:
             other = "a buffer that does not change rows"
@@ -189,8 +183,3 @@ def all_finite(column: Tensor) -> bool:
     # For one row, numpy takes a third of the time, and a sum of squares half of that. The sum may overflow.
     values = column.detach().numpy()
     return math.isfinite(np.vdot(values, values)) or bool(np.isfinite(values).all())
-
-
-def check_discount(gamma: float) -> None:
-    """Raise ValueError unless γ is a number from 0 to 1."""
-    check_number("gamma", gamma, 0, 1)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.storage.columns import check_discount
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions, join_parts, observation_parts
 
@@ -63,7 +62,7 @@ class OneStep(ReadView):
     n_step = 1
 
     def __post_init__(self) -> None:
-        check_discount(self.gamma)
+        check_number("gamma", self.gamma, 0, 1)
 
     def read(self, storage: Storage, slots: Tensor) -> Transitions:
         return storage.read(slots, self.gamma)
@@ -99,7 +98,7 @@ class NStep(ReadView):
 
     def __post_init__(self) -> None:
         check_number("n_step", self.n_step, 1, whole=True)
-        check_discount(self.gamma)
+        check_number("gamma", self.gamma, 0, 1)
 
     def read(self, storage: Storage, slots: Tensor) -> Transitions:
         flat = slots.reshape(-1)
@@ -163,7 +162,7 @@ def read_view(n_step: int, gamma: float) -> ReadView:
     Raises:
         ValueError: If n is not an integer of 1 or more, or γ is not a number from 0 to 1.
     """
-    check_discount(gamma)
+    check_number("gamma", gamma, 0, 1)
     check_number("n_step", n_step, 1, whole=True)
     if n_step == 1:
         return OneStep(float(gamma))

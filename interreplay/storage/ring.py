@@ -13,7 +13,6 @@ from interreplay.errors import check_number
 from interreplay.storage.columns import (
     Columns,
     cast,
-    check_discount,
     check_finite,
     column_of,
     columns_of,
@@ -44,7 +43,7 @@ class Storage:
 
     def __init__(self, capacity: int, gamma: float = 0.99):
         check_number("capacity", capacity, 1, 2**31 - 1, whole=True)
-        check_discount(gamma)
+        check_number("gamma", gamma, 0, 1)
         self.capacity = int(capacity)
         self.gamma = float(gamma)
         self.written = 0

@@ -105,11 +105,9 @@ class RunningMoments:
         return self.origin[groups] + offset, np.sqrt(variance)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state; arrays share memory."""
         return {name: getattr(self, name) for name in ("counts", "origin", "sums", "squares")}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
         self.counts = np.array(state["counts"], np.int64)
         for name in ("origin", "sums", "squares"):
             setattr(self, name, np.array(state[name], np.float64))
@@ -166,11 +164,14 @@ class RunningStandardizer:
 
     Args:
         fixed: Number of features, the last ones, that are not scaled: their deviation counts as 1.
+
+    Attributes:
+        weights: 1 / std ``(d,)`` in use; 0 for constant dimensions.
     """
 
     def __init__(self, dims: int, fixed: int = 0):
         self.moments = RunningMoments(dims)
-        self.std = np.zeros(dims)
+        self._use(np.zeros(dims))
         self.free = slice(0, dims - fixed)
 
     @property
@@ -199,19 +200,19 @@ class RunningStandardizer:
 
     def freeze(self) -> None:
         """Use the current scale from now on, and sum around the current mean."""
-        mean, self.std = self.current()
+        mean, std = self.current()
+        self._use(std)
         self.moments.move_origin(mean)
+
+    def _use(self, std: np.ndarray) -> None:
+        self.std = std
+        self.weights = np.divide(1.0, std, out=np.zeros_like(std), where=std > 0)
 
     def restart(self) -> None:
         """Remove all rows, so that they can be summed again without accumulated rounding errors."""
         origin = self.mean.copy()
         self.moments = RunningMoments(len(origin))
         self.center(origin)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """1 / std ``(d,)`` in use; 0 for constant dimensions."""
-        return np.divide(1.0, self.std, out=np.zeros_like(self.std), where=self.std > 0)
 
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Return (rows − mean) / std, float32 ``(n, d)``; constant dimensions become 0."""
@@ -222,13 +223,11 @@ class RunningStandardizer:
         return scaled * self.std + self.mean
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state; arrays share memory."""
         sums = np.stack([self.moments.sums[0], self.moments.squares[0]])
         return {"count": int(self.moments.counts[0]), "sums": sums, "mean": self.mean, "std": self.std}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-        self.std = np.array(state["std"], np.float64)
+        self._use(np.array(state["std"], np.float64))
         self.moments = RunningMoments(len(self.std))
         self.moments.counts[0] = int(state["count"])
         self.moments.origin[0] = state["mean"]
@@ -236,14 +235,9 @@ class RunningStandardizer:
 
 
 def drift(std: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return how much two scales differ: the root mean square of ln(std / other) over dimensions.
+    """Return how much scales `std` ``(..., d)`` differ from `other` ``(d,)``: the root mean square of ln(std / other).
 
-    Args:
-        std: Standard deviations ``(..., d)``.
-        other: Standard deviations ``(d,)``.
-
-    Returns:
-        Drifts ``(...)``; infinite if a dimension is constant in only one of the two scales.
+    It is infinite if a dimension is constant in only one of the two scales.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(std == other, 0.0, np.log(std / other))

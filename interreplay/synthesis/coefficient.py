@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
 from interreplay.errors import check_number
 
-
-class Coefficient(Protocol):
-    """A distribution of λ."""
-
-    def __call__(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Return one λ between 0 and 1 per row ``(size,)``."""
-        ...
+Coefficient = Callable[[int, np.random.Generator], np.ndarray]
+"""A distribution of λ: maps a number of rows and a generator to one λ between 0 and 1 per row ``(size,)``."""
 
 
 class Beta:

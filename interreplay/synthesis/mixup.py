@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
 from interreplay.errors import check_number
+from interreplay.part import AnnealedPart
 from interreplay.storage.columns import Columns
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
 from interreplay.synthesis.coefficient import Beta, Coefficient
@@ -18,7 +17,7 @@ from interreplay.transitions import Transitions, map_observation, observation_pa
 __all__ = ["Blend", "Mixup", "TerminationFn"]
 
 
-class Blend(Synthesizer):
+class Blend(AnnealedPart, Synthesizer):
     """Determines which rows are blended and which of the blended rows terminate.
 
     A row with a terminated end reverts to its anchor, with λ = 1: the value beyond a terminal state is zero and not a
@@ -47,7 +46,6 @@ class Blend(Synthesizer):
         check_number("interp_decay", interp_decay, 0)
         self.prob_interpolation = float(prob_interpolation)
         self.interp_decay = float(interp_decay)
-        self.progress = 0.0
         self.termination_fn = as_termination_fn(termination_fn)
         self.recomputes_termination = termination_fn is not None
 
@@ -58,9 +56,6 @@ class Blend(Synthesizer):
 
     def check(self, columns: Columns) -> None:
         reject_without_floats(columns, "blended")
-
-    def anneal(self, progress: float) -> None:
-        self.progress = min(max(float(progress), 0.0), 1.0)
 
     def revert_where_needed(
         self, mix: Tensor, anchors: Transitions, partners: Transitions, rng: np.random.Generator
@@ -105,12 +100,6 @@ class Blend(Synthesizer):
         terminated = self.termination_fn(rows.obs, rows.actions, rows.next_obs)
         terminated = torch.where(mix < 1, terminated.to(torch.bool), anchors.terminated)
         return rows.replace(terminated=terminated, discounts=None)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"progress": self.progress}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.progress = float(state["progress"])
 
 
 class Mixup(Blend):

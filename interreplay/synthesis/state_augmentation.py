@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -52,21 +51,15 @@ def switch(states: Tensor, strength: float, rng: np.random.Generator) -> Tensor:
     return states.scatter(2, pair, states.gather(2, pair.flip(2)))
 
 
-class Kind(NamedTuple):
-    """An augmentation of single states and its strength; `change` is None for the mixup of s with s'."""
-
-    change: Change | None
-    strength: float
-
-
-KINDS = {
-    "mixup": Kind(None, 0.4),
-    "gaussian": Kind(gaussian, 3e-4),
-    "uniform": Kind(uniform, 3e-4),
-    "scaling": Kind(scaling, 0.2),
-    "dropout": Kind(dropout, 0.0),
-    "switch": Kind(switch, 0.0),
+KINDS: dict[str, tuple[Change | None, float]] = {
+    "mixup": (None, 0.4),
+    "gaussian": (gaussian, 3e-4),
+    "uniform": (uniform, 3e-4),
+    "scaling": (scaling, 0.2),
+    "dropout": (dropout, 0.0),
+    "switch": (switch, 0.0),
 }
+"""Changes of single states and their strengths; None is the mixup of s with s'."""
 WITHOUT_STRENGTH = frozenset({"dropout", "switch"})
 
 

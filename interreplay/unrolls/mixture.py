@@ -14,6 +14,7 @@ from torch import Tensor
 from interreplay.errors import UsageError
 from interreplay.selection.shared_sources import SharedSources
 from interreplay.selection.shares import Share, Shares
+from interreplay.unrolls.storage.store import as_slice
 from interreplay.unrolls.unrolls import Unrolls, cat
 
 
@@ -54,7 +55,7 @@ class UnrollSource(ABC):
     def update(  # noqa: B027
         self,
         unrolls: Unrolls,
-        mine: slice | Tensor,
+        mine: slice | np.ndarray,
         policy: Tensor | None = None,
         errors: Tensor | None = None,
         distances: Tensor | None = None,
@@ -178,9 +179,6 @@ class UnrollMix(SharedSources[UnrollSource]):
         Raises:
             ValueError: If too few fresh unrolls are waiting.
         """
-        fresh = self.fresh_due(batch_size)
-        if len(self.queue) < fresh:
-            raise ValueError(f"{fresh} fresh unrolls are due and {len(self.queue)} are waiting")
         counts = self.shares.counts(batch_size, self._available(batch_size))
         parts = []
         for number, (name, source) in enumerate(self.sources.items()):
@@ -224,11 +222,11 @@ class UnrollMix(SharedSources[UnrollSource]):
         for name, given in (("errors", errors), ("distances", distances)):
             if given is not None and given.shape != unrolls.slots.shape:
                 raise ValueError(f"{name} has shape {tuple(given.shape)}; expected {tuple(unrolls.slots.shape)}")
-        origins = unrolls.origins.cpu()
+        origins = unrolls.origins.numpy(force=True)
         for number, source in enumerate(self.sources.values()):
-            mine = _as_slice(origins == number)
-            if mine is not None:
-                source.update(unrolls, mine, policy=policy, errors=errors, distances=distances)
+            mine = np.flatnonzero(origins == number)
+            if len(mine):
+                source.update(unrolls, as_slice(mine), policy=policy, errors=errors, distances=distances)
 
     # -- memory and state -------------------------------------------------------------------------
 
@@ -279,13 +277,3 @@ def check_queue(queues: Sequence[str], shares: Mapping[str, Share]) -> None:
     share = shares[queues[0]]
     if not np.all(np.asarray(share) > 0):
         raise UsageError(f"the share of {queues[0]} is {share}; expected above 0, as replay alone does not learn")
-
-
-def _as_slice(mask: Tensor) -> slice | Tensor | None:
-    """Return the true entries of a mask as a slice if they are contiguous, else as indices; None if there are none."""
-    found = mask.nonzero().squeeze(1)
-    if not len(found):
-        return None
-    first = int(found[0])
-    last = int(found[-1])
-    return slice(first, last + 1) if last - first == len(found) - 1 else found

@@ -109,7 +109,7 @@ class UnrollReplay(UnrollSource):
     def update(
         self,
         unrolls: Unrolls,
-        mine: slice | Tensor,
+        mine: slice | np.ndarray,
         policy: Tensor | None = None,
         errors: Tensor | None = None,
         distances: Tensor | None = None,

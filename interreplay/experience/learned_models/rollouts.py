@@ -115,21 +115,10 @@ Act = Callable[[Observation, np.random.Generator], Tensor]
 """Maps observations ``(n, ...)`` to actions ``(n, *action_shape)``."""
 
 
-class GoalFunction:
-    """A goal function of an environment, such as its reward function, evaluated for the observations after steps.
-
-    Args:
-        fn: The function ``(achieved, desired, info)`` for one row or many.
-    """
-
-    def __init__(self, fn: GoalFn, dtype: torch.dtype):
-        self.fn = fn
-        self.dtype = dtype
-
-    def __call__(self, obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
-        parts = observation_parts(next_obs)
-        goals = [parts[name].numpy() for name in (ACHIEVED, DESIRED)]
-        return torch.from_numpy(each(self.fn, *goals)).to(self.dtype)
+def goal_values(fn: GoalFn, dtype: torch.dtype, obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
+    """Return the values ``(n,)`` of a goal function of an environment, such as its reward, after n steps."""
+    parts = observation_parts(next_obs)
+    return torch.from_numpy(each(fn, *(parts[name].numpy() for name in (ACHIEVED, DESIRED)))).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -148,21 +137,15 @@ class Simulation:
     columns: StateColumns
     act: Act
     terminated: TerminationFn
-    reward: GoalFunction | None = None
+    reward: Callable[[Observation, Tensor, Observation], Tensor] | None = None
 
     def rollouts(
         self, starts: Observation, length: int, rng: np.random.Generator, episodes: Tensor
     ) -> Iterator[Transitions]:
-        """Yield the transitions of each step of rollouts from `starts` ``(n, ...)``, at most `length` steps.
+        """Yield the transitions of each step of rollouts from `starts` ``(n, ...)`` with ids `episodes` ``(n,)``.
 
-        A rollout ends when it terminates or when its prediction is not finite; such a prediction is discarded. The
-        last step of all other rollouts is truncated.
-
-        Args:
-            starts: Initial observations.
-            length: Maximum number of steps.
-            rng: Source of randomness.
-            episodes: Ids ``(n,)`` of the rollouts.
+        A rollout ends after `length` steps, when it terminates, or when its prediction is not finite; such a
+        prediction is discarded. The last step of all other rollouts is truncated.
         """
         obs = starts
         for number in range(1, length + 1):

@@ -115,16 +115,15 @@ def read_header(folder: Path) -> Header:
             columns=columns,
             about=dict(plain["about"]),
         )
+        for name in REQUIRED:
+            if name not in columns:
+                raise ValueError(f"it lacks the column {name}")
+        if header.row_bytes > WIDEST:
+            raise ValueError(f"it has rows of {header.row_bytes:,} bytes")
     except OSError as error:
         raise UsageError(f"experience store {folder} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
         raise UsageError(f"experience store {folder} has a damaged {HEADER}: {' '.join(str(error).split())}") from None
-    damaged = f"experience store {folder} has a damaged {HEADER}"
-    for name in REQUIRED:
-        if name not in columns:
-            raise UsageError(f"{damaged}: it lacks the column {name}")
-    if header.row_bytes > WIDEST:
-        raise UsageError(f"{damaged}: it has rows of {header.row_bytes:,} bytes")
     return header
 
 

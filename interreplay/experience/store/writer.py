@@ -11,6 +11,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +21,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from interreplay.errors import UsageError
-from interreplay.experience.store.header import HEADER, META, REPORTS_SUCCESS, Columns, Header, read_header, width
+from interreplay.experience.store.header import HEADER, META, REPORTS_SUCCESS, Columns, Header, width
 from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
@@ -436,5 +437,4 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
     (segment / JOURNAL).write_bytes(record)
     sync(segment / JOURNAL)
     sync(segment)
-    header = read_header(store.folder)
-    Header(**(vars(header) | {"id": uuid.uuid4().hex})).write(target)
+    replace(store.header, id=uuid.uuid4().hex).write(target)

@@ -26,37 +26,30 @@ class ClusterCenters:
 
     def rescale(self) -> None:
         """Use the current `scale`."""
-        self.weights = self.scale.weights
-        scaled = self._scaled(self.centers)
+        scaled = self.scale.apply(self.centers)
         self.slopes = (-2.0 * scaled).T.copy()
         self.squares = (scaled * scaled).sum(1)  # |c|² − 2 z·c orders centers by their distance to z
-
-    def _scaled(self, rows: np.ndarray) -> np.ndarray:
-        return ((rows - self.scale.mean) * self.weights).astype(np.float32)
 
     def nearest(self, rows: np.ndarray) -> np.ndarray:
         """Return the index of the nearest center of each of `rows` ``(n, d)``, int64 ``(n,)``."""
         if len(rows) > BLOCK:
             return np.concatenate([self.nearest(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)])
-        distances = self._scaled(rows) @ self.slopes
+        distances = self.scale.apply(rows) @ self.slopes
         distances += self.squares
         return distances.argmin(1)
 
     def squared(self, rows: np.ndarray) -> np.ndarray:
         """Return the squared distance ``(n,)`` of each of `rows` ``(n, d)`` to its nearest center, in scaled units."""
-        difference = (rows - self.centers[self.nearest(rows)]) * self.weights
+        difference = (rows - self.centers[self.nearest(rows)]) * self.scale.weights
         return np.einsum("ij,ij->i", difference, difference)
 
     def move(self, weights: np.ndarray, batch: Callable[[], np.ndarray], steps: int) -> None:
-        """Take steps of mini-batch k-means.
+        """Take steps of mini-batch k-means, each on the rows ``(n, d)`` that `batch` returns.
 
-        Args:
-            weights: Number of rows that each center represents ``(K,)``, positive.
-            batch: Returns rows ``(n, d)`` for one step.
-            steps: Number of steps.
+        `weights` ``(K,)`` are the positive numbers of rows that the centers represent.
         """
-        batches = ((batch() - self.scale.mean) * self.weights for _ in range(steps))
-        scaled = (self.centers - self.scale.mean) * self.weights
+        batches = ((batch() - self.scale.mean) * self.scale.weights for _ in range(steps))
+        scaled = (self.centers - self.scale.mean) * self.scale.weights
         self.centers = self.scale.invert(move_centers(scaled, weights, batches))
         self.rescale()
 
@@ -64,9 +57,7 @@ class ClusterCenters:
         """Place centers `indices` ``(m,)`` on `rows` ``(n, d)``, n ≥ m, drawn in proportion to squared distance.
 
         As in k-means++ (Arthur & Vassilvitskii 2007), distances are those to the nearest of the existing centers.
-
-        Returns:
-            Indices of the chosen rows ``(m,)``, without repetition.
+        Return the indices of the chosen rows ``(m,)``, without repetition.
         """
         squared = self.squared(rows) if len(self) else np.ones(len(rows))
         order = np.log(np.maximum(squared, 1e-12)) + rng.gumbel(size=len(rows))  # draws without replacement

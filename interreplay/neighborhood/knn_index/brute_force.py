@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from interreplay.storage.running_moments import RunningStandardizer
+
 if TYPE_CHECKING:
+    from interreplay.neighborhood.discrete_columns import DiscreteColumns
     from interreplay.storage.ring import Storage
 
 CHUNK = 1 << 16  # rows compared at a time
 
 
-def nearest(storage: Storage, slots: Tensor, k: int, discrete: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+def nearest(storage: Storage, slots: Tensor, k: int, discrete: DiscreteColumns | None = None) -> Tensor:
     """Return the k nearest rows of the rows in `slots` ``(n,)`` in z / std(z), nearest first, without themselves.
 
-    A matrix product selects candidates; they are ranked by sums of squared differences, which do not cancel.
-
-    Args:
-        storage: The rows to search.
-        slots: The rows to find neighbors of.
-        k: Number of neighbors.
-        discrete: Returns the discrete values ``(n, c)`` of slots ``(n,)``; only rows with equal values are neighbors.
+    A matrix product selects candidates; they are ranked by sums of squared differences, which do not cancel. With
+    `discrete`, only rows with equal discrete values are neighbors.
 
     Returns:
         Slots ``(n, k)`` int64; −1 if fewer than k other rows are stored.
@@ -42,7 +39,7 @@ def nearest(storage: Storage, slots: Tensor, k: int, discrete: Callable[[Tensor]
         distances = (vectors * vectors).sum(1) - 2.0 * queries @ vectors.T
         distances.masked_fill_(rows == slots[:, None], infinity)
         if discrete is not None:
-            for own, other in zip(discrete(slots).T, discrete(rows).T, strict=True):
+            for own, other in zip(discrete.read(storage, slots).T, discrete.read(storage, rows).T, strict=True):
                 distances.masked_fill_(own[:, None] != other, infinity)
         best = torch.cat([best, distances], 1)
         found = torch.cat([found, rows.expand(len(slots), -1)], 1)
@@ -56,17 +53,13 @@ def nearest(storage: Storage, slots: Tensor, k: int, discrete: Callable[[Tensor]
 
 def _weights(storage: Storage) -> tuple[Tensor, Tensor]:
     """Return 1 / std and mean ``(d,)``, float32, over all stored rows; weight 0 for constant dimensions."""
-    shift = storage.features(torch.zeros(1, dtype=torch.int64))[0].double()
-    total = torch.zeros_like(shift)
-    squares = torch.zeros_like(shift)
+    first = storage.features(torch.zeros(1, dtype=torch.int64))[0].numpy()
+    scale = RunningStandardizer(len(first))
+    scale.center(first)
     for rows in _chunks(storage):
-        z = storage.features(rows).double() - shift
-        total = total + z.sum(0)
-        squares = squares + (z * z).sum(0)
-    mean = total / len(storage)
-    std = (squares / len(storage) - mean * mean).clamp(min=0).sqrt()
-    weights = torch.where(std > 1e-9 * (mean + shift).abs(), 1.0 / std, torch.zeros_like(std))
-    return weights.float(), (mean + shift).float()
+        scale.add(storage.features(rows).numpy())
+    scale.freeze()
+    return torch.from_numpy(scale.weights).float(), torch.from_numpy(scale.mean).float()
 
 
 def _chunks(storage: Storage) -> tuple[Tensor, ...]:

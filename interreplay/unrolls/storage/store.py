@@ -19,6 +19,8 @@ from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, attribute_of,
 CPU = torch.device("cpu")
 GROWTH_DECAY = 0.99
 """Factor by which earlier measurements of the growth of distances are discounted per batch."""
+NOTES = {"write": "write", "replays": "replays", "distance": "distance", "seen_at": "measured_at"}
+"""Attributes of `SlotNotes` by their names in a state."""
 
 
 class SlotNotes:
@@ -70,22 +72,12 @@ class SlotNotes:
 
     def state_view(self, stored: int) -> dict[str, Any]:
         """Return the metadata of the first `stored` slots; arrays share memory."""
-        return {
-            "write": self.write[:stored],
-            "replays": self.replays[:stored],
-            "distance": self.distance[:stored],
-            "seen_at": self.measured_at[:stored],
-            "grown": self._grown,
-            "waited": self._waited,
-        }
+        state: dict[str, Any] = {name: getattr(self, attribute)[:stored] for name, attribute in NOTES.items()}
+        return state | {"grown": self._grown, "waited": self._waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-        stored = len(state["write"])
-        self.write[:stored] = as_tensor(state["write"]).numpy()
-        self.replays[:stored] = as_tensor(state["replays"]).numpy()
-        self.distance[:stored] = as_tensor(state["distance"]).numpy()
-        self.measured_at[:stored] = as_tensor(state["seen_at"]).numpy()
+        for name, attribute in NOTES.items():
+            getattr(self, attribute)[: len(state[name])] = as_tensor(state[name]).numpy()
         self._grown = float(state["grown"])
         self._waited = float(state["waited"])
 
@@ -183,7 +175,7 @@ class UnrollStore:
             return
         index = slots.numpy()
         occupied = index[index < self._stored]
-        where = _as_slice(index)
+        where = as_slice(index)
         for name, tensor in _stored_columns(unrolls).items():
             values = tensor.numpy(force=True)
             array = self._table.array(name)
@@ -317,8 +309,8 @@ def _shape(name: str, column: Tensor) -> tuple[int, ...]:
     return tuple(column.shape[1:] if _is_per_unroll(name) else (column.shape[0], *column.shape[2:]))
 
 
-def _as_slice(index: np.ndarray) -> np.ndarray | slice:
-    """Return contiguous slots as a slice, which is faster to write."""
+def as_slice(index: np.ndarray) -> np.ndarray | slice:
+    """Return contiguous indices as a slice, which is faster to read and write."""
     if len(index) and index[-1] - index[0] == len(index) - 1 and (np.diff(index) == 1).all():
         return slice(int(index[0]), int(index[-1]) + 1)
     return index

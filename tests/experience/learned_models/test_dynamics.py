@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from interreplay.experience.imagination import Limits, as_schedule, rollout_length
 from interreplay.experience.learned_models.dynamics import Dynamics, Scale, calibration
 from interreplay.experience.learned_models.fitting import FitSettings
-from interreplay.experience.learned_models.rollouts import GoalFunction, Simulation, StateColumns
+from interreplay.experience.learned_models.rollouts import Simulation, StateColumns, goal_values
 
 QUICK = {"members": 3, "elites": 2, "hiddens": (32, 32)}
 
@@ -217,9 +219,9 @@ def test_nonfinite_predictions_are_discarded():
 
 def test_goal_functions_of_one_row_and_of_many():
     obs = fetch_like(5)
-    one_by_one = GoalFunction(lambda achieved, desired, info: bool(achieved[0] > desired[0]), torch.bool)
+    one_by_one = partial(goal_values, lambda achieved, desired, info: bool(achieved[0] > desired[0]), torch.bool)
     assert one_by_one(None, None, obs).tolist() == (obs["achieved_goal"] > obs["desired_goal"])[:, 0].tolist()
-    at_once = GoalFunction(lambda achieved, desired, info: np.abs(achieved - desired).sum(-1), torch.float32)
+    at_once = partial(goal_values, lambda achieved, desired, info: np.abs(achieved - desired).sum(-1), torch.float32)
     assert torch.allclose(at_once(None, None, obs), (obs["achieved_goal"] - obs["desired_goal"]).abs().sum(1))
 
 
