@@ -19,16 +19,10 @@ ROUNDS = 6
 
 
 def partition(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Partition rows into cells by Lloyd's algorithm on a sample.
+    """Partition rows ``(n, d)`` float32, n ≥ `count`, into cells by Lloyd's algorithm on a sample.
 
-    The result is deterministic: the sample depends on n only.
-
-    Args:
-        vectors: Rows ``(n, d)`` float32, n ≥ `count`.
-        count: Number of cells.
-
-    Returns:
-        Centers ``(count, d)`` float32 and the cell of each row ``(n,)``.
+    The result is deterministic: the sample depends on n only. Return centers ``(count, d)`` float32 and the cell of
+    each row ``(n,)``.
     """
     if count == 1:
         return np.zeros((1, vectors.shape[1]), np.float32), np.zeros(len(vectors), np.int64)
@@ -43,14 +37,10 @@ def partition(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def move_centers(centers: np.ndarray, weights: np.ndarray, batches: Iterable[np.ndarray]) -> np.ndarray:
-    """Return centers ``(K, d)`` after one step of mini-batch k-means per batch (Sculley 2010, WWW).
+    """Return `centers` ``(K, d)`` float64 after one step of mini-batch k-means per batch (Sculley 2010, WWW).
 
-    A step moves each center to the weighted mean of itself and the rows of the batch that are nearest to it.
-
-    Args:
-        centers: Current centers ``(K, d)`` float64.
-        weights: Number of rows that each center represents ``(K,)``, positive.
-        batches: Rows ``(n, d)`` float64.
+    A step moves each center to the weighted mean of itself and the rows of the batch ``(n, d)`` that are nearest to it.
+    `weights` ``(K,)`` are the positive numbers of rows that the centers represent.
     """
     with _one_thread():
         from sklearn.cluster import MiniBatchKMeans

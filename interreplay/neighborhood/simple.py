@@ -90,15 +90,7 @@ def _draw_equal(
 ) -> Tensor:
     """Draw one candidate with the anchor's key per anchor, uniformly; never the anchor itself.
 
-    Args:
-        slots: Slots of the anchors ``(n,)``.
-        anchor_keys: Keys of the anchors ``(n,)``, see `DiscreteColumns.keys`.
-        candidates: Slots to draw from ``(m,)``; they may repeat.
-        candidate_keys: Keys of the candidates ``(m,)``.
-        rng: Random numbers.
-
-    Returns:
-        Slots ``(n,)``, `NO_NEIGHBOR` for anchors without a candidate.
+    Candidates may repeat. Return slots ``(n,)``, `NO_NEIGHBOR` for anchors without a candidate.
     """
     order = np.argsort(candidate_keys, kind="stable")
     ordered_keys = candidate_keys[order]

@@ -36,13 +36,7 @@ def kl(one: Tensor, other: Tensor) -> Tensor:
 
 
 def distance_by_name(name: str, norm: float, *accepted: str) -> Distance:
-    """Return a distance.
-
-    Args:
-        name: ``"ln"``, ``"cosine"`` or ``"kl"``.
-        norm: p of ``"ln"``.
-        *accepted: Names that the caller supports.
-    """
+    """Return a distance of the `accepted` names ``"ln"``, ``"cosine"`` and ``"kl"``; `norm` is p of ``"ln"``."""
     if name not in accepted:
         raise ValueError(f"distance is {name!r}; expected one of {', '.join(accepted)}")
     if norm != math.inf:  # the maximum norm

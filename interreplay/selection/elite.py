@@ -185,16 +185,7 @@ class Elite(CandidateSelector):
 
 
 def pick(replays: Tensor, size: int, strategy: int) -> Tensor:
-    """Return which of u ranked candidates to keep.
-
-    Args:
-        replays: Number of replays ``(u,)`` of each candidate, nearest first.
-        size: n.
-        strategy: 1 to 4.
-
-    Returns:
-        Positions ``(n,)`` in the ranking.
-    """
+    """Return the positions ``(n,)`` to keep of u candidates; `replays` ``(u,)`` are in order of distance."""
     count = len(replays)
     steps = torch.arange(size)
     if strategy == 3:

@@ -73,14 +73,7 @@ class FramePool:
         return self._top * int(np.prod(self.shape, dtype=np.int64))
 
     def put(self, obs: Tensor, next_obs: Tensor, episodes: list[int], done: list[bool], written: int) -> Any:
-        """Store the frames of n rows.
-
-        Args:
-            obs: Stacks before the steps ``(n, k, *shape)``.
-            next_obs: Stacks after the steps ``(n, k, *shape)``.
-            episodes: Ids of the rows.
-            done: Whether each row ends its episode.
-            written: Number of rows written before.
+        """Store the frames of n rows with stacks `obs` and `next_obs` ``(n, k, *shape)``, after `written` earlier rows.
 
         Returns:
             Frame numbers ``(n, k)`` int32 of `obs` and of `next_obs`.

@@ -40,12 +40,9 @@ class FrameStacks:
         return columns_of(transitions) | numbers
 
     def append(self, chain: LinkedRows, transitions: Transitions, written: int) -> None:
-        """Write rows into the next slots of the chain, which do not extend beyond its end, with numbers for stacks.
+        """Write rows in the stored dtypes into the next slots of the chain, with numbers for stacks.
 
-        Args:
-            chain: The rows.
-            transitions: n rows in the stored dtypes.
-            written: Number of rows written before.
+        They do not extend beyond its end; `written` rows were written before.
         """
         n = len(transitions)
         start = written % chain.capacity

@@ -42,14 +42,7 @@ class EpisodeLinks:
         self.broken = 0
 
     def connect(self, episode: int | None, start: bytes, end: bytes, done: bool, write: int) -> tuple[int, int]:
-        """Add one row.
-
-        Args:
-            episode: Its id, or None.
-            start: Bytes of obs.
-            end: Bytes of next_obs.
-            done: Whether it terminated or was truncated.
-            write: Its write number.
+        """Add one row with its episode id, the bytes of obs and next_obs, and its write number.
 
         Returns:
             Its id, and the write number of the row that it continues, −1 for none.
@@ -254,12 +247,7 @@ class LinkedRows:
     # -- Writing -----------------------------------------------------------------------------------
 
     def append(self, transitions: Transitions, written: int) -> None:
-        """Write rows into the next slots, which do not extend beyond the end of the ring.
-
-        Args:
-            transitions: n rows in the stored dtypes.
-            written: Number of rows written before.
-        """
+        """Write n rows in the stored dtypes into the next slots, which do not extend beyond the end of the ring."""
         n = len(transitions)
         start = written % self.capacity
         if n == 1:
@@ -287,12 +275,7 @@ class LinkedRows:
         self.episodes.forget_before(written + n - self.capacity)
 
     def append_row(self, row: dict[str, np.ndarray], written: int) -> None:
-        """Write one row in a third of the time of `append`.
-
-        Args:
-            row: Its columns, each of length 1, in the stored dtypes.
-            written: Number of rows written before.
-        """
+        """Write one row, given by columns of length 1 in the stored dtypes, in a third of the time of `append`."""
         slot = written % self.capacity
         start = b""
         end = b""

@@ -121,7 +121,7 @@ class DynamicsModel:
         self.optimizers = [FastAdam(self.model.parameters(), self.lr), FastAdam([self.beta], self.lr)]
 
     def update(self, inputs: Tensor, targets: Tensor, mix: Tensor) -> Tensor:
-        """Take one gradient step of the model f.
+        """Take one gradient step of the model f at the ends of n lines.
 
         Args:
             inputs: z of n anchors, then of their n partners ``(2n, d)``.

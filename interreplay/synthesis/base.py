@@ -77,12 +77,9 @@ class Identity(Synthesizer):
 
 
 def reject_without_floats(columns: Columns, operation: str, also: Collection[str] = ("actions",)) -> None:
-    """Reject rows without floats to operate on; discrete columns are not changed.
+    """Reject rows without floats among observations and the columns in `also`; discrete columns are not changed.
 
-    Args:
-        columns: Columns of a stored row.
-        operation: Participle for the message, such as "blended".
-        also: Further columns that the operation affects.
+    `operation` is a participle such as "blended".
 
     Raises:
         ValueError: For byte arrays, such as images, and if all columns are discrete.

@@ -31,11 +31,7 @@ class UnrollExperience:
         self.env_steps += unrolls.env_steps
 
     def batches(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Unrolls]:
-        """Draw the batches that are due.
-
-        Args:
-            stop: Called before each batch; True leaves the remaining batches for the next call.
-        """
+        """Draw the batches that are due. If `stop`, called before each, is True, the rest waits for the next call."""
         while not stop() and self.mix.ready(self.batch_size):
             yield self.mix.batch(self.batch_size, self.rng)
 
@@ -56,6 +52,5 @@ class UnrollExperience:
         return {"env_steps": self.env_steps, "rng": self.rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state returned by `state_dict`."""
         self.env_steps = int(state["env_steps"])
         self.rng.bit_generator.state = state["rng"]

@@ -154,13 +154,8 @@ def fit(
 ) -> Fit:
     """Fit each member separately to rows ``(n, in)`` and targets ``(n, d)``, starting from its current weights.
 
-    Args:
-        networks: The ensemble; each member receives the weights of its best epoch.
-        rows: Standardized inputs.
-        targets: Standardized targets.
-        held_out: Numbers of the rows that no member is trained on.
-        settings: Settings of the fit.
-        rng: Source of randomness.
+    Both are standardized; no member is trained on the rows with numbers `held_out`. Each member receives the weights of
+    its best epoch.
     """
     trained = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     trained[held_out] = False

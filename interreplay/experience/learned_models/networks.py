@@ -90,11 +90,9 @@ class Networks:
         return [*decays, DECAYS[3]] + [0.0] * (len(self.biases) + len(self.bounds))
 
     def forward(self, rows: Tensor, dropped: Sequence[Tensor | None] | None = None) -> Tensor:
-        """Return the outputs ``(m, n, out)``.
+        """Return the outputs ``(m, n, out)`` for rows ``(m, n, in)``, or ``(n, in)`` for all networks.
 
-        Args:
-            rows: ``(m, n, in)``, or ``(n, in)`` for all networks.
-            dropped: Dropout factors of every hidden layer, see `draw_dropped`; None without dropout.
+        `dropped` contains the dropout factors of every hidden layer, see `draw_dropped`; None without dropout.
         """
         values = rows.expand(len(self), *rows.shape[-2:])
         last = len(self.weights) - 1
@@ -179,17 +177,11 @@ def log_variances(raw: Tensor, highest: Tensor, lowest: Tensor) -> Tensor:
 def ensemble_losses(
     networks: Networks, rows: Tensor, targets: Tensor, dropped: list[Tensor | None] | None = None
 ) -> Tensor:
-    """Return the loss of each network ``(m,)``, without weight decay.
+    """Return the loss of each network ``(m,)`` for rows ``(m, n, in)`` and targets ``(m, n, d)``, without weight decay.
 
     Networks with log-variance bounds minimize the Gaussian negative log-likelihood, the mean over rows and columns of
     (μ − y)²·e^(−v) + v, plus .01 times the sum of the largest minus the smallest log variances (Janner et al. 2019,
     arXiv:1906.08253). Other networks minimize the mean squared error.
-
-    Args:
-        networks: m networks.
-        rows: ``(m, n, in)``.
-        targets: ``(m, n, d)``.
-        dropped: Dropout factors, see `Networks.draw_dropped`.
     """
     outputs = networks.forward(rows, dropped)
     if not networks.bounds:

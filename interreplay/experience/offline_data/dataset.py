@@ -71,16 +71,9 @@ def episode_rows(
     terminated: np.ndarray,
     truncated: np.ndarray,
 ) -> Transitions:
-    """Return an episode of T steps as rows; it is truncated if no step is marked as its end.
+    """Return an episode of T steps as rows with its number as id; it is truncated if no step is marked as its end.
 
-    Args:
-        name: Name of the dataset.
-        number: Number of the episode, which becomes its id.
-        obs: Observations ``(T + 1, ...)``.
-        actions: Actions ``(T, ...)``.
-        rewards: Rewards ``(T,)``.
-        terminated: Terminations ``(T,)``; only the last one may be true.
-        truncated: Truncations ``(T,)``; only the last one may be true.
+    Observations are ``(T + 1, ...)``, the other columns ``(T, ...)``. Only the last step may end the episode.
     """
     steps = len(actions)
     parts = observation_parts(obs)

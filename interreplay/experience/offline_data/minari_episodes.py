@@ -207,12 +207,9 @@ def _flat(space: gym.Space, actions: Any) -> np.ndarray:
 
 
 def _check_totals(name: str, metadata: Path, size: int) -> None:
-    """Check the totals of a dataset before memory is allocated for them.
+    """Check the totals of a dataset with files of `size` bytes before memory is allocated for them.
 
-    Args:
-        name: Name of the dataset, for messages.
-        metadata: File with the totals.
-        size: Total size of the files in bytes; each episode takes at least one byte.
+    Each episode takes at least one byte.
     """
     found = json.loads(metadata.read_text())
     for total, most in (("total_steps", MOST_STEPS), ("total_episodes", size)):

@@ -46,12 +46,9 @@ def column_file(segment: Path, column: str) -> Path:
 
 
 def commit_record(rows: int, checksum: int, time: float) -> bytes:
-    """Return the journal's record of a commit.
+    """Return the journal's record of a commit: complete rows of the segment after it, checksum and Unix seconds.
 
-    Args:
-        rows: Complete rows of the segment after the commit.
-        checksum: CRC-32 of the committed values, column by column.
-        time: Unix seconds.
+    The checksum is the CRC-32 of the committed values, column by column.
     """
     body = _BODY.pack(rows, checksum, time)
     return body + _SUM.pack(zlib.crc32(body))

@@ -190,7 +190,6 @@ class InvertedFile:
         self.vectors[at, self.dims] = np.einsum("ij,ij->i", vectors, vectors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state; the large arrays share memory."""
         used = self.pages_used * PAGE
         state: dict[str, Any] = {name: getattr(self, name)[:used] for name in ROW_ARRAYS}
         state |= {name: getattr(self, name)[: self.pages_used] for name in PAGE_ARRAYS}

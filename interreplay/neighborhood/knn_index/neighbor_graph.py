@@ -351,7 +351,6 @@ class NeighborGraph:
     # -- State -------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state; large arrays share memory."""
         count = self.table.count
         state: dict[str, Any] = {name: getattr(self, name)[:count] for name in ("queried", "ranked", "seen")}
         state |= {name: getattr(self, name).state_dict() for name in ("table", "cells", "scale")}

@@ -113,7 +113,6 @@ class NeighborTable:
         return kept
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state; the keys share memory."""
         return {"written": self.written, "keys": self.keys[: self.count]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

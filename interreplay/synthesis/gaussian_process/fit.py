@@ -118,17 +118,10 @@ class Model(nn.Module):
 
 
 def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spread: float = 1.0) -> FitResult:
-    """Maximize the marginal likelihood of each of b neighborhoods separately.
+    """Maximize the marginal likelihood of each of b neighborhoods separately, all from the one set `start`.
 
-    Computes in float64 whatever the precision of the points, because line searches try extreme values.
-
-    Args:
-        how: Method and length.
-        form: Kernel and mean.
-        start: One set of initial hyperparameters for all fits.
-        x: Scaled features ``(b, m, d)``.
-        y: Scaled targets ``(b, m, T)``.
-        spread: Standard deviation of a scaled feature, for the priors.
+    Features x ``(b, m, d)`` and targets y ``(b, m, T)`` are scaled; `spread` is the standard deviation of a feature,
+    for the priors. Computes in float64 whatever the precision of the points, because line searches try extreme values.
     """
     model = Model(form, start.map(Tensor.double), x.double(), y.double(), how.priors, spread)
     best = model.start

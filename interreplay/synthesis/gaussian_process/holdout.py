@@ -99,12 +99,9 @@ def _nll(error: Tensor, variance: Tensor) -> Tensor:
 
 
 def nearest_blend(x: Tensor, y: Tensor, queries: Tensor) -> Tensor:
-    """Return the targets ``(n, q, T)`` of the nearest points on segments from the first point.
+    """Return the targets ``(n, q, T)`` of the points nearest to `queries` ``(n, q, d)`` on segments from x[:, 0].
 
-    Args:
-        x: Points ``(n, m, d)``.
-        y: Their targets ``(n, m, T)``.
-        queries: Points to predict ``(n, q, d)``.
+    Points x are ``(n, m, d)``, their targets y ``(n, m, T)``.
     """
     anchor = x[:, :1]
     ends = x[:, 1:] - anchor

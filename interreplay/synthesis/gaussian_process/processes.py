@@ -160,18 +160,10 @@ class Hyperparameters:
 
 
 def covariance(form: Form, hyper: Hyperparameters, squares: Tensor) -> Tensor:
-    """Return κ without its scale σ_f² for squared differences of pairs.
+    """Return κ ``(n, G, p)`` without its scale σ_f² for squared differences (z_i − z_j)² ``(n, p, d)`` of p pairs.
 
     All kernels share the squared differences; each costs one product with 1/ℓ². In contrast to differences of squares,
     they are exact: 0 for equal points and never negative.
-
-    Args:
-        form: Form of the processes.
-        hyper: Hyperparameters of b neighborhoods, or one set for all.
-        squares: (z_i − z_j)² per feature, ``(n, p, d)`` for p pairs.
-
-    Returns:
-        Covariances ``(n, G, p)``.
     """
     inverse = hyper.lengthscale.square().reciprocal()
     values = []
@@ -211,11 +203,7 @@ def prior_mean(hyper: Hyperparameters, x: Tensor) -> Tensor:
 def log_evidence(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor) -> Tensor:
     """Return the sum of the log marginal likelihoods of the T processes of each neighborhood ``(n,)``, differentiable.
 
-    Args:
-        form: Form of the processes.
-        hyper: One set per neighborhood.
-        x: Features ``(n, m, d)``.
-        y: Targets ``(n, m, T)``.
+    Features x are ``(n, m, d)``, targets y ``(n, m, T)``; each neighborhood has its own hyperparameters.
     """
     m, targets = y.shape[1:]
     rows, columns = _pairs(m)
@@ -250,14 +238,9 @@ class Posterior(NamedTuple):
 
 
 def posterior(form: Form, hyper: Hyperparameters, x: Tensor, y: Tensor, queries: Tensor) -> Posterior:
-    """Condition on m points per neighborhood and predict at q others.
+    """Condition on m points x ``(n, m, d)`` with targets y ``(n, m, T)`` and predict at `queries` ``(n, q, d)``.
 
-    Args:
-        form: Form of the processes.
-        hyper: One set per neighborhood, or one for all.
-        x: Features ``(n, m, d)``.
-        y: Targets ``(n, m, T)``.
-        queries: ``(n, q, d)``.
+    There is one set of hyperparameters per neighborhood, or one for all.
     """
     n, m, d = x.shape
     q = queries.shape[1]

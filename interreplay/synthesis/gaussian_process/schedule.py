@@ -118,7 +118,6 @@ class Schedule:
         return Hyperparameters.initial(form, batch.y.shape[2], batch.spread, batch.x.dtype)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume bit-exactly."""
         state: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}
         if self.current is not None:
             state["current"] = self.current.as_dict()

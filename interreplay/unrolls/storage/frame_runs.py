@@ -46,15 +46,9 @@ class FrameRuns:
         return columns | {name: (columns[name][0][:2], torch.int32) for name in self.frames}
 
     def put(self, name: str, stacks: np.ndarray, replaced: np.ndarray) -> np.ndarray:
-        """Store the frames of one column of new unrolls.
+        """Store the frames of the stacks ``(T + 1, n, k, *shape)`` in one column of new unrolls.
 
-        Args:
-            name: Name of the column.
-            stacks: Stacks of the new unrolls ``(T + 1, n, k, *shape)``.
-            replaced: Frame numbers ``(m, T + 1, k)`` of the unrolls that they replace.
-
-        Returns:
-            Frame numbers ``(T + 1, n, k)``.
+        They replace unrolls with the frame numbers `replaced` ``(m, T + 1, k)``. Return numbers ``(T + 1, n, k)``.
         """
         self.frames[name].release(replaced)
         return self.frames[name].put(stacks)
@@ -70,11 +64,9 @@ class FrameRuns:
         return sum(frames.nbytes for frames in self.frames.values())
 
     def state_view(self) -> dict[str, Any]:
-        """Return everything needed to resume; arrays share memory."""
         return {name: frames.state_view() for name, frames in self.frames.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state."""
         for name, frames in state.items():
             self.frames[name] = Frames(tuple(frames["pixels"].shape[1:]), len(frames["pixels"]) + INITIAL_FRAMES)
             self.frames[name].load_state_dict(frames)
@@ -137,11 +129,9 @@ class Frames:
         return torch.from_numpy(self._pixels.take(numbers.numpy(), axis=0))
 
     def state_view(self) -> dict[str, Any]:
-        """Return everything needed to resume; the frames share memory."""
         return {"pixels": self._pixels[: self._top], "free": self._free}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state."""
         pixels = as_tensor(state["pixels"]).numpy()
         self._top = len(pixels)
         self._free = as_tensor(state["free"]).numpy().copy()
