@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builders import identical, make, same_sample
+from builders import make, same_sample
 
 from interreplay import Mix
 from interreplay.experience import Replay, Shares, make_source, resolve_source
@@ -81,14 +81,6 @@ def test_a_mix_of_one_source_is_that_source(kind):
             errors = torch.linspace(-1, 3, 16)
             alone.update(one, errors)
             mix.update(other, errors)
-
-
-def test_a_share_of_nothing_reduces_to_the_other_source():
-    alone, mix = Uniform(capacity=50, seed=5), Mix({"a": "Uniform", "b": "PER"}, {"b": 0.0}, capacity=50, seed=5)
-    for source in (alone, mix):
-        source.add(make(50))
-    for _ in range(3):
-        identical(alone.sample(16).transitions, mix.sample(16).transitions)
 
 
 def test_a_batch_of_several_sources_can_be_changed_and_moved():

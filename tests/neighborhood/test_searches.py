@@ -137,16 +137,3 @@ def test_thousands_of_duplicates_are_capped():
     cells.build(np.arange(9000), np.ones((9000, 4), np.float32))
     query, _, squared = CellSearch(cells, np.arange(3), 32, np.full(3, np.nan), len(cells.centers)).run()
     assert (squared == 0).all() and 3 * 32 <= len(query) < 9000
-
-
-def test_a_restored_state_is_equal():
-    cells, _ = filled(7000)
-    for slot in range(0, 3000, 2):
-        cells.remove(slot)
-    other = InvertedFile(14_000, 5)
-    other.load_state_dict(cells.state_dict())
-    for each in (cells, other):
-        for slot in range(7000, 7600):
-            each.insert(slot, np.full(5, slot / 7000, np.float32))
-    assert (cells.place == other.place).all() and (cells.pages == other.pages).all() and cells.spare == other.spare
-    assert (cells.rows(cells.stored) == other.rows(other.stored)).all()

@@ -115,15 +115,6 @@ def test_a_table_with_too_few_rows_contributes_none():
     assert len(only.sample(20)) == 20, "all rows if no table has any"
 
 
-def test_without_shares_of_tables_it_is_uniform():
-    tables, uniform = EventTables(capacity=100, default_share=1.0, seed=0), Uniform(capacity=100, seed=0)
-    for buffer in (tables, uniform):
-        buffer.add(make(150))
-    slots = torch.cat([tables.sample(500).slots for _ in range(20)])
-    assert chisquare(np.bincount(slots.numpy(), minlength=100)).pvalue > 1e-4
-    torch.testing.assert_close(tables.sample(8).probabilities, uniform.sample(8).probabilities)
-
-
 def test_a_state_contains_tables_and_running_episodes():
     def fed(buffer: ReplayBuffer, episodes: Episodes, rounds: int) -> ReplayBuffer:
         for _ in range(rounds):
@@ -140,13 +131,6 @@ def test_a_state_contains_tables_and_running_episodes():
     fed(resumed, twin, 10)
     same_sample(buffer.sample(64), resumed.sample(64))
     identical(buffer.sample(8).transitions, resumed.sample(8).transitions)
-
-
-def test_n_step_rows_of_tables():
-    buffer = EventTables(capacity=50, events=["terminated"], shares=[1.0], history=0, n_step=3, seed=0)
-    buffer.add(make(80, ends=0.1))
-    sample = buffer.sample(4)
-    assert sample.transitions.terminated.all() and (sample.transitions.discounts == 0).all()
 
 
 def test_tails_of_abandoned_episodes_are_removed():

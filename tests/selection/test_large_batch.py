@@ -59,15 +59,6 @@ def test_candidates_are_kept_in_proportion_to_their_errors(multiplier):
     assert set(known.calls) == {(int(multiplier * size), frozenset({"mean_error", "target"}))}
 
 
-def test_weighted_means_are_those_of_all_rows():
-    buffer, _ = buffer_of()
-    values, total = buffer.storage.column("rewards").double().square(), 0.0
-    for _ in range(400):
-        sample = buffer.sample(32)
-        total += float((sample.weights * values[sample.slots]).mean()) / 400
-    assert total == pytest.approx(float(values.mean()), rel=0.05)
-
-
 def test_one_candidate_per_row_is_uniform_replay():
     buffer, known = buffer_of(1.0)
     uniform = Uniform(capacity=ROWS, seed=0)

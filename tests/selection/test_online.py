@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from builders import identical, make, same_sample
+from builders import identical, make
 
 from interreplay.selection import Prioritized
 from replay_buffers import CER, PER, Online, Uniform
@@ -60,13 +60,3 @@ def test_probabilities_of_combined_prioritized_rows():
     assert torch.allclose(sample.probabilities, expected)
     weights = 1 / (20 * expected)
     assert torch.allclose(sample.weights, weights / weights.max())
-
-
-def test_combined_forwards_errors_schedules_and_states():
-    one, other = (CER(capacity=20, selector=Prioritized(), seed=0) for _ in range(2))
-    one.add(make(20))
-    one.update(one.sample(10), np.arange(10.0))
-    one.anneal(0.5)
-    assert one.selector.inner.current_beta == pytest.approx(0.7)
-    other.load_state_dict(one.state_dict())
-    same_sample(one.sample(10), other.sample(10))

@@ -9,9 +9,7 @@ from builders import make
 from scipy.stats import chisquare
 
 from interreplay import Storage
-from interreplay.selection import Combined, EmphasizedRecent, TruncatedGeometric, Uniform
-from replay_buffers import ERE
-from replay_buffers import TruncatedGeometric as TruncatedGeometricBuffer
+from interreplay.selection import Combined, EmphasizedRecent, SampleWeightDecay, TruncatedGeometric, Uniform
 
 
 def stored(rows: int, capacity: int) -> Storage:
@@ -128,20 +126,9 @@ def test_selectors_by_age_reduce_to_uniform(selector):
     assert torch.equal(selector.select(storage, 8, np.random.default_rng(0))[1], probabilities)
 
 
-@pytest.mark.parametrize("inner", [EmphasizedRecent(0.99, 5), TruncatedGeometric(0.2)])
+@pytest.mark.parametrize("inner", [EmphasizedRecent(0.99, 5), TruncatedGeometric(0.2), SampleWeightDecay(20)])
 def test_selectors_by_age_work_with_combined_selection(inner):
     storage = stored(130, 50)
     slots, probabilities = Combined(inner).select(storage, 32, np.random.default_rng(0))
     assert int(slots[-1]) == 129 % 50
     assert float(probabilities[-1]) == pytest.approx((31 * by_age(inner, storage)[0] + 1) / 32, rel=1e-5)
-
-
-def test_n_step_rows_of_a_full_ring():
-    for recipe, arguments in ((ERE, {"c_min": 2, "eta": 0.98}), (TruncatedGeometricBuffer, {"mean_age": 0.05})):
-        buffer = recipe(capacity=20, n_step=3, seed=0, **arguments)
-        for seed in range(4):
-            buffer.add(make(15, seed=seed, ends=0.0))
-        sample = buffer.sample(200)
-        ages = buffer.storage.written - 1 - buffer.storage.write_numbers(sample.slots)
-        assert int(ages.min()) >= 0 and int(ages.max()) < 20 and float(ages.double().mean()) < 5
-        assert sample.transitions.discounts.min() < 0.99**2

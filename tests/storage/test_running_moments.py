@@ -81,15 +81,3 @@ def test_another_origin_changes_nothing():
     moments.move_origin(rows.mean(0))
     moments.remove(rows[:30])
     check(moments, {0: rows[30:]})
-
-
-@pytest.mark.parametrize("kind", [RunningMoments, ExactMoments])
-def test_a_restored_state_resumes_bit_exactly(kind):
-    rng, one, other = np.random.default_rng(0), kind(3, 2), kind(3)
-    one.add(rng.normal(size=(30, 3)), rng.integers(0, 2, 30))
-    other.load_state_dict({name: array.copy() for name, array in one.state_dict().items()})
-    more, groups = rng.normal(size=(9, 3)), rng.integers(0, 2, 9)
-    for moments in (one, other):
-        moments.add(more, groups)
-    for name, array in one.state_dict().items():
-        assert np.array_equal(array, other.state_dict()[name]), name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 
 import numpy as np
 import pytest
@@ -87,21 +86,6 @@ def test_rows_that_are_not_blended_do_not_change_the_temperature():
     assert mixup.temperature == 0.5
 
 
-def test_the_model_learns_the_dynamics():
-    rng = np.random.default_rng(0)
-    obs, actions = rng.normal(size=(512, 3)).astype("f"), rng.normal(size=(512, 2)).astype("f")
-    flags = np.zeros(512, bool)
-    rows = Transitions(obs, actions, obs[:, 0] * actions[:, 0], obs + 0.1, flags, flags)
-    anchors, neighbors = rows[:256], rows[256:].map(lambda column: column.unsqueeze(1))
-    mixup = AdaptiveMixup(hiddens=(64, 64), lr=3e-3)
-    losses = []
-    for _ in range(150):
-        mixup(anchors, neighbors, rng)
-        with torch.no_grad():
-            losses.append(float((mixup.fit.model(features(rows)) - outcomes(rows)).square().mean()))
-    assert losses[-1] < 0.05 * losses[0]
-
-
 def used(seed: int = 0) -> ContinuousTransition:
     buffer = ContinuousTransition(capacity=100, seed=seed)
     for start in range(3):
@@ -118,22 +102,6 @@ def test_the_global_generator_is_not_used():
     other = used()
     assert torch.equal(torch.get_rng_state(), before)
     same_sample(one.sample(16), other.sample(16))
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda b: pickle.loads(pickle.dumps(b))], ids=["copy", "pickle"])
-def test_copies_and_states_resume_bit_exactly(duplicate):
-    buffer = used()
-    loaded = ContinuousTransition(capacity=100, seed=9)
-    loaded.load_state_dict(buffer.state_dict())
-    other = duplicate(buffer)
-    for _ in range(4):
-        sample = buffer.sample(16)
-        same_sample(other.sample(16), sample)
-        same_sample(loaded.sample(16), sample)
-    assert buffer.synthesizer.temperature == other.synthesizer.temperature == loaded.synthesizer.temperature
-    fits = [b.synthesizer.fit.state() for b in (buffer, other, loaded)]
-    for state in fits[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(state["weights"][0], fits[0]["weights"][0], strict=True))
 
 
 @pytest.mark.parametrize("arguments", [{"threshold": 0.0}, {"lr": -1.0}])

@@ -11,7 +11,6 @@ from scipy.stats import kstest
 from interreplay import ReplayBuffer, Transitions
 from interreplay.neighborhood import ClusterCenter
 from interreplay.neighborhood.knn_index.brute_force import nearest
-from interreplay.selection import Prioritized
 from interreplay.synthesis import Mixup, NearestOutcome
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.coefficient import Uniform as UniformCoefficient
@@ -145,14 +144,6 @@ def test_a_single_row_does_not_change(recipe, termination_fn):
     sample = buffer.sample(8)
     identical(sample.transitions, buffer.storage[sample.slots])
     assert (sample.neighbor_slots == -1).all() and (sample.mix == 1).all()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_errors_become_priorities_of_the_anchors(name):
-    buffer = filled(ALL[name], selector=Prioritized())
-    sample = buffer.sample(1)
-    buffer.update(sample, np.array([7.0]))
-    assert buffer.selector.priorities(sample.slots).tolist() == pytest.approx([7.0], abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,8 @@ import pytest
 import torch
 from builders import identical, make
 from naive_gp import predict, random_hyper
-from scipy.stats import chisquare
 
 from interreplay import Transitions
-from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.synthesis import Mixup
 from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.gaussian_process import Fit, Form, GaussianProcess, Preparation, Schedule
@@ -201,38 +199,6 @@ def test_linear_dynamics_are_recovered(arguments):
     step = (rows.next_obs - rows.obs).abs().mean()
     assert (sample.mix < 1).float().mean() > 0.9
     assert rmse < 0.01 * step, float(rmse / step)
-
-
-def test_nonlinear_dynamics_are_predicted_better_than_by_a_linear_blend():
-    rng = np.random.default_rng(0)
-    states, actions = rng.uniform(-2, 2, (1_500, 2)), rng.uniform(-1, 1, (1_500, 1))
-
-    def change(s, a):
-        return np.stack([np.sin(3 * s[:, 0]) + a[:, 0], np.cos(3 * s[:, 1]) * a[:, 0]], axis=1)
-
-    flags = np.zeros(1_500, bool)
-    rows = Transitions(states, actions, (states**2).sum(1), states + change(states, actions), flags, flags)
-    errors = {}
-    for recipe in (NMER, BIER):
-        buffer = recipe(capacity=1_500, seed=0)
-        buffer.add(rows)
-        found = buffer.sample(512).transitions
-        truth = found.obs.numpy() + change(found.obs.numpy(), found.actions.numpy())
-        errors[recipe.__name__] = float(np.sqrt(np.mean((found.next_obs.numpy() - truth) ** 2)))
-    assert errors["BIER"] < 0.5 * errors["NMER"]
-
-
-def test_partners_are_drawn_uniformly_from_the_k_nearest():
-    buffer = BIER(capacity=200, k=4, seed=0)
-    buffer.add(make(200, ends=0.0))
-    buffer.synthesizer = fixed()
-    near, counts = nearest(buffer.storage, torch.arange(200), 4), np.zeros(4)
-    for _ in range(20):
-        sample = buffer.sample(200)
-        place = near[sample.slots] == sample.neighbor_slots.unsqueeze(1)
-        assert place.any(1).all()
-        counts += place.sum(0).numpy()
-    assert chisquare(counts).pvalue > 1e-3
 
 
 def test_a_sample_has_variances():

@@ -1,7 +1,5 @@
 """Fits by marginal likelihood, and their schedules."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -174,17 +172,6 @@ def test_averages_of_positive_hyperparameters_are_geometric():
         one = value.numpy()
         expected = one.mean(0) if name in ("constant", "slope") else one.prod(0) ** 0.25
         np.testing.assert_allclose(mean[name][0], expected, rtol=1e-12)
-
-
-def test_a_schedule_continues_from_its_state():
-    form, schedule = Form("rq", mean="linear").over(D, 1), Schedule("monte_carlo", Fit(2), 3, every=2)
-    for seed in range(3):
-        schedule(form, batch(seed))
-    other = Schedule("monte_carlo", Fit(2), 3, every=2)
-    other.load_state_dict(copy.deepcopy(schedule.state_dict()))
-    for seed in (3, 4):
-        close(schedule(form, batch(seed)), other(form, batch(seed)))
-    assert other.state_dict().keys() == schedule.state_dict().keys() and other.fits == schedule.fits == 3
 
 
 def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():

@@ -23,7 +23,7 @@ def naive_blend(x, y, query):
     """Return the target at the nearest of many points on all segments from the first point."""
     best = (np.inf, None)
     for end, target in zip(x[1:], y[1:], strict=True):
-        for share in np.linspace(0, 1, 20_001):
+        for share in np.linspace(0, 1, 5_001):
             distance = np.linalg.norm(x[0] + share * (end - x[0]) - query)
             if distance < best[0]:
                 best = (distance, y[0] + share * (target - y[0]))

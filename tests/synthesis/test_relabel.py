@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,6 @@ from scipy.stats import binomtest
 from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN, HindsightGoals, RandomNeighbor, Successor
 from interreplay.part import Context
-from interreplay.selection import Prioritized
 from interreplay.synthesis import AdaptiveMixup, Mixup, NearestOutcome, Relabel
 from interreplay.synthesis.gaussian_process import GaussianProcess
 from replay_buffers import HER, Uniform
@@ -209,11 +207,6 @@ def test_functions_of_one_row_are_called_row_by_row():
     assert torch.equal(rows.terminated, expected) and expected.any()
 
 
-def test_a_pickled_copy_draws_the_same_rows():
-    buffer = filled(neighborhood=RandomNeighbor())
-    same_sample(pickle.loads(pickle.dumps(buffer)).sample(64), buffer.sample(64))
-
-
 def test_error_messages():
     with pytest.raises(ValueError, match=r"hindsight needs Dict observations with achieved_goal and .*; got obs$"):
         HER(compute_reward=reward).add(make(5))
@@ -255,11 +248,3 @@ def test_parts_can_be_combined_directly():
     buffer, episodes = ReplayBuffer(100, None, HindsightGoals(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
     buffer.add(episodes.transitions(1))
     assert torch.isfinite(buffer.sample(8).transitions.rewards).all()
-
-
-def test_anchors_can_be_drawn_by_priority():
-    buffer = filled(selector=Prioritized())
-    sample = buffer.sample(64)
-    errors = np.where(sample.slots.numpy() == int(sample.slots[0]), 1e9, 1e-9)
-    buffer.update(sample, errors)
-    assert (buffer.sample(64).slots == sample.slots[0]).sum() > 32

@@ -56,22 +56,6 @@ def test_another_size_is_drawn_again():
     assert replay.draw(4, np.random.default_rng(1)).size == 4
 
 
-@pytest.mark.slow
-def test_draws_are_uniform():
-    mix = mix_of("uniform", capacity=10)
-    rng = np.random.default_rng(0)
-    counts = np.zeros(10)
-    mix.add(unrolls(10), rng)
-    mix.batch(10, rng)
-    mix.sources["uniform"].add(unrolls(10), rng)
-    for _ in range(500):
-        mix.queue.add(unrolls(2), rng)
-        batch = mix.batch(4, rng)
-        counts += np.bincount(batch.slots[batch.slots >= 0], minlength=10)
-    assert counts.sum() == pytest.approx(1_000, abs=5)
-    assert np.abs(counts - counts.mean()).max() < 5 * np.sqrt(counts.mean())
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_runs_of_one_seed_are_identical(kind):
     one, two = (
@@ -118,10 +102,3 @@ def test_the_copy_is_made_by_another_thread():
     replay.prepare(5, np.random.default_rng(1))
     with pytest.raises(ZeroDivisionError):
         replay.draw(5, np.random.default_rng(1))
-
-
-def test_without_replay_it_has_no_effect():
-    fresh = [{"type": "queue", "share": 1.0}]
-    one = learn(make_mix(fresh), np.random.default_rng(0), 0, 6)
-    two = learn(make_mix(fresh, caching=True), np.random.default_rng(0), 0, 6)
-    assert len(one) == len(two) == 3 and all(map(same, one, two))

@@ -110,35 +110,12 @@ def test_attentive_draws_the_nearest_candidates():
     assert drawn.slots.tolist() == candidates[np.argsort(far.numpy(), kind="stable")[:5]].tolist()
 
 
-def naive_pick(candidates: list[int], far: np.ndarray, replays: np.ndarray, size: int, strategy: int) -> list[int]:
-    """The four strategies as documented in `Elite`."""
-    once = list(dict.fromkeys(candidates))
-    ranked = sorted(once, key=lambda slot: far[slot])
-    by_replays = sorted(ranked, key=lambda slot: replays[slot])
-    u = len(ranked)
-    if strategy == 3:
-        return [by_replays[i % u] for i in range(size)]
-    if strategy == 1 or u <= size:
-        return [ranked[i % u] for i in range(size)]
-    cuts = [k * u // size for k in range(size + 1)]
-    if strategy == 2:
-        return [ranked[cut] for cut in cuts[:-1]]
-    return [min(ranked[a:b], key=lambda slot: replays[slot]) for a, b in zip(cuts, cuts[1:], strict=False)]
-
-
-@pytest.mark.parametrize("strategy", [1, 2, 3, 4])
-def test_elite_draws_by_stored_distances(strategy):
-    for stored in (1, 2, 6, 40):
-        store = UnrollStore(40)
-        replay = UnrollReplay(store, Elite(6.0, strategy=strategy, distance_fn=stored_distances), UnrollDistance())
-        rng = np.random.default_rng(0)
-        replay.add(unrolls(stored, outputs=F), rng)
-        store.notes.record_distances(np.arange(stored), rng.random(stored).astype(np.float32), 0)
-        for number in range(6):
-            replays = store.notes.replays.copy()
-            candidates = np.random.default_rng(number).integers(0, stored, 48).tolist()
-            expected = naive_pick(candidates, store.distances(slice(None)), replays, 8, strategy)
-            drawn = replay.draw(8, np.random.default_rng(number))
-            assert drawn.slots.tolist() == expected, stored
-            assert (store.notes.replays - replays).tolist() == np.bincount(drawn.slots.numpy(), minlength=40).tolist()
-        assert store.notes.replays.tolist() == replay.selector.replays(torch.arange(40)).tolist()
+def test_elite_ranks_candidates_by_stored_distances_and_counts_draws():
+    store, rng = UnrollStore(30), np.random.default_rng(0)
+    replay = UnrollReplay(store, Elite(6.0, strategy=1, distance_fn=stored_distances), UnrollDistance())
+    replay.add(unrolls(30, outputs=F), rng)
+    store.notes.record_distances(np.arange(30), rng.random(30).astype(np.float32), 0)
+    candidates = np.unique(np.random.default_rng(7).integers(0, 30, 48))
+    nearest = candidates[store.distances(candidates).argsort()[:8]]
+    assert replay.draw(8, np.random.default_rng(7)).slots.tolist() == nearest.tolist()
+    assert store.notes.replays.tolist() == np.bincount(nearest, minlength=30).tolist()

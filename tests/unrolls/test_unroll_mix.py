@@ -36,17 +36,6 @@ def counts(batch: Unrolls) -> list[int]:
     return np.bincount(batch.origins.numpy(), minlength=4).tolist()
 
 
-def test_a_mix_of_one_queue_is_the_queue():
-    mix, rng, given = UnrollMix([(FreshQueue(3), 1.0)]), np.random.default_rng(0), []
-    for start in range(0, 40, 8):
-        mix.add(unrolls(8, first=start), rng)
-        while mix.ready(5):
-            batch = mix.batch(5, rng)
-            assert batch.fresh.all() and (batch.slots == -1).all() and (batch.origins == 0).all()
-            given += batch.version.tolist()
-    assert given == list(range(40)) and same(batch, unrolls(8, first=32)[3:], but=("origins",))
-
-
 @pytest.mark.parametrize(
     ("shares", "batch_size"), [((0.5, 0.5), 7), ((0.3, 0.7), 4), ((1 / 3, 2 / 3), 10), ((0.37, 0.63), 7)]
 )
@@ -136,12 +125,6 @@ def test_refreshed_unrolls_are_measured_again():
         mix.update(again, distances=torch.ones(3))
 
 
-def test_batches_are_contiguous_time_first():
-    mix, rng = half(), np.random.default_rng(0)
-    mix.add(unrolls(10, obs=(10, 10, 4), obs_dtype=bool, state={"h": (3,)}), rng)
-    assert all(column.is_contiguous() for column in mix.batch(8, rng).columns().values())
-
-
 def test_sources_of_one_type_have_different_names():
     twice = {"type": "uniform", "capacity": 5, "share": 0.25}
     mix = make_mix([{"type": "queue", "share": 0.5}, twice, twice])
@@ -186,14 +169,6 @@ def test_a_state_on_disk_restores_the_next_batches(before, tmp_path):
     assert one.statistics() == two.statistics() and one.nbytes == two.nbytes and one.batches == two.batches
     with pytest.raises(ValueError, match=r"the state has the sources \['queue', 'elite'.*; expected \['queue', 'uni"):
         half().load_state_dict(state)
-
-
-def test_memory_is_estimated_exactly():
-    mix, batch = half(), unrolls(10)
-    expected = mix.estimate(batch)
-    mix.add(batch, np.random.default_rng(0))
-    mix.queue.draw(9)
-    assert mix.nbytes == expected
 
 
 def test_invalid_mixes_are_rejected_in_one_line():

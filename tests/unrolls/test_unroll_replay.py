@@ -35,17 +35,6 @@ def make(kind: str, capacity: int = 12) -> UnrollReplay:
 KINDS = ["uniform", "reservoir", "prioritized", "elite", "attentive", "elite insertion"]
 
 
-def test_uniform_draws_are_uniform():
-    """χ² over 30 stored unrolls."""
-    replay, rng = UnrollReplay(UnrollStore(30)), np.random.default_rng(0)
-    replay.add(unrolls(30, steps=1), rng)
-    found = np.zeros(30)
-    for _ in range(300):
-        found += np.bincount(replay.draw(50, rng).slots.numpy(), minlength=30)
-    assert ((found - 500) ** 2 / 500).sum() < 58.3  # 99.9 % of χ² with 29 degrees of freedom
-    assert replay.statistics()["replays_per_unroll"] == 500 and found.tolist() == replay.store.notes.replays.tolist()
-
-
 def test_prioritized_draws_follow_errors():
     """P(i) ∝ (|δ| + ε)^α, with importance weights."""
     replay, rng = UnrollReplay(UnrollStore(10), Prioritized(alpha=1.0, beta=1.0)), np.random.default_rng(0)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
 
 from interreplay.unrolls.storage import insertion
 from interreplay.unrolls.storage.store import UnrollStore
-from interreplay.unrolls.unrolls import TAGS, Unrolls, cat
+from interreplay.unrolls.unrolls import TAGS, cat
 from tests.unrolls.unroll_builders import same, unrolls
 
 TAGGED = (*TAGS, "fresh")
@@ -116,14 +114,6 @@ def test_elite_insertion_replaces_the_furthest_candidate():
     assert set(versions(store)) == set(range(15)) - set(expected)
 
 
-def test_elite_insertion_of_many_candidates_keeps_the_nearest():
-    store, draws = UnrollStore(40, insertion.Elite(2_000)), rng()
-    store.add(unrolls(40), draws)
-    store.notes.record_distances(np.arange(40), np.arange(40, dtype=np.float32), 0)
-    store.add(unrolls(10, first=40), draws)
-    assert set(versions(store)) == set(range(30)) | set(range(40, 50))
-
-
 def test_metadata_of_a_slot_is_reset_by_a_new_unroll():
     store = UnrollStore(3)
     store.add(unrolls(3), rng())
@@ -173,27 +163,6 @@ def test_invalid_capacities_are_rejected():
         large.load_state_dict(small.state_dict())
 
 
-@pytest.mark.parametrize("make", INSERTIONS)
-@pytest.mark.parametrize("before", [0, 3, 20])
-def test_a_restored_state_continues_exactly(make, before):
-    one, draws = UnrollStore(8, make()), rng()
-    for start in range(0, before, 4):
-        one.add(unrolls(4, first=start, seed=start, obs={"a": (3,), "b": (2,)}, state={"h": (2,)}), draws)
-    one.clock = 9
-    one.notes.record_distances(np.arange(len(one)), rng(5).random(len(one)), 9)
-    state = one.state_dict()
-    two, draws_two = UnrollStore(8, make()), copy.deepcopy(draws)
-    more = unrolls(4, first=90, seed=90, obs={"a": (3,), "b": (2,)}, state={"h": (2,)})
-    two.load_state_dict(state)
-    for store, source in ((one, draws), (two, draws_two)):
-        store.add(more, source)
-    assert (one.written, one.offered, one.clock) == (two.written, two.offered, two.clock)
-    everything = torch.arange(len(one))
-    assert len(one) == len(two) and same(one[everything], two[everything])
-    assert all(np.array_equal(getattr(one.notes, name), getattr(two.notes, name)) for name in ("replays", "distance"))
-    assert [part.tolist() for part in one.newest()[:1]] == [part.tolist() for part in two.newest()[:1]]
-
-
 def test_the_newest_step_is_known_even_if_it_is_not_stored():
     store, batch = UnrollStore(2, insertion.Reservoir()), unrolls(400, obs={"a": (3,), "b": (2,)})
     slots = store.add(batch, rng())
@@ -211,16 +180,3 @@ def test_memory_is_estimated_exactly():
     assert store.nbytes == expected
     stored = batch.map(lambda column: column).nbytes - 10 * (3 * 8 + 4 + 1)
     assert 10 * stored <= store.nbytes <= 10 * stored * 1.01 + 100 * 24 + 100 * 8
-
-
-def test_a_large_reservoir_loses_and_duplicates_nothing():
-    store, draws = UnrollStore(2_000, insertion.Reservoir()), rng()
-    sizes = draws.integers(1, 64, 1_000)
-    starts = np.concatenate([[0], sizes.cumsum()])
-    for start, size in zip(starts, sizes, strict=False):
-        store.add(unrolls(int(size), steps=1, obs=(1,), first=int(start)), draws)
-        if start + size >= 2_000:
-            break
-    kept = versions(store)
-    assert len(kept) == len(set(kept)) == 2_000 and store.offered == start + size
-    assert isinstance(store[torch.arange(3)], Unrolls)

@@ -197,13 +197,13 @@ def test_fit_without_improvement_keeps_the_initial_weights():
 def test_fit_learns_and_is_repeatable():
     inputs, targets = data(1_000)
     results = []
-    for seed in (0, 0, 1):
+    for seed, epochs in ((0, 2), (0, 2), (1, 2), (0, 20)):
         made = Networks(3, [4, 32, 32, 6], np.random.default_rng(seed), bounds=3)
         rng = np.random.default_rng(seed)
         held = split(len(inputs), 0.2, rng)[1]
-        results.append(fit(made, inputs, targets, held, FitSettings(32, 0.003, max_epochs=20), rng).errors)
+        results.append(fit(made, inputs, targets, held, FitSettings(32, 0.003, max_epochs=epochs), rng).errors)
     assert np.array_equal(results[0], results[1]) and not np.array_equal(results[0], results[2])
-    assert results[0].max() < 0.1 < targets.var()
+    assert results[3].max() < 0.1 < targets.var()
 
 
 def test_split_uses_each_row_once():

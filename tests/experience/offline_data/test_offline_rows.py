@@ -36,7 +36,7 @@ from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.part import Context
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints.search import CHECKPOINT
-from replay_buffers import HER, NMER, PER, Uniform
+from replay_buffers import NMER, PER, Uniform
 
 pytest.importorskip("minari")
 pytestmark = pytest.mark.usefixtures("minari_folder")
@@ -139,8 +139,10 @@ def test_pages_that_were_drawn_from_stay_shared(tmp_path, monkeypatch):
     assert sizes["Private_Dirty"] == 0 and sizes["Anonymous"] == 0
 
 
-@pytest.mark.parametrize("method", ["Uniform", "PER", "NMER", "LCER", "ContinuousTransition", "S4RL", "CER", "BIER"])
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(
+    ("method", "n_step"),
+    [("Uniform", 3), ("PER", 1), ("NMER", 3), ("LCER", 1), ("ContinuousTransition", 3), ("S4RL", 1), ("BIER", 1)],
+)
 def test_a_method_inside_is_that_method_with_all_rows(method, n_step):
     found, arguments = transitions(episodes()), {"n_clusters": 5} if method == "LCER" else {}
     source = Offline(minari_dataset(episodes()), method, arguments, n_step=n_step, seed=3)
@@ -172,21 +174,6 @@ def test_a_state_holds_the_key_and_continues_bit_for_bit(tmp_path):
         changed.load_state_dict(state)
     with pytest.raises(ValueError, match="its rows are read-only"):
         one.buffer.add(transitions(episodes(1)))
-
-
-def test_goals_are_relabeled_inside(tmp_path):
-    goals = {"observation": (3,), "achieved_goal": (2,), "desired_goal": (2,)}
-    rows = make(80, obs_shape=goals, ends=0.05)
-    buffer = Uniform(capacity=80)
-    buffer.add(rows)
-    state_files.save(tmp_path / "state", buffer.state_dict())
-    reward = lambda achieved, desired, info: -np.abs(achieved - desired).sum(-1)  # noqa: E731
-    source = Offline(str(tmp_path / "state"), "HER", {"compute_reward": reward}, seed=0)
-    alone = HER(capacity=80, compute_reward=reward, seed=0)
-    alone.add(everything(source.storage))
-    one, other = source.sample(32), alone.sample(32)
-    identical(plain(one.transitions), plain(other.transitions))
-    assert not torch.equal(one.transitions.obs["desired_goal"], source.storage[one.slots].obs["desired_goal"])
 
 
 def test_recorded_and_new_rows_have_their_own_priorities(tmp_path):
@@ -280,19 +267,13 @@ def test_truncated_files_are_one_line(tmp_path, cut):
     refused(tmp_path / "checkpoint_00000001", "cannot be read: .* has .* bytes; expected")
 
 
-def test_missing_and_unknown_data_are_rejected(tmp_path, monkeypatch):
+def test_missing_and_unknown_data_are_rejected(tmp_path):
     refused(tmp_path / "nowhere", "does not exist; expected a Minari dataset")
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "has no known format; expected a Minari dataset")
     (tmp_path / "x.parquet").write_bytes(b"no parquet")
     refused(tmp_path / "x.parquet", "x.parquet cannot be read")
     refused("minari:what", "does not exist; expected an id with a version such as")
-
-    def no_network(*_, **__):
-        raise ConnectionError("no route\nto host")
-
-    monkeypatch.setattr("minari.storage.hosting.download_dataset", no_network)
-    refused("minari:mujoco/none-v0", "cannot be downloaded from hf://farama-minari: no route to host")
 
 
 def test_a_pattern_leaves_out_runs_without_rows_and_finds_folders_of_parquet_files(tmp_path):
@@ -312,17 +293,6 @@ def test_a_pattern_leaves_out_runs_without_rows_and_finds_folders_of_parquet_fil
     file.parent.mkdir(parents=True)
     file.touch()
     assert expanded(str(tmp_path / "rec*")) == [str(tmp_path / "recorded")]
-
-
-def test_a_missing_dataset_is_downloaded(monkeypatch):
-    calls = []
-
-    def download(name, *_, **__):
-        calls.append(name)
-        minari_dataset(episodes(), name)
-
-    monkeypatch.setattr("minari.storage.hosting.download_dataset", download)
-    assert len(open_rows("minari:far/away-v0", spaces())) == 100 and calls == ["far/away-v0"]
 
 
 @pytest.fixture
