@@ -54,9 +54,8 @@ def test_environments_by_name(env_id, name):
 
 @installed
 @pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["NMER", "LCER"])
-def test_training_and_resuming(buffer, tmp_path, capsys):
-    line = f"--env {NAME} --buffer {buffer} --horizon 40 --steps_per_iteration 100 --learning_starts 50 --hiddens 8,8"
+def test_training_and_resuming(tmp_path, capsys):
+    line = f"--env {NAME} --buffer LCER --horizon 40 --steps_per_iteration 100 --learning_starts 50 --hiddens 8,8"
     line += f" --buffer_size 500 --train_batch_size 16 --evaluation_num_episodes 1 --local_dir {tmp_path}"
     assert main([*line.split(), "--total_env_steps", "200"]) == 0
     out, err = capsys.readouterr()
