@@ -46,9 +46,12 @@ class ThresholdTask(gym.Env):
             "desired_goal": np.array([self.goal], np.float32),
         }
 
-    def outcome(self, observation: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
-        """Return the results of a step."""
-        seen = self.observed(observation)
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed, options=options)
+        return self.observed(observation), info
+
+    def step(self, action: Any) -> Any:
+        seen = self.observed(super().step(action)[0])
         reached = bool(self.compute_terminated(seen["achieved_goal"], seen["desired_goal"], {}))
         return seen, float(reached) - 1.0, reached, False, {"is_success": reached}
 
@@ -65,13 +68,6 @@ class GoalMountainCar(ThresholdTask, MountainCarEnv):
     def achieved(self) -> float:
         return float(self.state[0])
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        observation, info = MountainCarEnv.reset(self, seed=seed, options=options)
-        return self.observed(observation), info
-
-    def step(self, action: Any) -> Any:
-        return self.outcome(MountainCarEnv.step(self, action)[0])
-
 
 class GoalAcrobot(ThresholdTask, AcrobotEnv):
     """Acrobot (Sutton 1996) with a goal height of the tip, from −2 (hanging) to 2 (upright)."""
@@ -85,10 +81,3 @@ class GoalAcrobot(ThresholdTask, AcrobotEnv):
     def achieved(self) -> float:
         assert self.state is not None
         return float(-np.cos(self.state[0]) - np.cos(self.state[1] + self.state[0]))
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        observation, info = AcrobotEnv.reset(self, seed=seed, options=options)
-        return self.observed(observation), info
-
-    def step(self, action: Any) -> Any:
-        return self.outcome(AcrobotEnv.step(self, action)[0])

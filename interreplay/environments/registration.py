@@ -6,13 +6,17 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import WrapperSpec
 
-from interreplay.environments import atari, dm_control, minatar
+from interreplay.environments import atari, minatar
 from interreplay.environments.own_modules import search_here
+from interreplay.environments.rendering import choose_backend
 
 OURS = {
     "Catch-v0": ("catch:Catch", None),
@@ -46,6 +50,34 @@ def register_robotics() -> None:
         importlib.import_module("gymnasium_robotics")
 
 
+class FlatObservation(gym.ObservationWrapper):
+    """Flattens observations of any space, in the DeepMind control suite Dicts of float64, to one float32 vector."""
+
+    def __init__(self, env: gym.Env):
+        super().__init__(env)
+        space = gym.spaces.flatten_space(env.observation_space)
+        assert isinstance(space, gym.spaces.Box)
+        low = space.low.astype(np.float32)
+        self.observation_space = gym.spaces.Box(low, space.high.astype(np.float32), dtype=np.float32)
+
+    def observation(self, observation: object) -> np.ndarray:
+        """Return an observation as a vector ``(d,)``."""
+        return np.asarray(gym.spaces.flatten(self.env.observation_space, observation), dtype=np.float32)
+
+
+FLAT = WrapperSpec(FlatObservation.__name__, f"{__name__}:{FlatObservation.__name__}", {})
+
+
+def register_dm_control() -> None:
+    """Register the DeepMind control suite, through shimmy, with flattened observations."""
+    choose_backend()
+    with warnings.catch_warnings():  # their imports enable all warnings
+        importlib.import_module("shimmy")
+    for key, spec in gym.registry.items():
+        if key.startswith("dm_control/") and FLAT not in spec.additional_wrappers:
+            spec.additional_wrappers += (FLAT,)
+
+
 def register_nothing() -> None:
     """Do nothing: Gymnasium registers its own environments."""
 
@@ -70,7 +102,7 @@ ROBOTICS = ("Fetch", "PointMaze_", "AntMaze_", "Hand", "Adroit", "FrankaKitchen"
 FAMILIES = (
     Family("", (PREFIX,), (), register_ours),
     Family("robotics", ROBOTICS, ("gymnasium_robotics",), register_robotics),
-    Family("dm-control", ("dm_control/",), ("shimmy", "dm_control"), dm_control.register),
+    Family("dm-control", ("dm_control/",), ("shimmy", "dm_control"), register_dm_control),
     Family("minatar", ("MinAtar/",), ("minatar",), minatar.register),
     Family("box2d", ("LunarLander", "BipedalWalker", "CarRacing"), ("Box2D", "pygame"), register_nothing),
     Family("atari", ("ALE/",), ("ale_py", "cv2"), atari.register),
