@@ -134,15 +134,7 @@ def actions_of(space: gym.Space, normalized: bool = True) -> Actions:
 
 
 def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> None:
-    """Reject action spaces that a policy does not support.
-
-    Args:
-        space: Space of one action.
-        kinds: Supported kinds of spaces.
-
-    Raises:
-        ValueError: The space is not supported.
-    """
+    """Reject action spaces that a policy does not support."""
     flat = flat_actions(space)
     if not isinstance(flat, kinds):
         raise ValueError(f"the action space is {space}; expected {' or '.join(map(ACTIONS.__getitem__, kinds))}")

@@ -70,13 +70,6 @@ def check_outside_of_runs(module: str, subject: str) -> None:
     """Reject a module within the folder of a run, of a checkpoint or of a study, which may come from elsewhere.
 
     A checkpoint could otherwise name code that was delivered with it.
-
-    Args:
-        module: Name of the module.
-        subject: As for `import_own`.
-
-    Raises:
-        UsageError: The module is in such a folder below the current folder.
     """
     folder = Path.cwd()
     for part in module.split("."):
@@ -155,9 +148,6 @@ def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Colle
         kind: The class.
         given: Names of the arguments.
         leave_out: Names of parameters that the caller passes itself.
-
-    Raises:
-        UsageError: An argument is unknown.
     """
     names = []
     for parameter in inspect.signature(kind).parameters.values():

@@ -41,11 +41,7 @@ def record_of(space: gym.Space) -> dict[str, Any]:
 
 
 def space_of(record: Mapping[str, Any]) -> gym.Space:
-    """Return the space of a record that `record_of` returned.
-
-    Raises:
-        ValueError: The record is invalid.
-    """
+    """Return the space of a record that `record_of` returned."""
     try:
         kind = record["kind"]
         if kind == "Dict":

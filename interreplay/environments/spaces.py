@@ -74,15 +74,7 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
 
 
 def check_numbers(which: str, space: gym.Space) -> None:
-    """Reject a space without any numbers, such as a Box of shape (0,).
-
-    Args:
-        which: "observation" or "action", for the message.
-        space: Space of one observation or action.
-
-    Raises:
-        ValueError: The space has no numbers.
-    """
+    """Reject a space without any numbers, such as a Box of shape (0,)."""
     for _, part in _walk(space, ""):
         shape = getattr(part, "shape", None)
         if shape is None or math.prod(shape):

@@ -57,11 +57,7 @@ def make(
     frame_stack: int = 1,
     render_mode: str | None = None,
 ) -> gym.Env:
-    """Create a wrapped environment from the arguments that `named` returns.
-
-    Raises:
-        UsageError: A wrapper cannot be created.
-    """
+    """Create a wrapped environment from the arguments that `named` returns."""
     registration.register(env)
     if ":" in env:
         import_own(env.rpartition(":")[0], f"environment {env!r}", "my_envs:Env-v0, which registers it")
@@ -71,11 +67,7 @@ def make(
 
 
 def wrap(env: gym.Env, wrappers: Sequence[Mapping[str, Any]], frame_stack: int) -> gym.Env:
-    """Wrap `env` and stack its observations.
-
-    Raises:
-        UsageError: A wrapper cannot be created.
-    """
+    """Wrap `env` and stack its observations."""
     for wrapper in wrappers:
         env = _wrapped(env, wrapper)
     if frame_stack == 1:

@@ -220,11 +220,7 @@ class CheckpointedAlgorithm(Algorithm):
 
 
 def local_folder(path: Any, filesystem: Any) -> Path:
-    """Return the absolute path of a checkpoint's folder.
-
-    Raises:
-        ValueError: The folder is not local.
-    """
+    """Return the absolute path of a checkpoint's folder."""
     if filesystem is not None:
         raise ValueError(f"filesystem is {filesystem!r}; expected None and a local folder")
     if "://" in str(path):
@@ -284,12 +280,7 @@ def config_of(folder: Path, trusted: bool = False) -> Any:
 
 
 def _class_of(name: str) -> type[Any]:
-    """Return a class of this package, or import a user's class, as environments and replay buffers are imported.
-
-    Raises:
-        CheckpointError: It is not the configuration of an algorithm of this package.
-        UsageError: A user's class cannot be imported.
-    """
+    """Return a class of this package, or import a user's class, as environments and replay buffers are imported."""
     module = name.rpartition(":")[0]
     if module.partition(".")[0] == "interreplay":
         try:

@@ -65,11 +65,7 @@ class ReadySource:
 
 
 class ModelSettings(dict[str, Any]):
-    """RLlib's ``config.model``: settings of its old models, which have no effect here. Calling it sets our networks.
-
-    Args:
-        config: Configuration of one of our algorithms.
-    """
+    """RLlib's ``config.model``: settings of its old models, which have no effect here. Calling it sets our networks."""
 
     def __init__(self, config: LoopConfig):
         super().__init__(MODEL_DEFAULTS)

@@ -186,14 +186,7 @@ def _translated(name: str, value: Any, get: Lookup) -> dict[str, Any]:
 
 
 def explained(title: str, unknown: list[str], rejected: list[str], known: list[str]) -> str:
-    """Return one message for all settings that a configuration does not accept.
-
-    Args:
-        title: Name of the configuration, the beginning of the message.
-        unknown: Unknown names.
-        rejected: Lines about other settings.
-        known: Accepted names.
-    """
+    """Return one message for all settings that a configuration does not accept."""
     parts = []
     if rejected:
         parts.append(f"{title} rejects {', '.join(rejected)}")
@@ -204,11 +197,7 @@ def explained(title: str, unknown: list[str], rejected: list[str], known: list[s
 
 
 def replay_method(kind: Any) -> Any:
-    """Return the replay method for one of RLlib's replay buffers; other values are returned unchanged.
-
-    Args:
-        kind: A name, a dotted name, a class, a factory or a search space.
-    """
+    """Return the replay method for one of RLlib's replay buffers; other values are returned unchanged."""
     if isinstance(kind, type) and kind.__module__.startswith("ray.rllib."):
         return BUFFERS.get(kind.__name__, kind)
     if not isinstance(kind, str):
@@ -226,11 +215,7 @@ def settings_as_properties(cls: type) -> list[str]:
 
 
 def check_not_ignored(config: AlgorithmConfig) -> None:
-    """Reject changed settings of RLlib that our algorithms would ignore.
-
-    Raises:
-        ValueError: Settings were changed; the message lists each with its value and what to use instead.
-    """
+    """Reject changed settings of RLlib that our algorithms would ignore."""
     plain = AlgorithmConfig()
     own: dict[str, Any] = config.own_settings()
     title = type(config).__name__.removesuffix("Config")
@@ -245,11 +230,7 @@ def check_not_ignored(config: AlgorithmConfig) -> None:
 
 
 def check_host(config: AlgorithmConfig) -> None:
-    """Reject settings of RLlib that our algorithms cannot work with.
-
-    Raises:
-        ValueError: A setting is not supported; the message states what is accepted.
-    """
+    """Reject settings of RLlib that our algorithms cannot work with."""
     if not (config.enable_rl_module_and_learner and config.enable_env_runner_and_connector_v2):
         raise ValueError("api_stack: the old API stack is not supported; leave both new ones enabled")
     if config.is_multi_agent or config.policies_to_train is not None:

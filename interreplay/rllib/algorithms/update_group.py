@@ -51,10 +51,6 @@ class UpdateGroup:
     def update(self, learner: Any, sample: Sample) -> UpdateResult:
         """Return the result of a learner's update, once all learners have called this.
 
-        Args:
-            learner: A member of the group.
-            sample: Batch of the learner.
-
         Raises:
             UsageError: The batch has its own loss or targets.
         """
@@ -107,11 +103,7 @@ class UpdateGroup:
 
 
 def check_group(learners: Sequence[Any]) -> None:
-    """Check that the updates of several learners can be combined.
-
-    Raises:
-        ValueError: The updates cannot be combined.
-    """
+    """Check that the updates of several learners can be combined."""
     check_alike([learner.update_rule for learner in learners])
     first = settings_outside_updates(learners[0].config)
     for learner in learners:

@@ -39,11 +39,7 @@ def creator_of(env: Any) -> Callable[[Mapping[str, Any]], Any] | None:
 
 
 def check_agents(env: Any) -> Any:
-    """Return an environment or a class of environments, unless it has several agents.
-
-    Raises:
-        ValueError: It has several agents.
-    """
+    """Return an environment or a class of environments, unless it has several agents."""
     kind = env if isinstance(env, type) else type(env)
     if issubclass(kind, MultiAgentEnv):
         raise ValueError(f"the environment {kind.__name__} is a MultiAgentEnv: {ONE_AGENT}")

@@ -238,12 +238,7 @@ class RunnerState:
         self.seeded = False
 
     def state_dict(self, env: Any, needs_reset: bool) -> dict[str, Any]:
-        """Return everything as plain values and arrays.
-
-        Args:
-            env: The vector environment, which is saved if each inner environment can be.
-            needs_reset: Whether the next step resets it.
-        """
+        """Return everything as plain values and arrays."""
         envs = environments(env)
         saved = None
         if self.obs is not None and len(envs) == len(self.over):

@@ -130,10 +130,6 @@ Examples:
 def with_replay(config: Any, algorithm: Any) -> tuple[Any, Any]:
     """Return a stock configuration and its algorithm as classes that use our replay buffers.
 
-    Args:
-        config: RLlib's configuration.
-        algorithm: RLlib's algorithm.
-
     Returns:
         ``StockSACConfig`` and ``StockSAC`` for ``SACConfig`` and ``SAC``; assign them to these names, by which
         checkpoints import them.

@@ -54,17 +54,10 @@ class EpisodeIds(dict[str, int]):
 
 
 def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> Transitions:
-    """Return the rows of episode chunks as one block of transitions.
+    """Return the rows of non-empty episode chunks as one block of transitions, chunk after chunk.
 
     A chunk may continue an episode that was partly added before. Its copy of that beginning (its lookback) is not
     repeated.
-
-    Args:
-        chunks: Episodes or parts of them, each at least one step long.
-        ids: The integer id of each chunk's episode.
-
-    Returns:
-        Transitions with one row per step, chunk after chunk.
 
     Raises:
         ValueError: The observations are neither arrays nor dicts of arrays.
