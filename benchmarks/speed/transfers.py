@@ -22,7 +22,7 @@ from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.training.build import build
 from interreplay.rllib import ray_session
-from interreplay.rllib.env_runner.wire_format import pack
+from interreplay.rllib.env_runner.remote import pack
 
 LENGTHS = (1, 50, 1000)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.rllib.env_runner.wire_format import pack, unpack_rows
+from interreplay.rllib.env_runner.remote import pack, unpack_rows
 from interreplay.transitions import Transitions
 
 

@@ -14,8 +14,7 @@ from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import A3CSettings
 from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearnerConfig, UnrollLearner
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
-from interreplay.rllib.env_runner.remote import Collector
-from interreplay.rllib.env_runner.wire_format import Packed, unpack
+from interreplay.rllib.env_runner.remote import Collector, Packed, unpack
 from interreplay.unrolls.experience import UnrollExperience
 
 

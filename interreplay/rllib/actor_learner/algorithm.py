@@ -27,8 +27,7 @@ from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.signatures import IMPALATraining
-from interreplay.rllib.env_runner.remote import Collector, RemoteRunners
-from interreplay.rllib.env_runner.wire_format import Packed, unpack_unrolls
+from interreplay.rllib.env_runner.remote import Collector, Packed, RemoteRunners, unpack_unrolls
 from interreplay.transitions import map_observation
 from interreplay.unrolls import schema
 from interreplay.unrolls.distances import UnrollDistance
@@ -118,11 +117,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         return {"type": MIX, "parameters": schema.read(arguments.get("parameters", list(STANDARD)))}
 
     def make_mix(self, gaussian: bool) -> UnrollMix:
-        """Return the empty mix of unrolls.
-
-        Args:
-            gaussian: Whether policies return [mean; log std].
-        """
+        """Return the empty mix of unrolls."""
         fresh = [{"type": "queue", "share": 1.0}]
         return make_mix(self.replay_buffer_config.get("parameters", fresh), gaussian, self.caching)
 

@@ -14,8 +14,7 @@ from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.errors import InterreplayError
-from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners, lost
-from interreplay.rllib.env_runner.wire_format import Packed
+from interreplay.rllib.env_runner.remote import Collected, Collector, Packed, RemoteCollector, RemoteRunners, lost
 
 
 class Answer(NamedTuple):
@@ -65,12 +64,7 @@ class Requests:
         return len(self._in_flight)
 
     def send(self, ask: Callable[[Any], ray.ObjectRef], version: int) -> None:
-        """Send requests to every runner in service until each has `max_in_flight`.
-
-        Args:
-            ask: Sends one request, given Ray's handle of the runner.
-            version: Version of the weights in the request.
-        """
+        """Send requests to every runner in service until each has `max_in_flight`."""
         waiting = Counter(request.runner for request in self._in_flight.values())
         for index, handle in self._runners.in_service().items():
             if not waiting[index]:
@@ -136,12 +130,6 @@ class AsyncCollector(RemoteCollector):
     """Collects from runners that answer one request after another, with the weights sent with each request.
 
     If the weights of a request are more than `max_lag` updates old, its answer is awaited before any other.
-
-    Args:
-        runners: The runners.
-        learner: The learner with the weights to act with.
-        unpack: Reconstructs unrolls or gradients from packed columns.
-        config: Configuration of the algorithm.
     """
 
     def __init__(self, runners: RemoteRunners, learner: Any, unpack: Callable[[Packed], Any], config: Any):

@@ -19,9 +19,9 @@ from interreplay.learning.networks.memory import State
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.learning.policy_gradient.policy_value import VALUE_OUTPUT
 from interreplay.rllib.actor_learner.collectors import Answer
+from interreplay.rllib.env_runner.remote import pack
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.rllib.env_runner.wire_format import pack
 from interreplay.transitions import Transitions
 from interreplay.unrolls.unrolls import Unrolls
 
@@ -157,9 +157,6 @@ class UnrollRunner(BatchEnvRunner):
         """Record the step of an unroll; return transitions for evaluations."""
         if self._unroll_columns is None:
             return super()._rows(live, actions, outcome, extras)
-        count = int(live.sum())
-        self._state.steps_since_report += count
-        self.num_env_steps_sampled_lifetime += count
         _, rewards, terminated, _ = outcome
         self._unroll_columns.put(extras, live=live, actions=actions, rewards=rewards, terminated=terminated)
         return None
@@ -195,9 +192,6 @@ class UnrollRunner(BatchEnvRunner):
 
 class StepColumns:
     """Arrays of the T steps of an unroll, ``(T, B, ...)`` by name; zero for environments that were not live.
-
-    Args:
-        steps: Number of steps T.
 
     Attributes:
         t: Number of the current step.

@@ -31,10 +31,16 @@ from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.checkpoints import CheckpointedAlgorithm, global_rng, set_global_rng
 from interreplay.rllib.env_runner.env_creation import make_one
-from interreplay.rllib.env_runner.remote import Collected, Collector, RemoteCollector, RemoteRunners, runner_errors
+from interreplay.rllib.env_runner.remote import (
+    Collected,
+    Collector,
+    Packed,
+    RemoteCollector,
+    RemoteRunners,
+    runner_errors,
+)
 from interreplay.rllib.env_runner.runner import LocalCollector
 from interreplay.rllib.env_runner.stepping import has_time_limit
-from interreplay.rllib.env_runner.wire_format import Packed
 from interreplay.rllib.host import HostedAlgorithm
 
 LOOP_STATE = "interreplay_loop"

@@ -32,8 +32,8 @@ from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import replay_method
 from interreplay.rllib.env_runner.env_creation import goal_functions, make_one
+from interreplay.rllib.env_runner.remote import unpack_rows
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
-from interreplay.rllib.env_runner.wire_format import unpack_rows
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
 from interreplay.transitions import Transitions, with_extras

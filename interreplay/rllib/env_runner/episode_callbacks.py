@@ -69,9 +69,6 @@ class EpisodeCallbacks:
 
     Running episodes of more than `MOST_STEPS` steps become `LongEpisode`s between two samples of training.
 
-    Args:
-        runner: The runner that steps the environments.
-
     Attributes:
         listening: Whether there is a callback of any kind.
         recording: Whether ended episodes are kept in `done`.
@@ -133,18 +130,8 @@ class EpisodeCallbacks:
 
     def end_sample(self) -> None:
         """Call ``on_sample_end`` with the steps that each episode gained since `begin_sample`."""
-        if self._samples_have_callbacks:
-            self._pass_samples()
-
-    def drop_old_steps(self) -> None:
-        """Drop the steps of long running episodes, except those that RLlib keeps too (`episode_lookback_horizon`)."""
-        lookback = self.runner.config.episode_lookback_horizon
-        episodes = self.runner._ongoing_episodes
-        for i, episode in enumerate(episodes):
-            if episode is not None and not episode.is_done and episode.t - episode.t_started > MOST_STEPS:
-                episodes[i] = LongEpisode.continuing(episode, lookback)
-
-    def _pass_samples(self) -> None:
+        if not self._samples_have_callbacks:
+            return
         samples = []
         for episode in self.done + self.running():
             begin = self._lengths.get(episode.id_, 0)
@@ -160,3 +147,11 @@ class EpisodeCallbacks:
                 "samples": samples,
             },
         )
+
+    def drop_old_steps(self) -> None:
+        """Drop the steps of long running episodes, except those that RLlib keeps too (`episode_lookback_horizon`)."""
+        lookback = self.runner.config.episode_lookback_horizon
+        episodes = self.runner._ongoing_episodes
+        for i, episode in enumerate(episodes):
+            if episode is not None and not episode.is_done and episode.t - episode.t_started > MOST_STEPS:
+                episodes[i] = LongEpisode.continuing(episode, lookback)

@@ -1,22 +1,67 @@
-"""Collectors of experience, and the runners in other processes: their requests, states and failures."""
+"""Collectors of experience, and the runners in other processes: their requests, transfers, states and failures."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import ray
+import torch
 from ray.exceptions import RayError
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.annotations import override
+from torch import Tensor
 
 from interreplay.environments.registration import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
-from interreplay.rllib.env_runner.wire_format import Packed, pack
+from interreplay.transitions import Transitions, grouped
+from interreplay.unrolls.unrolls import Unrolls, from_columns
+
+Packed = tuple[bytes, list[tuple[str, str, tuple[int, ...]]]]
+"""Columns as one block of bytes, with the name, the type and the shape of each.
+
+A pickled tensor has some 300 bytes of overhead, which is more than the numbers of a short fragment.
+"""
+
+
+def pack(columns: Mapping[str, Tensor]) -> Packed:
+    """Return the concatenated bytes of columns, and the name, the type and the shape of each."""
+    layout = []
+    data = bytearray()
+    # Large numbers first, so that each column is aligned to the size of its numbers.
+    for name, column in sorted(columns.items(), key=lambda pair: -pair[1].element_size()):
+        array = column.cpu().numpy()
+        layout.append((name, array.dtype.str, array.shape))
+        data += array.tobytes()
+    return bytes(data), layout
+
+
+def unpack(packed: Packed) -> dict[str, np.ndarray]:
+    """Return packed columns as writable arrays."""
+    data, layout = packed
+    memory = bytearray(data)
+    offset = 0
+    found: dict[str, np.ndarray] = {}
+    for name, dtype, shape in layout:
+        size = int(np.prod(shape, dtype=np.int64))
+        found[name] = np.frombuffer(memory, np.dtype(dtype), size, offset).reshape(shape)
+        offset += found[name].nbytes
+    return found
+
+
+def unpack_rows(packed: Packed) -> Transitions:
+    """Return packed transitions."""
+    return Transitions(**grouped(unpack(packed)))
+
+
+def unpack_unrolls(packed: Packed) -> Unrolls:
+    """Return packed unrolls."""
+    return from_columns({name: torch.from_numpy(array) for name, array in unpack(packed).items()})
 
 
 @dataclass
@@ -50,9 +95,9 @@ class Collector(ABC):
     def metrics(self) -> list[Any]:
         """Return the metrics of the runners."""
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the runners in other processes."""
+        """Return the states of the runners in other processes, by index."""
+        return {"remote_runners": {}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Continue from `state_dict`."""
@@ -63,12 +108,7 @@ class Collector(ABC):
 
 
 class RemoteRunners:
-    """The runners in other processes. A lost runner ends the run, which resumes from its checkpoint.
-
-    Args:
-        group: RLlib's group of runners.
-        config: Configuration of the algorithm.
-    """
+    """The runners in other processes. A lost runner ends the run, which resumes from its checkpoint."""
 
     def __init__(self, group: EnvRunnerGroup, config: Any):
         self._manager = group._worker_manager
@@ -168,13 +208,7 @@ class RemoteRunners:
 
 
 class RemoteCollector(Collector):
-    """Collects from all runners in other processes with the newest weights, and waits for all of them.
-
-    Args:
-        runners: The runners.
-        learner: The learner with the weights to act with.
-        unpack: Reconstructs transitions or unrolls from packed columns.
-    """
+    """Collects from all runners in other processes with the newest weights, and waits for all of them."""
 
     def __init__(self, runners: RemoteRunners, learner: Any, unpack: Callable[[Packed], Any]):
         self._runners = runners

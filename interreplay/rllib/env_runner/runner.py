@@ -48,10 +48,6 @@ EVALUATION = 1 << 20
 class EpisodeSeeds(Iterator[int]):
     """The seeds of successive evaluation episodes, independent of the number of environments.
 
-    Args:
-        seed: Seed of the run; None for a random one.
-        index: Index of the runner.
-
     Attributes:
         number: Number of the next episode, counted over all evaluations of a run.
     """
@@ -321,6 +317,9 @@ class BatchEnvRunner(SteppingRunner):
             if EPISODE_RETURN in self._recorded:
                 extras |= state.log.columns(over)
             stored_rewards, stored_ends = self._stored(infos, rewards, terminated)
+            count = int(live.sum())
+            state.steps_since_report += count
+            self.num_env_steps_sampled_lifetime += count
             rows = self._rows(live, actions, (next_obs, stored_rewards, stored_ends, truncated), extras)
         state.obs = next_obs
         if not live.all():
@@ -335,9 +334,6 @@ class BatchEnvRunner(SteppingRunner):
         self, live: np.ndarray, actions: np.ndarray, outcome: tuple[Any, ...], extras: dict[str, np.ndarray]
     ) -> Transitions | None:
         next_obs, rewards, terminated, truncated = outcome
-        count = int(live.sum())
-        self._state.steps_since_report += count
-        self.num_env_steps_sampled_lifetime += count
         # These are copies of arrays of one length and the right types; the constructor's checks would double the cost.
         return unchecked(
             obs=as_tensors(pick(self._state.obs, live), CPU),
@@ -458,12 +454,7 @@ class BatchEnvRunner(SteppingRunner):
 
 
 class LocalCollector(Collector):
-    """Collects from the runner in the learner's process; its state is part of RLlib's state.
-
-    Args:
-        runner: The runner, which acts with the learner's networks.
-        learner: The learner.
-    """
+    """Collects from the runner in the learner's process; its state is part of RLlib's state."""
 
     def __init__(self, runner: BatchEnvRunner, learner: Any):
         self._runner = runner
@@ -480,7 +471,3 @@ class LocalCollector(Collector):
     @override(Collector)
     def metrics(self) -> list[Any]:
         return [self._runner.get_metrics()]
-
-    @override(Collector)
-    def state_dict(self) -> dict[str, Any]:
-        return {"remote_runners": {}}
