@@ -46,13 +46,23 @@ from interreplay.rllib.host import HostedAlgorithm
 LOOP_STATE = "interreplay_loop"
 
 
-class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
-    """RLlib's algorithm with evaluations that can be interrupted and results of the current iteration only.
+class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
+    """Alternates between sampling a little and updating a little; only remote runners are in other processes.
+
+    Evaluations can be interrupted, and results contain the current iteration only.
 
     Attributes:
         stop_requested: Whether `train()` and evaluations should return soon.
+        experience: The source of batches, which also determines when they are due.
+        on_progress: Called with `env_steps` after every round; it must be cheap.
+        on_draw: Called before batches are drawn; if it raises an error, due updates are left for the next `train()`.
+        config_class: Configuration of the algorithm.
     """
 
+    config_class: ClassVar[Any]
+    config: LoopConfig
+    experience: Any
+    learner: Any
     stop_requested: bool
     env_runner_group: EnvRunnerGroup
     learner_group: LearnerGroup
@@ -60,8 +70,112 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
     env_runner: Any
     eval_env_runner: Any
     evaluation_config: Any
+    _collector: Collector
+    _name: ClassVar[str]
     _time_total: float  # Ray's attribute, the source of `time_total_s`
     _iteration_began: float | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register this class as the algorithm of its `config_class`."""
+        super().__init_subclass__(**kwargs)
+        # Tune registers a class by this name; Tuner("SAC") continues to find RLlib's algorithm.
+        cls._name = f"interreplay.{cls.__name__}" if cls.__name__ in STOCK_ALGORITHMS else cls.__name__
+        if "config_class" in vars(cls) and "algorithm_class" not in vars(cls.config_class):
+            cls.config_class.algorithm_class = (cls,)
+
+    @classmethod
+    @override(Algorithm)
+    def get_default_config(cls) -> Any:
+        return cls.config_class()
+
+    @override(Algorithm)
+    def setup(self, config: Any) -> None:
+        try:
+            super().setup(config)
+        except Exception:
+            if config.num_env_runners:  # RLlib drops the errors of runners in other processes
+                check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
+            raise
+        self.stop_requested = False
+        self._reported_updates = 0
+        self._acting: TrainedPolicy | None = None
+        self.on_progress: Callable[[int], None] | None = None
+        self.on_draw: Callable[[], None] | None = None
+        self.learner = self.learner_group._learner
+        self._has_schedules = self.config.has_schedules  # read at every step
+        self._prepare()
+        if self.config.num_env_runners == 0:
+            # The runner shares the learner's networks, so that nothing is copied.
+            self.env_runner.use_module(self.learner.single_module, self.learner._device)
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Create `experience` and the collector."""
+
+    def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
+        """Return the collector of the configuration."""
+        if self.config.num_env_runners == 0:
+            return LocalCollector(self.env_runner, self.learner)
+        runners = RemoteRunners(self.env_runner_group, self.config)
+        return RemoteCollector(runners, self.learner, unpack)
+
+    @property
+    def env_steps(self) -> int:
+        """Env steps of the whole run, including the steps before a resume."""
+        return self.experience.env_steps
+
+    @property
+    def single_spaces(self) -> tuple[Any, Any]:
+        """Observation and action space of one environment."""
+        module = self.learner.single_module
+        return module.observation_space, module.action_space
+
+    def described_policy(self) -> tuple[dict[str, Any], Any]:
+        """Return a description of the policy, for checkpoints, and the networks."""
+        module = self.learner.single_module
+        about = {"algorithm": type(self).__name__, "env": str(self.config.env)}
+        return module.described(self.config.normalize_actions, **about), module.nets
+
+    def act(self, obs: Any, explore: bool = False) -> Any:
+        """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
+
+        Training is not affected: nothing is counted or stored, and exploration has a separate random generator. A
+        policy with memory keeps its state until `start_episode`.
+
+        Args:
+            obs: Observation as the environment returns it; for several, each part has n along its first dimension.
+            explore: Whether to explore as in training; otherwise the actions are the policy's best ones.
+
+        Raises:
+            ValueError: The observation is not in the environment's space.
+        """
+        if self._acting is None:
+            observation_space, action_space = self.single_spaces
+            self._acting = TrainedPolicy(
+                self.learner.single_module.nets,
+                observation_space,
+                action_space,
+                self.config.normalize_actions,
+                copy.deepcopy(self.config.exploration),
+                self.config.seed,
+            )
+        progress = self.config.progress(self.env_steps) if explore else None
+        if progress is not None and self._acting.exploration is not None:
+            self._acting.exploration.anneal(progress)
+        return self._acting.act(obs, explore)
+
+    def start_episode(self) -> None:
+        """Reset the memory of the policy and of its exploration before the first `act` of an episode."""
+        if self._acting is not None:
+            self._acting.start()
+
+    @override(Algorithm)
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """Return the networks of the runner in this process, with the learner's weights."""
+        module = super().get_module(module_id)
+        if module is not None and self.config.num_env_runners:
+            module.set_state(self.learner.single_module.get_state())
+        return module
 
     @property
     def elapsed_seconds(self) -> float:
@@ -130,6 +244,13 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
     @override(Algorithm)
     def evaluate(self, *args: Any, **options: Any) -> Any:
         """Play the episodes of an evaluation."""
+        progress = self.config.progress(self.env_steps)
+        group: Any = self.eval_env_runner_group
+        if progress is not None and group is None:
+            self.env_runner.anneal(progress)
+        elif progress is not None and self.evaluation_config.explore:
+            with runner_errors():
+                group.foreach_env_runner(methodcaller("anneal", progress))
         try:
             return super().evaluate(*args, **options)
         finally:
@@ -166,143 +287,6 @@ class BaseAlgorithm(CheckpointedAlgorithm, HostedAlgorithm):
             results.pop(EVALUATION_RESULTS, None)
         return results
 
-
-class TrainingLoop(BaseAlgorithm):
-    """Alternates between sampling a little and updating a little; only remote runners are in other processes.
-
-    Attributes:
-        experience: The source of batches, which also determines when they are due.
-        on_progress: Called with `env_steps` after every round; it must be cheap.
-        on_draw: Called before batches are drawn; if it raises an error, due updates are left for the next `train()`.
-        config_class: Configuration of the algorithm.
-    """
-
-    config_class: ClassVar[Any]
-    config: LoopConfig
-    experience: Any
-    learner: Any
-    _collector: Collector
-    _name: ClassVar[str]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Register this class as the algorithm of its `config_class`."""
-        super().__init_subclass__(**kwargs)
-        # Tune registers a class by this name; Tuner("SAC") continues to find RLlib's algorithm.
-        cls._name = f"interreplay.{cls.__name__}" if cls.__name__ in STOCK_ALGORITHMS else cls.__name__
-        if "config_class" in vars(cls) and "algorithm_class" not in vars(cls.config_class):
-            cls.config_class.algorithm_class = (cls,)
-
-    @classmethod
-    @override(Algorithm)
-    def get_default_config(cls) -> Any:
-        return cls.config_class()
-
-    @override(Algorithm)
-    def setup(self, config: Any) -> None:
-        try:
-            super().setup(config)
-        except Exception:
-            if config.num_env_runners:  # RLlib drops the errors of runners in other processes
-                check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
-            raise
-        self.stop_requested = False
-        self._reported_updates = 0
-        self._acting: TrainedPolicy | None = None
-        self.on_progress: Callable[[int], None] | None = None
-        self.on_draw: Callable[[], None] | None = None
-        self.learner = self.learner_group._learner
-        self._has_schedules = self.config.has_schedules  # read at every step
-        self._prepare()
-        if self.config.num_env_runners == 0:
-            # The runner shares the learner's networks, so that nothing is copied.
-            self.env_runner.use_module(self.learner.single_module, self.learner._device)
-
-    @abstractmethod
-    def _prepare(self) -> None:
-        """Create `experience` and the collector."""
-
-    def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
-        """Return the collector of the configuration.
-
-        Args:
-            unpack: Reconstructs the results of remote runners from packed columns.
-        """
-        if self.config.num_env_runners == 0:
-            return LocalCollector(self.env_runner, self.learner)
-        runners = RemoteRunners(self.env_runner_group, self.config)
-        return RemoteCollector(runners, self.learner, unpack)
-
-    @property
-    def env_steps(self) -> int:
-        """Env steps of the whole run, including the steps before a resume."""
-        return self.experience.env_steps
-
-    @property
-    def single_spaces(self) -> tuple[Any, Any]:
-        """Observation and action space of one environment."""
-        module = self.learner.single_module
-        return module.observation_space, module.action_space
-
-    def described_policy(self) -> tuple[dict[str, Any], Any]:
-        """Return a description of the policy, for checkpoints, and the networks."""
-        module = self.learner.single_module
-        about = {"algorithm": type(self).__name__, "env": str(self.config.env)}
-        return module.described(self.config.normalize_actions, **about), module.nets
-
-    def act(self, obs: Any, explore: bool = False) -> Any:
-        """Return an action for an observation, or actions ``(n, ...)`` for several, in the environment's units.
-
-        Training is not affected: nothing is counted or stored, and exploration has a separate random generator. A
-        policy with memory keeps its state until `start_episode`.
-
-        Args:
-            obs: Observation as the environment returns it; for several, each part has n along its first dimension.
-            explore: Whether to explore as in training; otherwise the actions are the policy's best ones.
-
-        Raises:
-            ValueError: The observation is not in the environment's space.
-        """
-        if self._acting is None:
-            observation_space, action_space = self.single_spaces
-            self._acting = TrainedPolicy(
-                self.learner.single_module.nets,
-                observation_space,
-                action_space,
-                self.config.normalize_actions,
-                copy.deepcopy(self.config.exploration),
-                self.config.seed,
-            )
-        progress = self.config.progress(self.env_steps) if explore else None
-        if progress is not None and self._acting.exploration is not None:
-            self._acting.exploration.anneal(progress)
-        return self._acting.act(obs, explore)
-
-    def start_episode(self) -> None:
-        """Reset the memory of the policy and of its exploration before the first `act` of an episode."""
-        if self._acting is not None:
-            self._acting.start()
-
-    @override(Algorithm)
-    def evaluate(self, *args: Any, **options: Any) -> Any:
-        progress = self.config.progress(self.env_steps)
-        group = self.eval_env_runner_group
-        if progress is None:
-            return super().evaluate(*args, **options)
-        if group is None:
-            self.env_runner.anneal(progress)
-        elif self.evaluation_config.explore:
-            with runner_errors():
-                group.foreach_env_runner(methodcaller("anneal", progress))
-        return super().evaluate(*args, **options)
-
-    @override(Algorithm)
-    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """Return the networks of the runner in this process, with the learner's weights."""
-        module = super().get_module(module_id)
-        if module is not None and self.config.num_env_runners:
-            module.set_state(self.learner.single_module.get_state())
-        return module
-
     # -- the loop ---------------------------------------------------------------------------------
 
     @property
@@ -331,12 +315,7 @@ class TrainingLoop(BaseAlgorithm):
 
     @abstractmethod
     def _sample(self) -> None:
-        """Add one fragment of every runner to the experience.
-
-        Raises:
-            EnvironmentFailure: An environment raised an error, or returned values that cannot be stored.
-            RunnerLost: A remote runner is lost.
-        """
+        """Add one fragment of every runner to the experience."""
 
     def _store(self, collected: Collected) -> None:
         """Add collected rows to the experience.

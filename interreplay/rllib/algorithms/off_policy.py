@@ -243,11 +243,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
                 counts[episode] = counts.get(episode, 0) + number
         self._iteration += self.env_steps // length
-        self.experience.truncate_episodes(counts)
-        if self.episode_table is not None:
-            self.episode_table.discard(counts)
-        if self.learner.reward_scale is not None:
-            self.learner.reward_scale.forget(list(counts))
+        self._end_episodes(list(counts))
 
         def begin_after(runner: Any) -> None:
             runner.begin_after(counts)
@@ -354,12 +350,16 @@ class OffPolicyAlgorithm(TrainingLoop):
             return runner.collect(length * runner.num_envs, warm_up, recorded, progress)
 
         collected = self._collector.collect(make)
-        self.experience.truncate_episodes(collected.cut)
-        if self.episode_table is not None:
-            self.episode_table.discard(collected.cut)
-        if self.learner.reward_scale is not None:
-            self.learner.reward_scale.forget(collected.cut)
+        self._end_episodes(collected.cut)
         self._store(collected)
+
+    def _end_episodes(self, ids: list[int]) -> None:
+        """End episodes that no row will continue."""
+        self.experience.truncate_episodes(ids)
+        if self.episode_table is not None:
+            self.episode_table.discard(ids)
+        if self.learner.reward_scale is not None:
+            self.learner.reward_scale.forget(ids)
 
     def _learn_without_steps(self) -> None:
         """Make the updates of one draw from recorded experience, within the iteration and the run, counted as steps."""
@@ -386,11 +386,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             self.on_rows(rows)
 
     def _for_replay(self, rows: Transitions) -> Transitions:
-        """Return rows without the extra columns that are only recorded, not replayed.
-
-        Raises:
-            ValueError: The rows lack a column that the replay method requires.
-        """
+        """Return rows without the extra columns that are only recorded, not replayed."""
         if self._wanted == rows.extras.keys():
             return rows
         if not self._wanted:
