@@ -169,6 +169,9 @@ def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(tmp_path,
     assert {name: float(row["tau"]) for name, row in rows.items()} == {name: v["tau"] for name, v in after.items()}
     assert [rows[name]["state"] for name in sorted(after)] == ["finished", "finished", "stopped early"]
     for name, values in after.items():
+        with (results / name / "progress.csv").open() as file:
+            steps = [float(row["num_env_steps_sampled_lifetime"]) for row in csv.DictReader(file)]
+        assert steps == ([100, 200] if rows[name]["state"] == "finished" else [100]), "nothing is lost or repeated"
         assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
     best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
     head = "command of the best in worse:Worse-v0: python -m interreplay train "
