@@ -19,12 +19,13 @@ from interreplay.runs.state_files import arrays
 
 HOME = Path(__file__).resolve().parents[2]
 OVER = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
+RUN = "SAC_slurm_envs-Crawling-v0_Uniform_s0"
 STUDY = """
-buffers: [{buffers}]
+envs: ["slurm_envs:Crawling-v0"]
 seeds: {seeds}
 max_failures: 3
 settings:
-  total_env_steps: {steps}
+  total_env_steps: 300
   steps_per_iteration: 100
   checkpoint_freq: 1
   learning_starts: 100
@@ -62,24 +63,25 @@ SUBMITTED: list[Job] = []
 
 
 class Job:
-    """A study that the launcher submitted to Slurm.
+    """A study that the launcher submitted to Slurm; its runs crawl after step 220 until `go` is called.
 
     Args:
         folder: Folder of the study file and the results.
         kind: ``concurrent`` or ``single``.
         options: Options of submit.py.
-        buffers: Buffers of the study.
         seeds: Number of seeds.
-        steps: Env steps of each run.
         env: Additional variables of the launcher's environment.
     """
 
-    def __init__(self, folder: Path, kind: str, options: str, *, buffers="Uniform", seeds=1, steps=500, **env: str):
+    def __init__(self, folder: Path, kind: str, options: str, *, seeds=1, **env: str):
         folder.mkdir(parents=True)
         study, self.results = folder / "study.yaml", folder / "results"
-        study.write_text(STUDY.format(buffers=buffers, seeds=seeds, steps=steps))
+        study.write_text(STUDY.format(seeds=seeds))
+        self._go = folder / "go"
+        env |= {"GO": str(self._go), "PYTHONPATH": str(Path(__file__).parent)}
         words = [sys.executable, HOME / "cluster_deployment/submit.py", kind, study, "--results_dir", self.results]
-        words += ["--venv", Path(sys.prefix), "--time", "10", *options.split()]
+        words += ["--venv", Path(sys.prefix), "--time", "20", "--cpus", "1", "--mem", "2500M", "--no-check"]
+        words += options.split()
         done = subprocess.run(
             [*map(str, words)], env={**os.environ, **env}, capture_output=True, text=True, timeout=120
         )
@@ -87,9 +89,13 @@ class Job:
         self.id = re.search(r"submitted job (\d+)", done.stdout)[1]
         SUBMITTED.append(self)
 
-    def states(self) -> set[str]:
-        """Return the states of the job or of all its tasks."""
-        return set(command("squeue", "-h", "-r", "-t", "all", "-j", self.id, "-o", "%T").split())
+    def go(self, task: str = "_") -> None:
+        """Let the job, or the task with the suffix, such as ``_0``, run at full speed."""
+        Path(f"{self._go}{task}").touch()
+
+    def states(self, task: str = "") -> set[str]:
+        """Return the states of the job and of all its tasks, or of the task with the suffix, such as ``_0``."""
+        return set(command("squeue", "-h", "-r", "-t", "all", "-j", self.id + task, "-o", "%T").split())
 
     def log(self) -> str:
         """Return the output of the job or of all its tasks."""
@@ -102,10 +108,10 @@ class Job:
             assert time.monotonic() < end and not self.states() <= OVER, f"{what} did not happen:\n{self.log()}"
             time.sleep(0.3)
 
-    def finish(self, seconds: float = 400, expected: str = "COMPLETED") -> None:
-        """Wait for the end of the job and check its state."""
+    def finish(self, task: str = "", seconds: float = 400, expected: str = "COMPLETED") -> None:
+        """Wait for the end of the job or of a task, and check its state."""
         end = time.monotonic() + seconds
-        while not (states := self.states()) <= OVER:
+        while not (states := self.states(task)) <= OVER:
             assert time.monotonic() < end, f"{states} after {seconds} s:\n{self.log()}"
             time.sleep(0.5)
         assert states == {expected}, self.log()
@@ -115,16 +121,16 @@ class Job:
         shown = command("scontrol", "show", "job", self.id + task)
         return dict(re.findall(r"(\w+)=(\S+)", shown))
 
-    def run(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> Path:
+    def run(self, name: str = RUN) -> Path:
         """Return the folder of a run."""
         return self.results / name
 
-    def status(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> dict[str, Any]:
+    def status(self, name: str = RUN) -> dict[str, Any]:
         """Return the recorded status of a run; empty before its start."""
         path = self.run(name) / "status.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def saved_steps(self, name: str = "SAC_InvertedPendulum-v5_Uniform_s0") -> int:
+    def saved_steps(self, name: str = RUN) -> int:
         """Return the env steps of a run's newest checkpoint, 0 without one."""
         return max((int(path.name.split("_")[1]) for path in self.run(name).glob("checkpoint_????????")), default=0)
 

@@ -1,7 +1,6 @@
-"""Studies on a real Slurm: complete, side by side, interrupted and requeued, with a node that dies.
+"""A real Slurm: an array, a job that is warned and requeued, and a job of two nodes of which one dies.
 
-Jobs are submitted by fixtures and awaited by the tests, so that one test's jobs start, or wait in the queue, during
-another's.
+Each job proves several properties, and all of them run at the same time.
 """
 
 from __future__ import annotations
@@ -9,20 +8,19 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from slurm_jobs import HOME, OVER, Job, assert_equal_weights, command, end_all, nodes, steps_of_curve, weights, why_not
+from slurm_jobs import HOME, RUN, Job, assert_equal_weights, command, end_all, nodes, steps_of_curve, weights, why_not
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
-STEPS = 600
-CURVE = list(range(100, STEPS + 1, 100))
+STEPS = 300
+CURVE = [100, 200, 300]
+NAMES = [f"{RUN[:-1]}{seed}" for seed in range(3)]
 
 # In a step on the node: ends every process of Ray's there at once, as if the node's memory had run out.
 KILL_DAEMONS = """
-until [ -e "$WORD" ]; do sleep 0.1; done
 pids=() names=()
 for process in /proc/[0-9]*; do
     tr '\\0' ' ' <"$process/cmdline" 2>/dev/null | grep -q -- "$FOLDER/n" || continue
@@ -34,17 +32,12 @@ kill -KILL "${pids[@]}" && echo "killed ${names[@]}"
 
 @pytest.fixture(scope="module")
 def slurm():
-    """Return the nodes of Slurm; skip if it does not answer."""
+    """Return the names of two nodes; skip if Slurm does not answer or has fewer."""
     if reason := why_not():
         pytest.skip(reason)
-    return nodes()
-
-
-@pytest.fixture
-def two_nodes(slurm):
-    if len(slurm) < 2:
-        pytest.skip(f"two nodes are needed, there is {slurm}")
-    return slurm
+    if len(found := nodes()) < 2:
+        pytest.skip(f"two nodes are needed, there is {found}")
+    return found[:2]
 
 
 @pytest.fixture(scope="module")
@@ -58,139 +51,113 @@ def folder(slurm):
 
 
 @pytest.fixture(scope="module")
-def submitted(folder):
-    """Submit an array of three runs, without interruptions."""
-    return Job(folder / "array", "single", "--cpus 1 --mem 2500M", seeds=3, steps=STEPS, INTERREPLAY_STAGGER="0")
-
-
-@pytest.fixture(scope="module")
-def array(submitted):
-    """Return the array after its end."""
-    submitted.finish()
-    return submitted
-
-
-@pytest.fixture(scope="module")
-def warned(array, slurm, folder):
-    """Send warnings to a job and an array task after their second checkpoint; return them by suffix."""
+def jobs(slurm, folder):
+    """Submit a job on the second node, a job on both nodes, and an array of three runs."""
     # A warning with less time left than is kept for saving: the job has to stop.
     env = {"INTERREPLAY_STAGGER": "0", "INTERREPLAY_STOP_BEFORE": "3600"}
-    options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[-1]}"
-    jobs = {
-        "": Job(folder / "warned", "concurrent", options, steps=STEPS, **env),
-        "_0": Job(folder / "warned-task", "single", options, steps=STEPS, **env),
+    first, second = (f"--sbatch=--nodelist={node}" for node in slurm)
+    return {
+        "warned": Job(folder / "warned", "concurrent", second, **env),
+        "both": Job(folder / "both", "concurrent", f"--nodes 2 --sbatch=--nodelist={','.join(slurm)}", seeds=2),
+        "array": Job(folder / "array", "single", f"--runs 0-2 {first}", seeds=3, **env),
     }
-    waiting = dict(jobs)
-    while waiting:
-        task, job = waiting.popitem()
-        if job.saved_steps() < 200:
-            assert not job.states() <= OVER, job.log()
-            waiting = {task: job, **waiting}
-            time.sleep(0.2)
-        else:
-            command("scancel", "--batch", f"--signal={signal.SIGUSR1.value}", job.id + task)
-    return jobs
+
+
+def warn(job, task="", name=RUN):
+    """Send a warning to a job after the second checkpoint of a run, and wait until the run has stopped."""
+    job.until(lambda: job.saved_steps(name) >= 200, f"a checkpoint of {name}")
+    command("scancel", "--batch", f"--signal={signal.SIGUSR1.value}", job.id + task)
+    job.until(lambda: job.saved_steps(name) > 200, f"the stop of {name}")
+
+
+def interrupt(job):
+    """Warn the second run of an array and cancel the third; return the array after the end of all runs."""
+    job.go("_0")
+    warn(job, "_1", NAMES[1])
+    job.go("_1")
+    job.until(lambda: job.saved_steps(NAMES[2]) >= 200, "a checkpoint of the third run")
+    command("scancel", f"{job.id}_2")
+    canceled = time.monotonic()
+    job.finish("_0")
+    job.finish("_1")
+    job.finish("_2", expected="CANCELLED")
+    time.sleep(max(0, canceled + 8 - time.monotonic()))  # a requeued job would be back by then
+    return job
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interrupted(jobs):
+    """Interrupt the array while the tests interrupt the other jobs."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(interrupt, jobs["array"])
 
 
 @pytest.fixture(scope="module")
-def neighbors(warned, slurm, folder):
-    """Cancel a long job after a short one on the same node; return the time and the previous states of both."""
-    options = f"--cpus 1 --mem 2500M --sbatch=--nodelist={slurm[0]}"
-    long = Job(folder / "long", "concurrent", options, steps=100_000)
-    short = Job(folder / "short", "concurrent", options, steps=200)
-    short.finish()
-    steps = long.saved_steps()
-    long.until(lambda: long.saved_steps() >= steps + 200, "continuing after the shorter job ended its Ray")
-    found = [job.status() for job in (short, long)]
-    command("scancel", long.id)
-    return long, time.monotonic(), found
+def array(interrupted):
+    return interrupted.result()
 
 
-def test_the_smoke_test_finds_no_problem_inside_of_a_job(submitted, folder):
-    words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
-    output = command(*words, "--results_dir", folder / "smoke", seconds=150)
-    assert output.count("\nok ") == 3 and "all checks passed" in output
-
-
-def test_an_array_of_three(array):
-    for seed in range(3):
-        name = f"SAC_InvertedPendulum-v5_Uniform_s{seed}"
-        status = array.status(name)
-        assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 1)
-        assert steps_of_curve(array.run(name)) == CURVE
-
-
-def test_two_jobs_on_one_node(neighbors):
-    assert [(status["failures"], status["starts"]) for status in neighbors[2]] == [([], 1)] * 2
-
-
-def test_a_warned_job_is_requeued_and_ends_with_the_same_results(warned, array):
-    for task, job in warned.items():
-        job.finish()
-        assert job.scheduler_state(task)["Restarts"] == "1"
-        status = job.status()
-        assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, 2)
-        assert 0 < status["begun_at"] < STEPS
-        assert "warning of the scheduler" in job.log() and "requeueing" in job.log()
-        assert steps_of_curve(job.run()) == CURVE
-        assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
-
-
-def test_four_runs_on_two_nodes(two_nodes, folder, array):
-    job = Job(
-        folder / "four", "concurrent", "--nodes 2 --cpus 2 --mem 5000M", buffers="Uniform, NMER", seeds=2, steps=STEPS
-    )
-    job.finish()
-    assert [(row["state"], row["env_steps"], row["starts"], row["failures"]) for row in job.rows()] == [
-        ("finished", str(STEPS), "1", "0")
-    ] * 4
-    assert "2 of 2 nodes" in job.log() and "4 runs at a time" in job.log()
-    hosts = {path.name.split(".")[4] for path in job.results.glob("*/events.out.*")}
-    assert len(hosts) == 2
-    assert_equal_weights(weights(array.run(), STEPS), weights(job.run(), STEPS))
-
-
-def test_killed_daemons_of_a_node(two_nodes, folder, array):
-    job = Job(folder / "killed", "concurrent", "--nodes 2 --cpus 1 --mem 3000M", seeds=2, steps=STEPS)
-    names = [f"SAC_InvertedPendulum-v5_Uniform_s{seed}" for seed in range(2)]
-    job.until(lambda: "nodes at" in job.log(), "the Ray cluster")
-    worker = next(path for path in job.results.glob("slurm/ray-*/*.log") if "worker of" in path.read_text())
-    rays = next(word.split("/n0")[0] for word in worker.read_text().split() if "/n0/session_" in word)
-    word = folder / "now"
-    step = ["srun", f"--jobid={job.id}", "--overlap", "-N1", "-n1", "-w", worker.stem]
-    step += [f"--export=ALL,FOLDER={rays},WORD={word}", "bash", "-c", KILL_DAEMONS]
-    with subprocess.Popen(step, stdout=subprocess.PIPE, text=True) as killer:
-        victim = next_on(worker.stem, job, names)
-        job.until(lambda: job.saved_steps(victim) >= 200, f"a checkpoint of {victim}")
-        word.touch()
-        killed = killer.communicate(timeout=60)[0]
-    assert "raylet" in killed
-    job.finish()
-    rows = {row["name"]: row for row in job.rows()}
-    assert [row["state"] for row in rows.values()] == ["finished"] * 2
-    assert [rows[name]["starts"] for name in names] == ["2" if name == victim else "1" for name in names]
-    assert rows[victim]["failures"] == "1" and rows[victim]["last_failure"]
-    assert f"{victim}: failed, trying again from its last checkpoint" in job.log()
-    assert job.status(victim)["begun_at"] >= 200
-    for name in names:
-        assert steps_of_curve(job.run(name)) == CURVE
-        assert_equal_weights(weights(array.run(name), STEPS), weights(job.run(name), STEPS))
-
-
-def next_on(node, job, names):
-    """Return the run that is executed on a node, as soon as there is one."""
+@pytest.fixture(scope="module")
+def victim(slurm, jobs):
+    """Return the run on the second node of the job on both nodes, after its second checkpoint."""
+    job = jobs["both"]
     found = []
 
     def look():
-        found[:] = [name for name in names if any(job.run(name).glob(f"events.out.*.{node}*"))]
-        return found
+        found[:] = [name for name in NAMES[:2] if any(job.run(name).glob(f"events.out.*.{slurm[1]}*"))]
+        return found and job.saved_steps(found[0]) >= 200
 
-    job.until(look, f"a run on {node}")
+    job.until(look, f"a checkpoint of a run on {slurm[1]}")
     return found[0]
 
 
-def test_a_canceled_job_is_not_requeued(neighbors):
-    long, canceled, _ = neighbors
-    long.finish(expected="CANCELLED")
-    time.sleep(max(0, canceled + 8 - time.monotonic()))  # a requeued job would be back by then
-    assert long.states() == {"CANCELLED"}, long.log()
+@pytest.fixture(scope="module")
+def warned(jobs, victim):
+    """Warn the job on the second node, which ends its Ray, while the job on both nodes runs there; return it."""
+    job = jobs["warned"]
+    warn(job)
+    job.until(lambda: "requeueing" in job.log(), "the end of Ray on the node")
+    job.go()
+    return job
+
+
+def test_only_the_run_of_killed_daemons_is_repeated(slurm, jobs, victim, warned):
+    """The run does not fail when the Ray of another job on its node ends."""
+    job = jobs["both"]
+    assert job.status(victim)["starts"] == 1
+    (worker,) = job.results.glob(f"slurm/ray-*/{slurm[1]}.log")
+    rays = next(word.split("/n0")[0] for word in worker.read_text().split() if "/n0/session_" in word)
+    step = ["srun", f"--jobid={job.id}", "--overlap", "-N1", "-n1", "-w", slurm[1]]
+    assert "raylet" in command(*step, f"--export=ALL,FOLDER={rays}", "bash", "-c", KILL_DAEMONS)
+    job.until(lambda: "trying again" in job.log(), "another start")
+    job.go()
+    job.finish()
+    assert "2 of 2 nodes" in job.log() and "2 runs at a time" in job.log()
+    rows = {row["name"]: row for row in job.rows()}
+    assert [rows[name]["state"] for name in NAMES[:2]] == ["finished"] * 2 and len(rows) == 2
+    for name, row in rows.items():
+        assert (row["starts"], row["failures"]) == (("2", "1") if name == victim else ("1", "0"))
+    assert rows[victim]["last_failure"] and job.status(victim)["begun_at"] >= 200
+    assert f"{victim}: failed, trying again from its last checkpoint" in job.log()
+
+
+def test_warned_jobs_are_requeued_and_a_canceled_one_is_not(warned, array):
+    warned.finish()
+    for job, task, restarts in ((warned, "", "1"), (array, "_1", "1"), (array, "_0", "0")):
+        assert job.scheduler_state(task)["Restarts"] == restarts
+        assert "warning of the scheduler" in job.log()
+    assert array.states("_2") == {"CANCELLED"} and array.status(NAMES[2])["starts"] == 1, array.log()
+
+
+def test_results_are_the_same_with_and_without_interruptions(jobs, array, warned):
+    """Of the second seed, one or both runs were interrupted."""
+    both = jobs["both"]
+    both.finish()
+    warned.finish()
+    for job, name, starts in ((array, NAMES[0], 1), (array, NAMES[1], 2), (warned, RUN, 2)):
+        status = job.status(name)
+        assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, starts)
+        assert (200 < status["begun_at"] < STEPS) == (starts == 2)
+    for job, name in ((both, NAMES[0]), (both, NAMES[1]), (warned, RUN)):
+        assert steps_of_curve(job.run(name)) == steps_of_curve(array.run(name)) == CURVE
+        assert_equal_weights(weights(array.run(name), STEPS), weights(job.run(name), STEPS))
