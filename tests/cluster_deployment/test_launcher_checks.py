@@ -70,7 +70,8 @@ def test_a_search_that_draws_one_run_after_another_is_no_array(tmp_path, capsys)
     search.write_text(SEARCH)
     assert study.main([str(search), "--count"]) == 0
     assert study.main([str(search), "--count", "--run", "0"]) == 2
-    assert "--searcher tpe draws one run after another" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "--searcher tpe draws one run after another" in error and "use submit.py concurrent" in error
 
 
 def launched(folder, *words):
@@ -85,11 +86,6 @@ def test_the_launcher_rejects_a_study_with_runs_that_cannot_start(file, tmp_path
     assert (done.returncode, done.stdout) == (2, "")
     assert "runs 1, 3 of 4 cannot start: HER cannot store Pendulum-v1" in done.stderr
     assert not (tmp_path / "results").exists()
-    (tmp_path / "search.yaml").write_text(SEARCH)
-    done = launched(tmp_path, "search.yaml", "--venv", sys.prefix, "--dry-run")
-    assert done.returncode == 2 and "use submit.py concurrent" in done.stderr
-    done = launched(tmp_path, file, "--venv", sys.prefix, "--dry-run", "--gpus", "1", "--", "--num_workers", "2")
-    assert done.returncode == 2 and "available: 1 CPU" in done.stderr
     (tmp_path / "loud.py").write_text(LOUD)
     loud = ["--", "--envs", "loud:Loud-v0"]
     done = launched(tmp_path, file, "--venv", sys.prefix, "--dry-run", *loud)
