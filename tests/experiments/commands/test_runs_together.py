@@ -21,29 +21,58 @@ from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, Tr
 from interreplay.experiments.training.requests import Requests
 from interreplay.experiments.tune import run_threads
 from interreplay.experiments.tune.run_together import Worker, receive, shares
-from interreplay.experiments.tune.study_run import PermanentFailure
+from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
-from tests.experiments.commands.test_cluster_run import run, start, status, steps, study, table, wait_for  # noqa: F401
+from tests.experiments.commands.test_cluster_run import start, status, steps, study, table, wait_for  # noqa: F401
 
 EVALUATION = "evaluation/env_runners/episode_return_mean"
+LOSS = "learners/default_policy/critic_loss"
+
+
+WORDS = "--env Pendulum-v1 --hiddens 8 --train_batch_size 8 --learning_starts 10 --buffer_size 100"
+WORDS += " --total_env_steps 60 --steps_per_iteration 30 --evaluation_num_episodes 1 --checkpoint_freq 0"
+
+
+def jobs_of(folder, buffers=("Uniform", "Uniform"), *words):
+    """Return the folders and settings of runs with seeds 0, 1, ..."""
+    jobs = []
+    for seed, buffer in enumerate(buffers):
+        given = make_parser().given([*WORDS.split(), "--buffer", buffer, "--seed", str(seed), *words])
+        jobs.append((folder / f"{buffer}{seed}", vars(settings_for(given))))
+    return jobs
+
+
+def train_together(jobs, prepare=lambda runs: None):
+    """Train runs in threads of this process; `prepare` receives them before they start. Return the runs."""
+    ray_session.prepare_host(1, 0, "cpu")
+    notes = []
+    meeting = run_threads.Meeting(len(jobs), notes.append)
+    runs = [run_threads.RunInThread(*job, meeting) for job in jobs]
+    prepare(runs)
+    events = queue.SimpleQueue()
+    threads = [threading.Thread(target=run_threads.execute, args=(run, events, True)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert notes == [f"{len(jobs)} runs learn as one"]
+    return runs
 
 
 @pytest.mark.slow
-def test_results_equal_those_of_separate_runs(study, tmp_path):  # noqa: F811
-    file = study(200, buffers="[Uniform, NMER]", seeds="2")
-    for number in range(4):
-        assert main(["--results_dir", str(tmp_path / "alone"), "--run", str(number), str(file)]) == 0
-    code, out, err = run(tmp_path, "--together", 2, "--results_dir", tmp_path / "together", file)
-    assert (code, err) == (0, ""), out
-    assert out.count("2 runs learn as one") == 2
-    folders = list((tmp_path / "alone").glob("SAC_*"))
-    assert len(folders) == 4
-    for folder in folders:
+def test_results_equal_those_of_separate_runs(tmp_path):
+    buffers = ("Uniform", "NMER")
+    train_together(jobs_of(tmp_path / "together", buffers))
+    for folder, settings in jobs_of(tmp_path / "alone", buffers):
+        with StudyRun(folder, settings, 60) as run:
+            list(run.results())
         other = tmp_path / "together" / folder.name
-        assert steps(other) == steps(folder) == [100, 200] and status(other)["state"] == "finished"
+        assert steps(other) == steps(folder) == [30, 60] and status(other)["state"] == "finished"
         expected = [float(row[EVALUATION]) for row in table(folder / "progress.csv")]
         found = [float(row[EVALUATION]) for row in table(other / "progress.csv")]
         assert found == pytest.approx(expected, rel=1e-2)
+        losses = [float(row[LOSS]) for row in table(folder / "progress.csv")]
+        assert [float(row[LOSS]) for row in table(other / "progress.csv")] == pytest.approx(losses, rel=1e-2)
 
 
 def workers_of(process):
@@ -90,36 +119,22 @@ def test_killed_processes_failed_runs_and_signals(study, tmp_path, monkeypatch):
 @pytest.mark.parametrize("request_", ["stop", "save"])
 def test_runs_that_learn_as_one_stop_and_save_after_equally_many_updates(request_, tmp_path, monkeypatch):
     """The first run handles the request before an update for which the other run waits already."""
-    words = "--env Pendulum-v1 --hiddens 8 --train_batch_size 8 --learning_starts 10 --buffer_size 100"
-    words += " --total_env_steps 60 --steps_per_iteration 30 --evaluation_interval 0 --checkpoint_freq 0"
-    jobs = []
-    for seed in range(2):
-        given = make_parser().given([*words.split(), "--seed", str(seed)])
-        jobs.append((tmp_path / str(seed), vars(settings_for(given))))
-    ray_session.prepare_host(1, 0, "cpu")
+    jobs = jobs_of(tmp_path, ("Uniform", "Uniform"), "--evaluation_interval", "0")
     saved = []
 
     def started(request=""):
-        notes = []
-        meeting = run_threads.Meeting(2, notes.append)
-        runs = [run_threads.RunInThread(*job, meeting) for job in jobs]
+        def prepare(runs):
+            def progress(steps):
+                if steps == 20 and request:
+                    group = runs[0].training.algo.learner._group
+                    while len(group._batches) < 1:
+                        time.sleep(0.01)
+                    for run in runs:
+                        run.ask(request)
 
-        def progress(steps):
-            if steps == 20 and request:
-                group = runs[0].training.algo.learner._group
-                while len(group._batches) < 1:
-                    time.sleep(0.01)
-                for run in runs:
-                    run.ask(request)
+            runs[0]._on_progress = progress
 
-        runs[0]._on_progress = progress
-        events = queue.SimpleQueue()
-        threads = [threading.Thread(target=run_threads.execute, args=(run, events, True)) for run in runs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert notes == ["2 runs learn as one"]
+        runs = train_together(jobs, prepare)
         return [(run.over, run.training.algo.env_steps, run.training.algo.learner.updates) for run in runs]
 
     def save(folder, steps, *arguments):
