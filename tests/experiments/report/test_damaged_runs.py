@@ -10,6 +10,7 @@ import pytest
 from run_folders import ours, row, settings
 
 from interreplay.analysis import read_runs
+from interreplay.experiments.report import draw
 from interreplay.experiments.report.__main__ import main
 
 GOOD = settings("Hopper-v5", "NMER", 0, 3000)
@@ -92,7 +93,8 @@ def test_damaged_runs_and_studies_are_listed_with_a_reason(found):
 
 
 @pytest.mark.slow
-def test_intact_runs_are_reported(folder, tmp_path):
+def test_intact_runs_are_reported(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(draw, "SUFFIXES", ("svg",))
     assert main([str(folder), "--output", str(tmp_path), "--count", "all"]) == 0
     table = pd.read_csv(tmp_path / "runs.csv")
     assert list(table[table["env"] == "Reacher-v5"]["counted"]) == [True, True]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
+from unittest.mock import patch
 
 import pytest
 from run_folders import ours, settings, write
 
 from interreplay.errors import UsageError
+from interreplay.experiments.report import draw
 from interreplay.experiments.report.__main__ import main
 from interreplay.experiments.report.report import check_output, remove_earlier
 
@@ -58,7 +60,8 @@ def report(tmp_path_factory):
     write(top / "runs" / "crashed", [], failed, error=f"Traceback\nValueError: {NAMES['error']}")
     (write(top / "runs" / "unreadable", []) / "params.json").write_text(f"{{{TAG}")
     given = ["--output", str(top / "out"), "--title", NAMES["title"], "--baseline", NAMES["Uniform"]]
-    assert main([str(top / "runs"), *given]) == 0
+    with patch.object(draw, "SUFFIXES", ("svg",)):
+        assert main([str(top / "runs"), *given]) == 0
     return top / "out"
 
 

@@ -8,19 +8,12 @@ from unittest.mock import patch
 import pandas as pd
 import pytest
 from PIL import Image
-from run_folders import ours, row, settings, study, write
+from run_folders import ours, row, settings, write
 
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.__main__ import main
 from interreplay.experiments.report.charts import BASELINE_COLOR, styles
 from interreplay.experiments.report.tables import number, times
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    top = tmp_path_factory.mktemp("report")
-    assert main([str(study(top / "runs")), "--output", str(top / "out"), "--title", "Two <methods>"]) == 0
-    return top / "out"
 
 
 def page_of(tmp_path):
@@ -85,12 +78,14 @@ def test_the_page_explains_its_figures_and_states_results(report):
 
 @pytest.mark.slow
 def test_reports_are_reproducible(report):
-    runs = report.parent / "runs"
     again = report.parent / "again"
-    assert main([str(runs), "--output", str(again), "--title", "Two <methods>"]) == 0
-    for path in report.iterdir():
-        if path.suffix != ".png":
-            assert path.read_bytes() == (again / path.name).read_bytes(), path.name
+    with patch.object(draw, "SUFFIXES", ("svg", "pdf")):
+        assert main([str(report.parent / "runs"), "--output", str(again), "--title", "Two <methods>"]) == 0
+    names = {path.name for path in report.iterdir() if path.suffix != ".png"} - {"index.html"}
+    for name in names:
+        assert (report / name).read_bytes() == (again / name).read_bytes(), name
+    page = re.sub(r'<a href="[^"]*">PNG</a>, ', "", (report / "index.html").read_text())
+    assert page == (again / "index.html").read_text()
 
 
 def test_the_command_prints_states_and_the_path_of_the_page(tmp_path, capsys):
