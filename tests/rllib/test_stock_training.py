@@ -167,19 +167,6 @@ def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
 
 
 @pytest.mark.slow
-def test_dqn_with_a_blending_buffer_keeps_its_actions(cluster):
-    algorithm = short(StockDQNConfig(), "CartPole-v1").replay("LCER", capacity=1000).build_algo()
-    try:
-        algorithm.train()
-        buffer = algorithm.local_replay_buffer.buffer
-        sample = buffer.sample(64)
-        assert (sample.mix < 1).any()
-        assert (sample.transitions.actions == buffer.storage[sample.slots].actions).all()
-    finally:
-        algorithm.stop()
-
-
-@pytest.mark.slow
 def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path):
     algorithm = short(StockSACConfig(), "Pendulum-v1").replay("PER", capacity=1000).build_algo()
     algorithm.train()

@@ -92,21 +92,6 @@ def test_a_checkpoint_restores_the_statistics_and_rejects_other_critics(tmp_path
         config(trainer="CrossQ").training(critic_hiddens=(8,)).build_algo().restore_from_path(tmp_path / "c")
 
 
-@pytest.mark.slow
-def test_remote_runners_receive_the_statistics():
-    made = config(trainer="CrossQ").env_runners(num_env_runners=1, num_envs_per_env_runner=2)
-    algorithm, _ = run(made, 1)
-    algorithm._collector.collect(lambda runner, version: runner.collect(1))
-    (state,) = algorithm.env_runner_group.foreach_env_runner(
-        lambda runner: runner.module.get_state(), local_env_runner=False
-    )
-    mine = statistics(weights(algorithm))
-    theirs = statistics(state)
-    assert theirs and all(np.array_equal(value, mine[name].numpy()) for name, value in theirs.items())
-    assert theirs["nets.actor.body.trained"] > 0
-    algorithm.stop()
-
-
 @pytest.mark.parametrize(
     ("trainer", "settings", "message"),
     [

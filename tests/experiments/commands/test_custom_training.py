@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -59,12 +58,6 @@ gym.register("Image-v0", entry_point=Image, max_episode_steps=50)
 '''
 
 
-def run(*arguments: object):
-    process = start(*arguments)
-    out, err = process.communicate(timeout=PATIENCE)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Make a complete run of 300 steps with the flags of the original work."""
@@ -88,21 +81,6 @@ def envs(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path
-
-
-@pytest.mark.slow
-def test_the_original_works_command_for_gaussian_processes(tmp_path, capsys):
-    command = (
-        "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
-        " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams"
-    )
-    flags = [*command.split(), *SHORT, "--total_env_steps", "200", "--local_dir", str(tmp_path)]
-    assert custom_training.main(flags) == 0
-    out = capsys.readouterr().out
-    assert "BIER(kernel=rbf,ard=True,mean=zero,hyperparameters=monte_carlo,scaling=minmax" in out
-    last = rows(the_run(tmp_path))[-1]
-    assert float(last["replay_buffer/gp_fits"]) == 1 and float(last["replay_buffer/gp_failed_share"]) == 0
-    assert custom_training.main(["--resume", str(the_run(tmp_path)), "--total_env_steps", "240"]) == 0
 
 
 def test_output_of_a_run(finished):
@@ -168,21 +146,6 @@ def test_a_finished_run_resumes_with_more_steps(copy, capsys):
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_passed_over(copy, capsys):
-    for file in (copy / "checkpoint_00000300").rglob("*"):
-        if file.is_file() and file.name != "settings.json":
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    assert custom_training.main(["--resume", str(copy), "--quiet"]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert any(
-        "checkpoint_00000300 is unusable" in line and "resuming from checkpoint_00000200" in line for line in out
-    )
-    assert steps(copy) == [100, 200, 300]
-    assert "checkpoint_00000300" in checkpoints(copy)
-    assert "checkpoint_00000300.set_aside" in checkpoints(copy)
-
-
-@pytest.mark.slow
 def test_results_elsewhere_equal_those_of_the_uninterrupted_run(copy, tmp_path, capsys):
     line = ["--resume", str(copy / "checkpoint_00000200"), "--local_dir", str(tmp_path / "new"), "--quiet"]
     assert custom_training.main(line) == 0
@@ -195,25 +158,6 @@ def test_results_elsewhere_equal_those_of_the_uninterrupted_run(copy, tmp_path, 
     for column in compared:
         assert found[column] == expected[column], column
     assert steps(copy) == [100, 200, 300]
-
-
-@pytest.mark.slow
-def test_ddpg_by_the_original_works_command(tmp_path, capsys):
-    flags = "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay".split()
-    assert custom_training.main([*flags, *SHORT, "--total_env_steps", "200", "--local_dir", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert err == ""
-    assert lines[0] == "InvertedPendulum-v2 is retired; using InvertedPendulum-v5"
-    assert lines[1] == "defaults for this environment: --tau 0.02 --critic_l2 0.0"
-    assert lines[2] == "DDPG with PER on InvertedPendulum-v5, seed 0"
-    folder = the_run(tmp_path)
-    assert folder.name.startswith("DDPG_InvertedPendulum-v5_PER_s0_")
-    params = json.loads((folder / "params.json").read_text())
-    assert params["exploration"] == "OrnsteinUhlenbeck" and "alpha_lr" not in params
-    assert float(rows(folder)[-1]["learners/default_policy/critic_loss"]) > 0
-    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "300", "--quiet"]) == 0
-    assert steps(folder) == [100, 200, 300]
 
 
 def tree(folder: Path) -> dict[str, int]:
@@ -313,20 +257,3 @@ def test_sampling_processes_survive_the_terminals_ctrl_c(tmp_path):
     assert process.returncode == 130
     assert err.split() == "stopping after the current update, then saving; Ctrl-C again stops at once".split()
     assert checkpoints(the_run(tmp_path))
-
-
-@pytest.mark.slow
-def test_an_environment_with_goals_reports_success_and_is_resumed(tmp_path):
-    retired = "FetchReach-v1"
-    env = "FetchReach-v4"
-    flags = ["--env", retired, "--buffer", "HER", "--buffer_arg", "k=8", *SHORT, "--local_dir", tmp_path]
-    done = run(*flags, "--total_env_steps", 200)
-    assert done.returncode == 0 and done.stderr == "", "its packages are silent, too"
-    lines = done.stdout.splitlines()
-    assert f"{retired} is retired; using {env}" in lines
-    assert f"SAC with HER(k=8) on {env}, seed 0" in lines
-    assert re.search(r", evaluation return .*, success [01].\d\d$", lines[-2])
-    folder = the_run(tmp_path)
-    assert 0 <= float(rows(folder)[-1]["evaluation/env_runners/success_rate"]) <= 1
-    assert custom_training.main(["--resume", str(folder), "--total_env_steps", "300", "--quiet"]) == 0
-    assert steps(folder) == [100, 200, 300]

@@ -41,8 +41,6 @@ class Special(PendulumEnv):
         self.kind, self.steps = kind, 0
     def step(self, action):
         self.steps += 1
-        if self.kind == "bug" and self.steps == 130:
-            raise RuntimeError("a bug of\\nthe environment's own")
         if self.kind == "hang" and self.steps == 130:
             time.sleep(1000)
         if self.kind == "term" and self.steps == 30:
@@ -65,7 +63,7 @@ class Outside(PendulumEnv):
 gym.register("Outside-v0", entry_point=Outside, max_episode_steps=20)
 gym.register("Explodes-v0", entry_point=lambda: Explodes(gym.make("Pendulum-v1")))
 gym.register("ExplodesDiscrete-v0", entry_point=lambda: Explodes(gym.make("CartPole-v1")))
-for kind in ("bug", "hang", "term"):
+for kind in ("hang", "term"):
     gym.register(f"{kind.title()}-v0", entry_point=Special, kwargs={"kind": kind}, max_episode_steps=200)
 '''
 
@@ -265,21 +263,6 @@ def test_a_row_is_unwritten_only_if_its_own_files_cannot_be_written(tmp_path, mo
 
 
 @pytest.mark.slow
-def test_an_environment_that_raises_leaves_a_checkpoint_and_one_line(envs, tmp_path, capsys):
-    flags = ["--env", "special_envs:Bug-v0", "--total_env_steps", 300, "--checkpoint_freq", 0]
-    line = [*new(tmp_path / "results", *flags), "--checkpoint_freq", "0"]
-    assert custom_training.main(line) == 1
-    run = the_run(tmp_path / "results")
-    report = run / "error.txt"
-    message = "RuntimeError: a bug of the environment's own"
-    one_line(capsys.readouterr().err, message, f"{report} holds the traceback", f"--resume {run}")
-    assert checkpoints(run) == ["checkpoint_00000129"]
-    assert "special_envs.py" in report.read_text()
-    assert custom_training.main(["--resume", str(run), "--total_env_steps", "200", "--quiet"]) == 0
-    assert steps(run) == [100, 200]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "env"), [("SAC", "Explodes-v0"), ("DQN", "ExplodesDiscrete-v0")])
 def test_training_that_diverges_never_saves_it_and_names_the_last_finite_checkpoint(
     trainer, env, envs, tmp_path, capsys
@@ -344,9 +327,6 @@ def test_a_lost_runner_leaves_a_checkpoint_and_one_line(tmp_path, capsys, monkey
     run = the_run(tmp_path)
     one_line(capsys.readouterr().err, f"--resume {run}")
     assert checkpoints(run)[-1] == "checkpoint_00000100" and (run / "error.txt").exists()
-    monkeypatch.undo()
-    assert custom_training.main(["--resume", str(run), "--quiet"]) == 0
-    assert steps(run) == [100, 200, 300]
 
 
 @pytest.mark.slow
