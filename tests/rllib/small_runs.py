@@ -48,3 +48,17 @@ def run(made, iterations=2):
     algorithm = made.build_algo()
     results = [algorithm.train() for _ in range(iterations)]
     return algorithm, results
+
+
+def continued(made, folder, before=1, after=1):
+    """Return a run that trains on after a checkpoint, and a new algorithm that resumes from the checkpoint."""
+    algorithm = made()
+    for _ in range(before):
+        algorithm.train()
+    algorithm.save_to_path(folder)
+    resumed = made()
+    resumed.restore_from_path(folder)
+    for each in (algorithm, resumed):
+        for _ in range(after):
+            each.train()
+    return algorithm, resumed

@@ -5,7 +5,7 @@ import pytest
 from interreplay import Mix
 from interreplay.rllib import SACConfig
 from replay_buffers import NMER
-from tests.rllib.small_runs import config, same, weights
+from tests.rllib.small_runs import config, continued, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -20,15 +20,8 @@ def mixed(mix=None):
 
 @pytest.mark.slow
 def test_learning_from_a_mix_and_resuming_it(tmp_path):
-    straight = mixed().build_algo()
-    results = [straight.train() for _ in range(3)]
-    stopped = mixed().build_algo()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    resumed = mixed().build_algo()
-    resumed.restore_from_path(tmp_path / "c")
-    for _ in range(2):
-        resumed.train()
+    straight, resumed = continued(lambda: mixed().build_algo(), tmp_path / "c")
+    results = [algorithm.train() for algorithm in (straight, resumed)]
     assert same(weights(straight), weights(resumed))
     assert type(straight).from_checkpoint(tmp_path / "c").config.replay_buffer_config["shares"] == {"hard": (0.5, 0.1)}
     statistics = results[-1]["replay_buffer"]

@@ -21,7 +21,7 @@ from interreplay.rllib import DQNConfig, TD3Config
 from interreplay.runs import state_files
 from interreplay.runs.state_files.arrays import encode
 from replay_buffers import Uniform
-from tests.rllib.small_runs import config, run, same, weights
+from tests.rllib.small_runs import config, continued, run, same, weights
 
 pytest.importorskip("minari")
 pytestmark = pytest.mark.usefixtures("cluster", "minari_folder")
@@ -41,18 +41,11 @@ def mixed(name, share=0.5, **inside):
 @pytest.mark.slow
 def test_half_of_each_batch_is_recorded_and_resuming_is_exact(name, tmp_path):
     inside = {"method": "NMER", "arguments": {"k": 3}}
-    straight = mixed(name, (0.5, 0.25), **inside).build_algo()
-    results = [straight.train() for _ in range(3)]
-    stopped = mixed(name, (0.5, 0.25), **inside).build_algo()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
+    straight, resumed = continued(lambda: mixed(name, (0.5, 0.25), **inside).build_algo(), tmp_path / "c")
+    results = [algorithm.train() for algorithm in (straight, resumed)]
     arrays = {}
     encode(state_files.load(tmp_path / "c", "replay_buffer"), arrays)
     stored = sum(array.nbytes for array in arrays.values())
-    resumed = mixed(name, (0.5, 0.25), **inside).build_algo()
-    resumed.restore_from_path(tmp_path / "c")
-    for _ in range(2):
-        resumed.train()
     assert same(weights(straight), weights(resumed))
     statistics = results[-1]["replay_buffer"]
     assert statistics["offline/neighbor_distance"] > 0 and "online/neighbor_distance" not in statistics
@@ -84,16 +77,11 @@ def alone(name, kind=config, **inside):
 @pytest.mark.slow
 def test_learning_from_recorded_rows_alone(name, tmp_path):
     inside = {"method": "S4RL", "arguments": {"views": 2}}
-    straight, results = run(alone(name, **inside), 2)
-    assert straight.env_steps == straight.learner.updates == 150
-    assert [found["num_env_steps_sampled_lifetime"] for found in results] == [75, 150]
+    straight, resumed = continued(lambda: alone(name, **inside).build_algo(), tmp_path / "c")
+    assert straight.env_steps == straight.learner.updates == resumed.learner.updates == 150
     assert straight.env_runner.num_env_steps_sampled_lifetime == 0
-    stopped, _ = run(alone(name, **inside), 1)
-    stopped.save_to_path(tmp_path / "c")
-    resumed = alone(name, **inside).build_algo()
-    resumed.restore_from_path(tmp_path / "c")
-    resumed.train()
     assert same(weights(straight), weights(resumed))
+    assert straight.train()["num_env_steps_sampled_lifetime"] == 225
     rows = straight.replay_buffer.storage[torch.arange(180)].obs.double()
     encoder = straight.learner.single_module.nets.encoder
     assert encoder.moments.count == 180
