@@ -17,7 +17,7 @@ from interreplay.rllib import DQNConfig
 from tests.rllib.small_runs import config, same, weights
 
 SMALL = (
-    "--total_env_steps 600 --steps_per_iteration 200 --learning_starts 60 --train_batch_size 16 --hiddens 8,8".split()
+    "--total_env_steps 300 --steps_per_iteration 100 --learning_starts 60 --train_batch_size 16 --hiddens 8,8".split()
 )
 QUIET = "--buffer_size 1000 --evaluation_interval 0 --preset none --quiet".split()
 REPLAYING = [name for name, row in ALGORITHMS.items() if not row.unrolls]
@@ -35,18 +35,14 @@ def trained(tmp_path, *words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["TD3", "TQC", "CrossQ", "DQN", "Rainbow"])
-def test_algorithms_that_replay_transitions(trainer, tmp_path):
-    env = ["--env", "CartPole-v1"]
-    if "Q" in trainer and trainer != "DQN" or trainer == "TD3":
-        env = ["--env", "Pendulum-v1", "--horizon", "20"]
-    found = episodes(trained(tmp_path, "--trainer", trainer, *env))
+@pytest.mark.parametrize(("trainer", "env"), [("TD3", "Pendulum-v1"), ("Rainbow", "CartPole-v1")])
+def test_algorithms_that_replay_transitions(trainer, env, tmp_path):
+    found = episodes(trained(tmp_path, "--trainer", trainer, "--env", env, "--horizon", "10"))
     assert len(found) >= 10 and tuple(found[0]) == COLUMNS
     assert [row["episode"] for row in found] == list(map(str, range(1, len(found) + 1)))
-    assert sum(int(row["length"]) for row in found) == int(found[-1]["env_steps"]) <= 600
+    assert sum(int(row["length"]) for row in found) == int(found[-1]["env_steps"]) <= 300
     assert all(float(row[name]) >= 0 for row in found[-5:] for name in ERRORS)
-    if len(found) >= 25:
-        assert found[24]["q_mean"] and not found[23]["q_mean"]
+    assert found[24]["q_mean"] and not found[23]["q_mean"]
 
 
 @pytest.mark.parametrize("trainer", REPLAYING)
@@ -55,19 +51,14 @@ def test_every_algorithm_reports_its_values(trainer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["", "--num_envs_per_worker 3", "--num_workers 2", "--buffer LCER"])
+@pytest.mark.parametrize("words", ["--num_envs_per_worker 3", "--num_workers 2"])
 def test_returns_are_those_of_the_results(words, tmp_path, cluster):
     folder = trained(tmp_path, "--env", "Pendulum-v1", "--horizon", "20", *words.split())
     found = episodes(folder)
     last = json.loads((folder / "result.json").read_text().splitlines()[-1])["env_runners"]
-    newest = [float(row["return"]) for row in found[-last_window(found) :]]
+    newest = [float(row["return"]) for row in found[-10:]]  # over which results are averaged
     assert {row["length"] for row in found} == {"20"}
     assert sum(newest) / len(newest) == pytest.approx(last["episode_return_mean"], rel=1e-5)
-
-
-def last_window(found):
-    """Return the number of the newest episodes over which results are averaged."""
-    return min(10, len(found))
 
 
 @pytest.mark.slow
@@ -75,11 +66,11 @@ def last_window(found):
 def test_a_run_resumed_in_the_middle_of_an_episode_has_equal_files(buffer, tmp_path):
     """At the kept checkpoint of an iteration's middle, the file already has later episodes."""
     more = ["--buffer_arg", "model_hiddens=8,8", "--buffer_arg", "max_epochs=2"] if buffer == "ModelBased" else []
-    words = ["--env", "Pendulum-v1", "--horizon", "30", "--buffer", buffer, *more, "--keep_checkpoints_at", "310"]
+    words = ["--env", "Pendulum-v1", "--horizon", "30", "--buffer", buffer, *more, "--keep_checkpoints_at", "160"]
     folder = trained(tmp_path, *words)
     whole = (folder / "episodes.csv").read_text()
-    assert len(episodes(folder)) == 20
-    assert custom_training.main(["--resume", str(folder / "kept_checkpoint_00000310"), "--quiet"]) == 0
+    assert len(episodes(folder)) == 10
+    assert custom_training.main(["--resume", str(folder / "kept_checkpoint_00000160"), "--quiet"]) == 0
     assert (folder / "episodes.csv").read_text() == whole
 
 
