@@ -13,7 +13,7 @@ from builders import same_state
 from interreplay.errors import CheckpointError
 from interreplay.rllib import SAC, IMPALAConfig
 from interreplay.rllib.algorithms.learner import UPDATE_STATE
-from tests.rllib.small_runs import CONFIGS, config, of_preset, same, weights
+from tests.rllib.small_runs import CONFIGS, config, continued, of_preset, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -52,26 +52,13 @@ def assert_same_run(a, b):
 def test_resuming_equals_not_stopping(env, buffer, trainer, tmp_path):
     of_trainer = lambda: config(env, buffer, trainer=trainer)
     configured = of_trainer if trainer in CONFIGS else lambda: of_preset(trainer, env, buffer)
-    check_resuming(lambda: configured().build_algo(), tmp_path)
+    assert_same_run(*continued(lambda: configured().build_algo(), tmp_path / "c", before=2))
 
 
 @pytest.mark.slow
 def test_resuming_compiled_updates_equals_not_stopping(tmp_path):
-    check_resuming(lambda: config("Pendulum-v1", "NMER").training(torch_compile=True).build_algo(), tmp_path)
-
-
-def check_resuming(made, tmp_path):
-    straight = made()
-    for _ in range(3):
-        straight.train()
-    stopped = made()
-    stopped.train()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    resumed = made()
-    resumed.restore_from_path(tmp_path / "c")
-    resumed.train()
-    assert_same_run(straight, resumed)
+    made = lambda: config("Pendulum-v1", "NMER").training(torch_compile=True).build_algo()
+    assert_same_run(*continued(made, tmp_path / "c", before=2))
 
 
 @pytest.mark.slow

@@ -82,13 +82,6 @@ def test_a_part_given_as_an_object_is_copied_for_each_run():
     assert "raw" not in second.replay_buffer.selector.state_dict()
 
 
-@pytest.mark.slow
-def test_td_errors_reach_the_selector():
-    algorithm, _ = run(config(buffer="PER"))
-    raw = algorithm.replay_buffer.selector.priorities(torch.arange(150))
-    assert len(raw.unique()) > 50
-
-
 def test_the_largest_error_of_the_critics_reaches_the_selector():
     algorithm = config(buffer="LAP").training(updates_per_step=0).build_algo()
     algorithm.train()

@@ -13,7 +13,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.value.implicit import Implicit
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
-from tests.rllib.small_runs import weights
+from tests.rllib.small_runs import continued, weights
 from tests.rllib.spaces_envs import KINDS, Line
 from tests.rllib.test_checkpoints import assert_same_run
 from tests.rllib.test_goals import Reach
@@ -129,17 +129,6 @@ def test_dqn_trains_with_hindsight():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["NMER", "LCER"])
-def test_blends_keep_discrete_actions(buffer):
-    algorithm = config(buffer=buffer).build_algo()
-    assert learned(algorithm)
-    sample = algorithm.replay_buffer.sample(64)
-    stored = algorithm.replay_buffer.storage[sample.slots]
-    assert bool((sample.mix < 1).any()) and torch.equal(sample.transitions.actions, stored.actions)
-    algorithm.stop()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Box2D", "Discrete", "Nested", "ImageAndVector", "Image"])
 def test_every_kind_of_observation_trains(kind):
     algorithm = config(Steps, env_config={"kind": kind}).build_algo()
@@ -202,19 +191,9 @@ def test_target_networks_share_the_statistics_of_images(tmp_path):
 def test_resuming_equals_not_stopping(trainer, settings, tmp_path):
     """In the middle of a schedule of ε, of an episode, and of a period of 7 updates of the targets (31, 91 updates)."""
     made = lambda: config(trainer=trainer).training(anneal_steps=300, **settings).build_algo()
-    straight = made()
-    for _ in range(3):
-        straight.train()
-    stopped = made()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    assert stopped.learner._update_rule.since_copy == 31 % 7 != 0
-    resumed = made()
-    resumed.restore_from_path(tmp_path / "c")
-    assert resumed.learner._update_rule.since_copy == 31 % 7
-    resumed.train()
-    resumed.train()
+    straight, resumed = continued(made, tmp_path / "c", after=2)
     assert_same_run(straight, resumed)
+    assert straight.learner._update_rule.since_copy == resumed.learner._update_rule.since_copy == 151 % 7
     assert straight.env_runner._state.exploration.epsilon == resumed.env_runner._state.exploration.epsilon
 
 
