@@ -10,7 +10,7 @@ import torch
 import interreplay.rllib as ours
 from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
-from tests.rllib.small_runs import same, weights
+from tests.rllib.small_runs import continued, same, weights
 from tests.rllib.spaces_envs import Line
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -221,23 +221,13 @@ def assert_same_state(one, other):
 )
 def test_resuming_equals_not_stopping(env, trainer, replay, settings, tmp_path):
     made = lambda: config(env, trainer, replay=replay, **settings).build_algo()
-    straight, stopped = made(), made()
-    expected = [straight.train() for _ in range(5)]
-    stopped.train(), stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    resumed = made()
-    resumed.restore_from_path(tmp_path / "c")
-    found = [resumed.train() for _ in range(3)]
-    assert_same_state(straight, resumed)
-    for one, other in zip(expected[2:], found, strict=True):
-        np.testing.assert_equal(one["learners"]["default_policy"], other["learners"]["default_policy"])
-        np.testing.assert_equal(one["replay_buffer"], other["replay_buffer"])
-        names = ("episode_return_mean", "num_env_steps_sampled_lifetime")
-        assert [one["env_runners"].get(name) for name in names] == [other["env_runners"].get(name) for name in names]
-    again = type(straight).from_checkpoint(tmp_path / "c")
-    for _ in range(3):
-        again.train()
-    assert_same_state(straight, again)
+    algorithms = continued(made, tmp_path / "c", before=2)
+    one, other = (algorithm.train() for algorithm in algorithms)
+    assert_same_state(*algorithms)
+    np.testing.assert_equal(one["learners"]["default_policy"], other["learners"]["default_policy"])
+    np.testing.assert_equal(one["replay_buffer"], other["replay_buffer"])
+    names = ("episode_return_mean", "num_env_steps_sampled_lifetime")
+    assert [one["env_runners"].get(name) for name in names] == [other["env_runners"].get(name) for name in names]
 
 
 def test_a_checkpoint_of_another_mix_is_rejected(tmp_path):

@@ -11,7 +11,7 @@ from interreplay.environments import registration
 from interreplay.errors import EnvironmentFailure
 from interreplay.neighborhood import KNN
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
-from tests.rllib.small_runs import config, run, same, weights
+from tests.rllib.small_runs import config, continued, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -146,16 +146,10 @@ def test_robotics_environments_train_and_resume(env, settings, near, tmp_path):
     def made():
         return config(env, "HER", neighborhood=near and near()).environment(env, env_config=settings).build_algo()
 
-    straight = made()
-    results = [straight.train() for _ in range(4)]
-    assert learned(results[-1]) and 0 <= results[-1]["env_runners"]["success_rate"] <= 1
-    stopped, resumed = made(), made()
-    stopped.train()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    resumed.restore_from_path(tmp_path / "c")
-    resumed.train()
-    resumed.train()
+    straight, resumed = continued(made, tmp_path / "c", before=2)
+    for algorithm in (straight, resumed):
+        result = algorithm.train()
+        assert learned(result) and 0 <= result["env_runners"]["success_rate"] <= 1
     assert resumed.env_steps == straight.env_steps and same(weights(straight), weights(resumed))
     one, other = straight.replay_buffer.sample(64), resumed.replay_buffer.sample(64)
     assert torch.equal(one.slots, other.slots) and torch.equal(one.transitions.rewards, other.transitions.rewards)

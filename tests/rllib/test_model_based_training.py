@@ -9,7 +9,7 @@ import torch
 from interreplay import ModelBased
 from interreplay.experiments.commands.main import main
 from interreplay.experiments.flags.training_flags import settings_for
-from tests.rllib.small_runs import config, run, same, weights
+from tests.rllib.small_runs import config, continued, run, same, weights
 
 pytestmark = pytest.mark.usefixtures("cluster")
 QUICK = {
@@ -34,14 +34,9 @@ def test_learning_and_resuming_in_the_middle_of_a_schedule(trainer, real, model,
         arguments = {"model": model, "rollout_length": (1, 3, 60, 200), "keep_fits": 2}
         return modelled(trainer=trainer, real=real, **arguments).build_algo()
 
-    straight, stopped, resumed = made(), made(), made()
-    results = [straight.train() for _ in range(3)]
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    assert stopped.replay_buffer.imagination.length == 1 < straight.replay_buffer.imagination.length
-    resumed.restore_from_path(tmp_path / "c")
-    for _ in range(2):
-        resumed.train()
+    straight, resumed = continued(made, tmp_path / "c")
+    results = [algorithm.train() for algorithm in (straight, resumed)]
+    assert straight.replay_buffer.imagination.length > 1
     assert same(weights(straight), weights(resumed)) and resumed.env_steps == 225
     assert torch.equal(straight.replay_buffer.sample(32).slots, resumed.replay_buffer.sample(32).slots)
     statistics = results[-1]["replay_buffer"]

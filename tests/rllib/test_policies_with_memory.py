@@ -11,6 +11,7 @@ import interreplay
 from interreplay.acting.export import export
 from interreplay.errors import UsageError
 from interreplay.learning.networks.memory import Memory
+from tests.rllib.small_runs import continued
 from tests.rllib.test_actor_learner import ELITE, assert_same_state, config, finite
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -84,15 +85,7 @@ def test_a_task_that_requires_memory_is_solved(settings, low, high):
 @pytest.mark.parametrize(("trainer", "replay"), [("CLEAR", None), ("LASER", ELITE), ("A3C", None)])
 def test_resuming_equals_not_stopping(trainer, replay, tmp_path):
     made = lambda: config("CartPole-v1", trainer, replay=replay, **CELLS).build_algo()
-    straight, stopped = made(), made()
-    for _ in range(4):
-        straight.train()
-    stopped.train(), stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    resumed = made()
-    resumed.restore_from_path(tmp_path / "c")
-    resumed.train(), resumed.train()
-    assert_same_state(straight, resumed)
+    assert_same_state(*continued(made, tmp_path / "c", before=2, after=2))
 
 
 def test_a_stored_policy_keeps_its_memory_until_an_episode_begins(tmp_path):

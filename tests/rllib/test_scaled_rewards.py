@@ -8,7 +8,7 @@ from offline_data import episodes, minari_dataset
 
 from interreplay.learning.networks.normalization import RewardScale
 from interreplay.rllib import QRDQNConfig
-from tests.rllib.small_runs import config, run, same, weights
+from tests.rllib.small_runs import config, continued, run, same, weights
 from tests.rllib.test_goals import Reach
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -65,13 +65,7 @@ def test_weights_are_independent_of_the_unit_of_rewards(family, monkeypatch):
 
 @pytest.mark.slow
 def test_a_resumed_run_is_bit_exact(tmp_path):
-    family = FAMILIES[3]
-    straight, _ = run(made(*family), 2)
-    stopped, _ = run(made(*family), 1)
-    stopped.save_to_path(tmp_path / "c")
-    resumed = made(*family).build_algo()
-    resumed.restore_from_path(tmp_path / "c")
-    resumed.train()
+    straight, resumed = continued(lambda: made(*FAMILIES[3]).build_algo(), tmp_path / "c")
     assert resumed.learner.reward_scale.divisor == straight.learner.reward_scale.divisor
     assert same(weights(straight), weights(resumed))
 
