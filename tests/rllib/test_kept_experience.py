@@ -214,11 +214,12 @@ def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch, capsys):
 # -- reuse -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def two_runs(tmp_path):
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
     for seed in range(2):
-        assert main(flags(tmp_path, "--total_env_steps", "80", "--seed", str(seed))) == 0
-    return f"{tmp_path}/results/*"
+        assert main(flags(folder, "--total_env_steps", "80", "--seed", str(seed))) == 0
+    return f"{folder}/results/*"
 
 
 def rewards_file(tmp_path, monkeypatch, text):
@@ -252,8 +253,6 @@ def test_a_run_learns_from_the_rows_of_all_runs_with_another_reward(tmp_path, tw
     "words",
     [
         "--trainer TD3 --buffer NMER",
-        "--trainer TQC --prioritized_replay",
-        "--preset rlpd --updates_per_step 2 --n_critics 3",
         "--buffer ModelBased --buffer_arg fit_every=20 --buffer_arg max_epochs=1 --buffer_arg model_hiddens=8,8",
     ],
 )
@@ -287,11 +286,11 @@ def test_conditions_apply_on_the_command_line(tmp_path, two_runs, capsys):
 @pytest.mark.slow
 def test_the_list_the_plot_and_the_export(tmp_path, two_runs, capsys, minari_folder, monkeypatch):
     minari = pytest.importorskip("minari")
-    monkeypatch.chdir(tmp_path)  # short names fit in a line
+    monkeypatch.chdir(Path(two_runs).parents[1])  # short names fit in a line
     assert experience(["results", "--plot", str(tmp_path / "returns.png")]) == 0
     out = capsys.readouterr().out
     assert out.count("Pendulum-v1") >= 2 and (tmp_path / "returns.png").stat().st_size > 5_000
-    run = sorted((tmp_path / "results").iterdir())[0]
+    run = sorted(Path(two_runs).parent.iterdir())[0]
     store = ExperienceStore(run / "experience")
     low = f"{store.episodes().returns.min():,.1f}"
     line = next(line for line in out.splitlines() if run.name in line)

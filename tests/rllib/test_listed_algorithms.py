@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import interreplay
-from interreplay.rllib import A2CConfig, DQNConfig, RainbowConfig, SACConfig, TD3Config, TQCConfig
+from interreplay.rllib import A2CConfig, DQNConfig, IMPALAConfig, RainbowConfig, SACConfig, TD3Config, TQCConfig
 
 LINEAR = [{"layer": "Linear", "out_features": 16}, "ReLU", "Linear"]
 NOISY = [{"layer": "NoisyLinear", "outputs": 16}, "ReLU", "NoisyLinear"]
@@ -20,6 +20,7 @@ CASES = {
     "DQN": (DQNConfig, "CartPole-v1", {"q": LINEAR}),
     "Rainbow": (RainbowConfig, "CartPole-v1", {"value": NOISY, "advantage": NOISY}),
     "A2C": (A2CConfig, "CartPole-v1", {"actor": TANH, "critic": TANH}),
+    "IMPALA": (IMPALAConfig, "CartPole-v1", {"features": LINEAR[:2], "actor": ["Linear"], "critic": ["Linear"]}),
 }
 OTHERS = {
     "SAC": (SACConfig, "Pendulum-v1", {"actor": ELU, "critic": ELU}),
@@ -31,13 +32,13 @@ OTHERS = {
 
 
 def config(kind, env, **settings):
-    made = kind().environment(env).debugging(seed=3).training(steps_per_iteration=100, **settings)
-    if kind is not A2CConfig:
-        made = made.training(learning_starts=50, train_batch_size=16).replay("Uniform", capacity=1000)
+    made = kind().environment(env).debugging(seed=3).training(steps_per_iteration=60, **settings)
+    if kind not in (A2CConfig, IMPALAConfig):
+        made = made.training(learning_starts=30, train_batch_size=16).replay("Uniform", capacity=1000)
     return made
 
 
-def trained(algorithm, steps=200):
+def trained(algorithm, steps=60):
     while algorithm.env_steps < steps:
         algorithm.train()
     return [p.detach().clone() for p in algorithm.get_module().parameters()]
@@ -45,11 +46,12 @@ def trained(algorithm, steps=200):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_200_steps_equal_those_of_the_built_in_network(cluster, name):
+def test_60_steps_equal_those_of_the_built_in_network(cluster, name):
     kind, env, network = CASES[name]
     weights = []
+    shared = {"shared_layers": True, "activation": "relu"} if name == "IMPALA" else {}
     for settings in ({"network": network}, {"hiddens": (16,)}):
-        algorithm = config(kind, env, **settings).build_algo()
+        algorithm = config(kind, env, **settings, **shared).build_algo()
         weights.append(trained(algorithm))
         algorithm.stop()
     assert all(torch.equal(*pair) for pair in zip(*weights, strict=True))
@@ -65,9 +67,9 @@ def test_others_train_resume_and_are_exported(cluster, name, tmp_path):
     changed = [not torch.equal(*pair) for pair in zip(before, after, strict=True)]
     assert all(changed[: len(changed) // 2]) and all(torch.isfinite(p).all() for p in after)
     path = algorithm.save_to_path(tmp_path / "checkpoint")
-    expected = trained(algorithm, 400)
+    expected = trained(algorithm, 120)
     again = type(algorithm).from_checkpoint(path)
-    assert all(torch.equal(*pair) for pair in zip(trained(again, 400), expected, strict=True))
+    assert all(torch.equal(*pair) for pair in zip(trained(again, 120), expected, strict=True))
     obs = algorithm.env_runner.env.observation_space.sample() if hasattr(algorithm.env_runner, "env") else None
     policy = interreplay.load_policy(again.save_to_path(tmp_path / "last"))
     obs = policy.observation_space.sample() if obs is None else obs

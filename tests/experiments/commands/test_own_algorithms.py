@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,13 +11,13 @@ from test_own_parts import PAGE
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, export, train
+from interreplay.experiments.commands.study import main as study_command
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.rllib_command.algorithm_names import config_for
 from interreplay.experiments.training.build import configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from tests.experiments.commands.command_lines import settings, users_folder
 
-PATIENCE = 500
 NAME = "my_alg:ClippedSAC"
 TINY = (
     "--env Pendulum-v1 --learning_starts 60 --train_batch_size 16 --buffer_size 500 --hiddens 16,16 --quiet "
@@ -197,11 +194,9 @@ def test_studies_and_the_rllib_command_take_it(folder):
 @pytest.mark.slow
 def test_a_study_trains_it(folder):
     flags = [word for word in TINY[2:] if word != "--quiet"]
-    words = ["study", *flags, "--envs", "Pendulum-v1", "--trainers", NAME, "--buffers", "Uniform"]
-    line, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert len(list(Path(folder).glob("results/*/my_alg-ClippedSAC_*/progress.csv"))) == 1
+    words = [*flags, "--envs", "Pendulum-v1", "--trainers", NAME, "--buffers", "Uniform", "--output_dir", "study"]
+    assert study_command([*words, "--run", "0"]) == 0
+    assert len(list(folder.glob("study/my_alg-ClippedSAC_*/progress.csv"))) == 1
 
 
 WRONG = {
