@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 LINE = "--env Pendulum-v1 --preset none --total_env_steps 600 --steps_per_iteration 100 --learning_starts 60"
 LINE += " --train_batch_size 16 --hiddens 8,8 --buffer_size 1000 --checkpoint_freq 2 --keep_checkpoints 1 --quiet"
-LINE += " --evaluation_num_episodes 1"
+LINE += " --evaluation_num_episodes 1 --horizon 50"
 SCORES = {100: -500.0, 200: -300.0, 300: -100.0, 400: -200.0, 500: -100.0, 600: -400.0}
 
 
@@ -103,7 +103,7 @@ def test_a_best_checkpoint_after_the_resumed_one_is_set_aside(run, scored):
 
 @pytest.mark.slow
 def test_training_returns_count_without_evaluations(tmp_path):
-    run = train(tmp_path, "--evaluation_interval", "0", "--total_env_steps", "800")
+    run = train(tmp_path, "--evaluation_interval", "0", "--total_env_steps", "300")
     (best,) = inside(run)
     rows = [*csv.DictReader((run / "progress.csv").open())]
     returns = {int(float(r["env_steps"])): float(r["env_runners/episode_return_mean"] or "nan") for r in rows}

@@ -93,9 +93,9 @@ def test_each_family_learns(trainer):
 
 
 @pytest.mark.slow
-def test_a_remote_runner_with_an_asynchronous_vector_environment():
-    options = {"num_env_runners": 1, "gym_env_vectorize_mode": "async"}
-    algorithm = made("Tuple").env_runners(num_envs_per_env_runner=2, **options).build_algo()
+def test_an_asynchronous_vector_environment():
+    made_async = made("Tuple").env_runners(num_envs_per_env_runner=2, gym_env_vectorize_mode="async")
+    algorithm = made_async.build_algo()
     algorithm.train()
     assert algorithm.env_steps >= 75
     algorithm.stop()

@@ -186,7 +186,7 @@ def test_success_fills_an_event_table():
 
 @pytest.mark.parametrize("buffer", [n for n in replay_buffers.__all__ if n not in ("Uniform", "PER", "NMER", "HER")])
 def test_every_other_method_trains(buffer):
-    _, results = run(config(buffer=buffer), 1)
+    _, results = run(config(buffer=buffer).training(steps_per_iteration=58), 1)
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
     assert np.isfinite(results[-1]["replay_buffer"]["td_error_mean"])
 
