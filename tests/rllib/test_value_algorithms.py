@@ -165,11 +165,7 @@ def test_convolutions_in_bfloat16():
 @pytest.mark.slow
 def test_target_networks_share_the_statistics_of_images(tmp_path):
     made = lambda: config("interreplay/Catch-v0").training(normalize_observations=True).build_algo()
-    trained, resumed = made(), made()
-    trained.train()
-    trained.save_to_path(tmp_path / "c")
-    resumed.restore_from_path(tmp_path / "c")
-    resumed.train(), trained.train()
+    trained, resumed = continued(made, tmp_path / "c")
     assert_same_run(trained, resumed)
     for algorithm in (trained, resumed):
         nets = algorithm.learner.single_module.nets
