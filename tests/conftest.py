@@ -76,19 +76,21 @@ def minari_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _ray_that_starts_by_itself():
-    """If a test builds an algorithm and Ray is not running, start a quiet Ray as `cluster` does."""
+    """If a test needs Ray and it is not running, start a quiet Ray."""
     if hook := sys.modules.get("ray._private.auto_init_hook"):
         hook.auto_init_ray = start_ray
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Start the Ray of all tests of a process; it replaces a smaller one that a command may have started."""
+    """End a Ray with few CPUs that a command may have started; Ray starts again when a test first needs it.
+
+    Algorithms without other processes need no Ray, and are built faster without it.
+    """
     import ray
 
     if ray.is_initialized() and ray.cluster_resources().get("CPU", 0) < CPUS:
         ray.shutdown()
-    start_ray()
 
 
 def start_ray() -> None:

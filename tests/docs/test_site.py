@@ -8,6 +8,7 @@ import posixpath
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,26 @@ def site(tmp_path_factory) -> Path:
     return folder
 
 
-def search_for(page: Any, word: str) -> None:
-    """Type a word into the search of a page once its index is loaded."""
-    page.focus("input[data-md-component=search-query]", timeout=60_000)
+SEARCH = "input[data-md-component=search-query]"
+
+
+def load_search(page: Any) -> None:
+    """Wait for the index of a page's search."""
+    page.focus(SEARCH, timeout=60_000)
     ready = "document.querySelector('.md-search-result__meta').textContent.includes('Type to start')"
     page.wait_for_function(ready, timeout=60_000)
+
+
+def search_for(page: Any, word: str) -> None:
+    """Type a word into the search of a page, in place of the previous one."""
+    page.fill(SEARCH, "")
     page.keyboard.type(word)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
 
 
 @pytest.mark.slow
@@ -119,11 +134,15 @@ def test_the_site_s_links_need_no_server(site):
 @pytest.mark.slow
 @needs_chromium
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_site_can_be_searched_from_disk_and_over_http(site, scheme):
-    with chromium() as browser, address_of(site, scheme) as address:
+def test_the_site_can_be_searched_from_disk_and_over_http(site, browser, scheme):
+    with address_of(site, scheme) as address:
         page = watched(browser, 1280, address)
         page.goto(f"{address}/index.html")
-        search_for(page, "Christodoulou")
+        load_search(page)
+        for word in ("--updates_per_step", "NMER", "HER", "Christodoulou"):
+            search_for(page, word)
+            found = f".md-search-result__item mark:text-is('{word.lstrip('-')}')"
+            page.wait_for_selector(found, timeout=60_000)
         result = page.locator(".md-search-result__item a").first  # found again if the list changes while it is typed
         assert re.search(r"\.html(\?|#|$)", result.get_attribute("href", timeout=60_000))
         result.click(timeout=60_000)
@@ -133,21 +152,9 @@ def test_the_site_can_be_searched_from_disk_and_over_http(site, scheme):
 
 @pytest.mark.slow
 @needs_chromium
-def test_the_search_finds_flags_and_methods(site):
-    with chromium() as browser, address_of(site, "http") as address:
-        page = watched(browser, 1280, address)
-        for word in ("--updates_per_step", "NMER", "HER"):
-            page.goto(f"{address}/index.html")
-            search_for(page, word)
-            found = f".md-search-result__item mark:text-is('{word.lstrip('-')}')"
-            page.wait_for_selector(found, timeout=60_000)
-
-
-@pytest.mark.slow
-@needs_chromium
 @pytest.mark.parametrize(("width", "scheme"), [(390, "http"), (1280, "file")])
-def test_examples_show_what_they_drew(site, width, scheme):
-    with chromium() as browser, address_of(site, scheme) as address:
+def test_examples_show_what_they_drew(site, browser, width, scheme):
+    with address_of(site, scheme) as address:
         page = watched(browser, width, address)
         page.goto(f"{address}/examples/first_steps.html")
         drawn = page.evaluate("[...document.querySelectorAll('article img')].map(image => image.naturalWidth)")

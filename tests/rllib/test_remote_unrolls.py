@@ -19,7 +19,6 @@ from tests.rllib.test_actor_learner import assert_same_state
 from tests.rllib.test_lost_runners import PATIENCE, kill
 
 pytestmark = pytest.mark.slow
-IN_STEP = {"sync": True}
 ONE_AT_A_TIME = {"max_requests_in_flight_per_env_runner": 1}
 
 
@@ -51,8 +50,7 @@ def build():
 @pytest.mark.parametrize(
     ("env", "trainer", "how"),
     [
-        ("CartPole-v1", "IMPALA", IN_STEP | {"normalize_observations": True, "lstm_cells": 8}),
-        ("Pendulum-v1", "A2C", {}),
+        ("Pendulum-v1", "A2C", {"normalize_observations": True, "lstm_cells": 8}),
         ("CartPole-v1", "A3C", ONE_AT_A_TIME),
     ],
 )
@@ -84,18 +82,17 @@ def check_once(learned):
     assert all(0 <= int(unrolls.version.min()) <= number for number, unrolls in enumerate(learned))
 
 
-@pytest.mark.parametrize(("how", "lags"), [({}, [0, 1]), ({"broadcast_interval": 4}, [0, 1, 2, 3, 4])])
-def test_weights_are_at_most_one_request_old(build, how, lags):
+def test_weights_are_as_old_as_the_broadcast_interval(build):
     learned = []
-    algorithm = build(1, **how)
+    algorithm = build(1, broadcast_interval=4)
     watched(algorithm, learned)
     algorithm.train()
-    assert sorted({number - int(unrolls.version[0]) for number, unrolls in enumerate(learned)}) == lags
+    assert sorted({number - int(unrolls.version[0]) for number, unrolls in enumerate(learned)}) == [0, 1, 2, 3, 4]
 
 
 def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(build, tmp_path):
     learned = []
-    many = {"env_config": {"step": -1, "length": 20}, "envs": 16, "train_batch_size": 16, "steps_per_iteration": 6_000}
+    many = {"env_config": {"step": -1, "length": 20}, "envs": 16, "train_batch_size": 16, "steps_per_iteration": 2_000}
     algorithm = build(2, failing_envs.Draws, **many)
     watched(algorithm, learned)
     first, result = algorithm.train(), algorithm.train()
@@ -114,7 +111,7 @@ def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(bu
     seams = [tuple(seam) for unrolls in learned for seam in unrolls.obs[-1].tolist()]
     firsts = {tuple(first) for unrolls in learned for first in unrolls.obs[0].tolist()}
     # All unrolls but the newest of each environment are continued by another; a resume resets environments that draw.
-    assert len(seams) > 3_000 and sum(seam not in firsts for seam in seams) <= 2 * 2 * 16
+    assert len(seams) > 1_000 and sum(seam not in firsts for seam in seams) <= 2 * 2 * 16
     found = result["replay_buffer"]
     assert 0 <= found["learner_waiting_share"] <= 1 and 0 <= found["actors_waiting_share"] <= 1
     assert first["env_runners"]["num_env_steps_sampled_lifetime"] > 0
@@ -126,8 +123,8 @@ def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(bu
     resumed.save_to_path(tmp_path / "after_the_loss")
 
 
-def test_async_gradients_of_two_runners(build):
-    algorithm = build(2, trainer="A3C")
+def test_async_gradients(build):
+    algorithm = build(1, trainer="A3C")
     result = [algorithm.train() for _ in range(2)][-1]
     assert result["replay_buffer"]["lag_max"] >= 1 and np.isfinite(result["learners"]["default_policy"]["loss"])
     assert algorithm.env_steps == result["env_steps"]

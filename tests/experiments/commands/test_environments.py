@@ -153,27 +153,3 @@ def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, req
     command = [sys.executable, "-c", WORKER.format(here=tmp_path), program]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == (expected, "")
-
-
-@pytest.mark.slow
-def test_a_run_with_env_runners_takes_an_environment_from_the_current_folder_and_nothing_else(tmp_path):
-    work, program = tmp_path / "work", tmp_path / "bin" / "interreplay-train"
-    (work / "replay_buffers").mkdir(parents=True)
-    program.parent.mkdir()
-    program.write_text("import sys\nfrom interreplay.experiments.commands.train import main\nsys.exit(main())\n")
-    (work / "envs_here.py").write_text(MINE.format(imported="csv"))
-    for name in ("replay_buffers/__init__.py", "argument_parser.py", "enjoy.py", "yaml.py", "tqdm.py"):
-        (work / name).write_text("raise RuntimeError('hides another')")
-    flags = "--env envs_here:MineHere-v0 --num_workers 1 --total_env_steps 200 --learning_starts 100 --hiddens 8"
-    flags += " --steps_per_iteration 100 --evaluation_interval 0 --buffer NMER"
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, program, *flags.split()],
-        cwd=work,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "200 steps" in done.stdout

@@ -329,9 +329,16 @@ def test_an_environment_that_misbehaves_ends_a_run_with_one_line_and_a_checkpoin
 
 
 @pytest.mark.slow
-def test_an_environment_that_misbehaves_in_another_process_ends_a_run_in_the_same_way(misbehaving):
-    words = ["train", *TINY, "--env", "misbehaving:Exit-v0", "--num_workers", "1", "--evaluation_interval", "0"]
-    command, environment = [sys.executable, "-m", "interreplay", *words], os.environ | {"OMP_NUM_THREADS": "1"}
+def test_an_environment_of_the_current_folder_misbehaves_in_another_process(misbehaving, tmp_path_factory):
+    """Nothing else in the current folder hides a module of another folder."""
+    program = tmp_path_factory.mktemp("bin") / "interreplay-train"
+    program.write_text("import sys\nfrom interreplay.experiments.commands.train import main\nsys.exit(main())\n")
+    (misbehaving / "replay_buffers").mkdir()
+    for name in ("replay_buffers/__init__.py", "argument_parser.py", "enjoy.py", "yaml.py", "tqdm.py"):
+        (misbehaving / name).write_text("raise RuntimeError('hides another')")
+    words = [*TINY, "--env", "misbehaving:Exit-v0", "--num_workers", "1", "--evaluation_interval", "0"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(program), *words]
     done = subprocess.run(command, cwd=misbehaving, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert done.returncode == 1
     check_ended(misbehaving, "Exit", done.stderr)
