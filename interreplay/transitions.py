@@ -36,6 +36,16 @@ def map_observation(fn: Callable[..., Tensor], *observations: Observation) -> Ob
     return fn(*observations)
 
 
+def pick(observation: Any, rows: Any) -> Any:
+    """Return some rows of a batch of observations, arrays or tensors."""
+    return map_observation(itemgetter(rows), observation)
+
+
+def as_tensors(observation: Any, device: torch.device | str = "cpu") -> Observation:
+    """Return a batch of observations as tensors on a device."""
+    return map_observation(lambda part: as_tensor(part).to(device), observation)
+
+
 def observation_parts(obs: Observation) -> dict[str, Tensor]:
     """Return the named tensors of an observation. A plain observation is one part named ``""``."""
     return dict(obs) if isinstance(obs, dict) else {"": obs}

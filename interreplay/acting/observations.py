@@ -8,8 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from interreplay.acting.batching import as_column
-from interreplay.environments.spaces import leaves, named_parts
+from interreplay.environments.spaces import as_column, leaves, named_parts
 
 
 def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray], bool]:

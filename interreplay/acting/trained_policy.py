@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.acting.batching import as_tensors
 from interreplay.acting.observations import batch_of
 from interreplay.environments.actions import actions_of
 from interreplay.learning.exploration import Exploration, Noisy, Sampled, make_exploration
 from interreplay.learning.policies import Policy
+from interreplay.transitions import as_tensors
 
 
 class TrainedPolicy:

@@ -89,6 +89,16 @@ def named_parts(observation: Any) -> Any:
     return observation
 
 
+def as_column(observation: Any) -> Any:
+    """Return observations as arrays, float64 as float32, and the parts of Dicts and Tuples as named columns."""
+    if isinstance(observation, dict | tuple):
+        return {name: as_column(part) for name, part in named_parts(observation).items()}
+    array = np.asarray(observation)
+    if array.dtype.char == "d":  # float64 in any byte order
+        return array.astype(np.float32)
+    return array
+
+
 def _walk(nested: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     if isinstance(nested, gym.spaces.Dict | gym.spaces.Tuple):
         nested = nested.spaces

@@ -1,14 +1,17 @@
-"""The interface of policies."""
+"""Policies: their interface, and policies with fully connected layers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from interreplay.learning.networks.layers import MLP
 from interreplay.learning.networks.memory import Memory
+from interreplay.learning.networks.residual_layers import ResidualMLP
 
 POLICY_OUTPUT = "behavior"
 """Name of the column with the outputs of the policy."""
@@ -112,3 +115,33 @@ class DiscretePolicy(Policy):
     def record_random(self, count: int) -> dict[str, Tensor]:
         """Return the probabilities ``(n, A)`` of uniform actions."""
         return {POLICY_OUTPUT: torch.full((count, self.size), 1.0 / self.size)}
+
+
+class FeedforwardPolicy(Policy):
+    """A policy with fully connected layers or residual blocks.
+
+    Args:
+        inputs: Width of an encoded observation.
+        actions: Width of an action, or number of discrete actions.
+        hiddens: Widths of the hidden layers.
+        blocks: Number of residual blocks, see `ResidualMLP`; 0 for plain layers.
+        width: Width of a network with residual blocks.
+
+    Attributes:
+        outputs_per_action: Outputs of the network per width or number of actions.
+        residual_class: Class of networks with residual blocks.
+    """
+
+    outputs_per_action: ClassVar[int] = 1
+    residual_class: ClassVar[type[ResidualMLP]] = ResidualMLP
+
+    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
+        super().__init__()
+        outputs = self.outputs_per_action * actions
+        self.body: Any = MLP([inputs, *hiddens, outputs])
+        if blocks:
+            self.body = self.residual_class(1, inputs, width, blocks, outputs)
+        self.size = actions
+
+    def output(self, obs: Tensor) -> Tensor:
+        return self.body.outputs(obs)[0]

@@ -13,12 +13,13 @@ from torch.utils._pytree import tree_map
 
 import interreplay
 import interreplay.rllib as ours
-from interreplay.acting.batching import CPU, as_column, as_tensors
 from interreplay.acting.observations import batch_of
 from interreplay.environments.space_records import record_of, space_of
+from interreplay.environments.spaces import as_column
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
 from interreplay.rllib.algorithms.sac import SACModule
+from interreplay.transitions import as_tensors
 from tests.acting.acting_cases import CASES, Uneven, built, stacked
 from tests.rllib.spaces_envs import KINDS
 
@@ -153,8 +154,8 @@ def test_parts_of_observations_may_be_empty():
 
 def test_flipped_observations_and_foreign_byte_orders_become_tensors():
     flipped = np.arange(6, dtype=np.float32).reshape(2, 3)[:, ::-1]
-    assert as_tensors({"camera": flipped}, CPU)["camera"].tolist() == flipped.tolist()
-    assert as_tensors(as_column(np.ones(2, ">f8")), CPU).dtype == torch.float32
+    assert as_tensors({"camera": flipped})["camera"].tolist() == flipped.tolist()
+    assert as_tensors(as_column(np.ones(2, ">f8"))).dtype == torch.float32
 
 
 def test_checkpoints_without_a_policy_are_rejected_in_one_line(tmp_path):

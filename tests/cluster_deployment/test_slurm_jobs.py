@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -161,3 +162,10 @@ def test_results_are_the_same_with_and_without_interruptions(jobs, array, warned
     for job, name in ((both, NAMES[0]), (both, NAMES[1]), (warned, RUN)):
         assert steps_of_curve(job.run(name)) == steps_of_curve(array.run(name)) == CURVE
         assert_equal_weights(weights(array.run(name), STEPS), weights(job.run(name), STEPS))
+
+
+def test_the_smoke_test_finds_no_problem_inside_of_a_job(folder):
+    """It waits for a CPU until the other jobs have ended."""
+    words = ["srun", "--ntasks=1", "--mem=2500M", "--time=3", sys.executable, HOME / "smoketest.py", "--cluster"]
+    output = command(*words, "--results_dir", folder / "smoke", seconds=900)
+    assert output.count("\nok ") == 3 and "all checks passed" in output

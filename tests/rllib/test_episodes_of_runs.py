@@ -53,7 +53,8 @@ def test_every_algorithm_reports_its_values(trainer):
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["--num_envs_per_worker 3", "--num_workers 2"])
 def test_returns_are_those_of_the_results(words, tmp_path, cluster):
-    folder = trained(tmp_path, "--env", "Pendulum-v1", "--horizon", "20", *words.split())
+    long = "--env Pendulum-v1 --horizon 20 --total_env_steps 600 --steps_per_iteration 200"
+    folder = trained(tmp_path, *long.split(), *words.split())
     found = episodes(folder)
     last = json.loads((folder / "result.json").read_text().splitlines()[-1])["env_runners"]
     newest = [float(row["return"]) for row in found[-10:]]  # over which results are averaged

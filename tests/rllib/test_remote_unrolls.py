@@ -50,7 +50,7 @@ def build():
 @pytest.mark.parametrize(
     ("env", "trainer", "how"),
     [
-        ("Pendulum-v1", "A2C", {"normalize_observations": True, "lstm_cells": 8}),
+        ("CartPole-v1", "IMPALA", {"sync": True, "normalize_observations": True, "lstm_cells": 8}),
         ("CartPole-v1", "A3C", ONE_AT_A_TIME),
     ],
 )

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses
-from interreplay.learning.actor_critic.networks import FeedforwardPolicy
 from interreplay.learning.actor_critic.sac import SOFT_METRICS, SACNetworks, soft_losses
-from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy
+from interreplay.learning.policies import POLICY_OUTPUT, DiscretePolicy, FeedforwardPolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import mean_over_views
 from interreplay.transitions import Transitions

@@ -6,42 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from interreplay.learning.networks.encoders import Flat
-from interreplay.learning.networks.layers import MLP, BatchedMLP
+from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.residual_layers import ResidualMLP
-from interreplay.learning.policies import Policy
-
-
-class FeedforwardPolicy(Policy):
-    """A policy with fully connected layers or residual blocks.
-
-    Args:
-        inputs: Width of an encoded observation.
-        actions: Width of an action, or number of discrete actions.
-        hiddens: Widths of the hidden layers.
-        blocks: Number of residual blocks, see `ResidualMLP`; 0 for plain layers.
-        width: Width of a network with residual blocks.
-
-    Attributes:
-        outputs_per_action: Outputs of the network per width or number of actions.
-        residual_class: Class of networks with residual blocks.
-    """
-
-    outputs_per_action: ClassVar[int] = 1
-    residual_class: ClassVar[type[ResidualMLP]] = ResidualMLP
-
-    def __init__(self, inputs: int, actions: int, hiddens: Sequence[int], blocks: int = 0, width: int = 128):
-        super().__init__()
-        outputs = self.outputs_per_action * actions
-        self.body: Any = MLP([inputs, *hiddens, outputs])
-        if blocks:
-            self.body = self.residual_class(1, inputs, width, blocks, outputs)
-        self.size = actions
-
-    def output(self, obs: Tensor) -> Tensor:
-        return self.body.outputs(obs)[0]
 
 
 class ActorCriticNetworks(nn.Module):
@@ -98,7 +67,7 @@ class ActorCriticNetworks(nn.Module):
         self.copy_to_targets()
 
     def make_actor(self, *shape: Any) -> Any:
-        """Make the policy; arguments as in `FeedforwardPolicy`."""
+        """Make the policy; arguments as in `interreplay.learning.policies.FeedforwardPolicy`."""
         return self.actor_class(*shape)
 
     def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
-from interreplay.learning.actor_critic.networks import ActorCriticNetworks, FeedforwardPolicy
+from interreplay.learning.actor_critic.networks import ActorCriticNetworks
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.networks.residual_layers import ResidualGaussian
-from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
+from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, FeedforwardPolicy
 from interreplay.learning.settings import SACSettings
 from interreplay.learning.update import flat_rows, mean_over_views, normal, weighted_mean
 from interreplay.transitions import Transitions

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, PolicyLosses, next_noise
-from interreplay.learning.actor_critic.networks import ActorCriticNetworks, FeedforwardPolicy
-from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy
+from interreplay.learning.actor_critic.networks import ActorCriticNetworks
+from interreplay.learning.policies import POLICY_OUTPUT, ContinuousPolicy, FeedforwardPolicy
 from interreplay.learning.settings import TD3Settings
 from interreplay.learning.update import flat_rows, mean_over_views, normal, views_of, weighted_mean
 from interreplay.transitions import Transitions

@@ -13,7 +13,6 @@ import torch
 from ray.rllib.utils.annotations import override
 from torch import Tensor
 
-from interreplay.acting.batching import CPU, as_tensors
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.networks.memory import State
 from interreplay.learning.policies import POLICY_OUTPUT
@@ -22,7 +21,7 @@ from interreplay.rllib.actor_learner.collectors import Answer
 from interreplay.rllib.env_runner.remote import pack
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, as_tensors
 from interreplay.unrolls.unrolls import Unrolls
 
 
@@ -139,7 +138,7 @@ class UnrollRunner(BatchEnvRunner):
             made.put(extras, live=flags, actions=actions, rewards=np.zeros(self.num_envs), terminated=flags)
         live = made.arrays["live"]
         return Unrolls(
-            obs=as_tensors(stacked(observations), CPU),
+            obs=as_tensors(stacked(observations)),
             actions=made.arrays["actions"],
             rewards=np.where(live, made.arrays["rewards"], 0.0).astype(np.float32),
             terminated=made.arrays["terminated"].astype(bool) & live,

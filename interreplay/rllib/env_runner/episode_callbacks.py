@@ -10,7 +10,7 @@ from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from interreplay.acting.batching import pick
+from interreplay.transitions import pick
 
 EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end")
 MOST_STEPS = 1_000

@@ -16,9 +16,9 @@ from ray.rllib.utils.debug import update_global_seed_if_necessary
 from torch import Tensor
 from torch.nn.functional import pad
 
-from interreplay.acting.batching import CPU, as_column, as_tensors, pick
 from interreplay.diagnostics.episode_table import EPISODE_RETURN
 from interreplay.environments.actions import Actions, actions_of
+from interreplay.environments.spaces import as_column
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.exploration import Greedy
 from interreplay.learning.policies import POLICY_OUTPUT
@@ -34,7 +34,7 @@ from interreplay.rllib.env_runner.runner_state import (
 )
 from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner
 from interreplay.rllib.host import quick_start
-from interreplay.transitions import Transitions, cat, unchecked
+from interreplay.transitions import Transitions, as_tensors, cat, pick, unchecked
 
 RUNNER_STATE = "interreplay_runner"
 GREEDY = Greedy()
@@ -336,10 +336,10 @@ class BatchEnvRunner(SteppingRunner):
         next_obs, rewards, terminated, truncated = outcome
         # These are copies of arrays of one length and the right types; the constructor's checks would double the cost.
         return unchecked(
-            obs=as_tensors(pick(self._state.obs, live), CPU),
+            obs=as_tensors(pick(self._state.obs, live)),
             actions=torch.from_numpy(actions[live]),
             rewards=torch.from_numpy(np.asarray(rewards, dtype=np.float32)[live]),
-            next_obs=as_tensors(pick(next_obs, live), CPU),
+            next_obs=as_tensors(pick(next_obs, live)),
             terminated=torch.from_numpy(np.asarray(terminated, dtype=bool)[live]),
             truncated=torch.from_numpy(np.asarray(truncated, dtype=bool)[live]),
             episode=torch.from_numpy(self._state.log.ids[live]),

@@ -177,19 +177,19 @@ def test_the_documentation_has_every_flag():
 
 @pytest.mark.slow
 def test_worker_processes_device_folder_and_checkpoints(tmp_path):
-    words = "--env=CartPole-v1 --environment_max_steps=2000 --batch_size=20 --worker_count=1 --envs_per_worker=5"
-    more = "--save_model_period=10 --device=cpu --output_dir=here --seed=3"
+    words = "--env=CartPole-v1 --environment_max_steps=4000 --batch_size=20 --worker_count=2 --envs_per_worker=5"
+    more = "--save_model_period=20 --device=cpu --output_dir=here --seed=3"
     command = [sys.executable, str(ROOT / "main.py"), "--op_mode=train", *words.split(), *more.split()]
-    environment = os.environ | {"SLURM_CPUS_PER_TASK": "2"}  # for the learner and the worker
+    environment = os.environ | {"SLURM_CPUS_PER_TASK": "3"}  # one for the learner and two for the workers
     made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment)
     assert made.returncode == 0, made.stderr
     (folder,) = (tmp_path / "here").glob("IMPALA_CartPole-v1_*_s3_*")
     kept = json.loads((folder / "params.json").read_text())
     names = ("num_workers", "num_envs_per_worker", "device", "checkpoint_freq", "policy_cloning", "value_cloning")
-    assert [kept[name] for name in names] == [1, 5, "cpu", 1, 0.05, 0.005]  # 10 updates are 1,000 new steps
+    assert [kept[name] for name in names] == [2, 5, "cpu", 2, 0.05, 0.005]  # 20 updates are 2,000 new steps
     assert sorted(path.name[:15] for path in folder.glob("checkpoint_*")) == ["checkpoint_0000", "checkpoint_0000"]
     last = json.loads((folder / "result.json").read_text().splitlines()[-1])
-    assert last["replay_buffer"]["lag_fresh_max"] > 0  # the worker acts while the learner updates
+    assert last["replay_buffer"]["lag_fresh_max"] > 0  # workers act while the learner updates
     found = last["learners"]["default_policy"]
     assert found["replayed_share"] > 0.4 and found["policy_cloning"] > 0 and found["value_cloning"] > 0
 
