@@ -278,6 +278,7 @@ def test_the_module_of_a_user_is_passed_again(tmp_path):
         watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1))
 
 
+@pytest.mark.slow
 def test_checkpoints_of_rllibs_own_algorithms_require_trust(stock, tmp_path, ran, capsys):
     assert enjoy.main([str(stock), "--episodes", "1"]) == 2
     error = capsys.readouterr().err
