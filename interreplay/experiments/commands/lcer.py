@@ -96,8 +96,9 @@ def make_parser() -> OneLineParser:
     for name in SWITCHES:
         parser.add_argument(f"--{name}", action="store_true", help="docs/migration.md")
     for name, default in VALUES.items():
-        how = {"type": type(default), "default": default, "choices": CHOICES.get(name)}
-        parser.add_argument(f"--{name}", help="docs/migration.md", **how)
+        parser.add_argument(
+            f"--{name}", type=type(default), default=default, choices=CHOICES.get(name), help="docs/migration.md"
+        )
     return parser
 
 

@@ -174,7 +174,7 @@ class OneLineParser(argparse.ArgumentParser):
         return self.parse_args(argv)
 
     def run(self, act: Callable[[Any], int], argv: Sequence[str] | None, **options: Any) -> int:
-        """Run a command with one-line errors; return the exit code. Options are those of `outcome.run`."""
+        """Run a command with one-line errors; return the exit code. `options` are passed to `outcome.run`."""
         words = sys.argv[1:] if argv is None else argv
         words = list(map(underscored, words))
         return outcome.run(self.prog, lambda: act(self.given(words)), **options)

@@ -37,7 +37,7 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
 class AlgorithmLog:
     """The results of one algorithm in a folder: ``params.json``, ``progress.csv``, ``result.json`` and events.
 
-    With the setting ``episode_table``, also ``episodes.csv``. Arguments and errors are those of `log_to`.
+    With the setting ``episode_table``, also ``episodes.csv``. See `log_to` for the arguments and errors.
     """
 
     def __init__(self, algo: Any, folder: Path, total_env_steps: int | None = None):

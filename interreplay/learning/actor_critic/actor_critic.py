@@ -371,7 +371,7 @@ class ActorCriticUpdate(Update, ABC):
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         """Return q_t ``(n,)`` without a gradient, the mean over the m views of each next observation.
 
-        Arguments are those of `learn_critics`, or `rng` from `target_noise`.
+        See `learn_critics` for the arguments; `rng` can also be the noise of `target_noise`.
         """
 
     def scores(

@@ -71,7 +71,7 @@ class CrossQNetworks(SACNetworks):
         self.targets = nn.ModuleList()
 
     def copy_to_targets(self) -> None:
-        """Do nothing."""
+        """Do nothing, because CrossQ has no target networks."""
 
 
 class CrossQUpdate(ActorCriticUpdate):

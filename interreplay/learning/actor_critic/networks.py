@@ -70,9 +70,18 @@ class ActorCriticNetworks(nn.Module):
         """Make the policy; arguments as in `interreplay.learning.policies.FeedforwardPolicy`."""
         return self.actor_class(*shape)
 
-    def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> BatchedMLP:
-        """Make `count` critics; `options` are `layer_norm`, `dropout`, `critic_blocks` and `critic_width`."""
-        layer_norm, dropout, blocks, width = options
+    def make_critics(
+        self,
+        count: int,
+        inputs: int,
+        actions: int,
+        hiddens: Sequence[int],
+        layer_norm: bool,
+        dropout: float,
+        blocks: int,
+        width: int,
+    ) -> BatchedMLP:
+        """Make `count` critics with plain layers, or with `blocks` residual blocks of a width."""
         outputs = actions
         if not self.actor_class.discrete:
             inputs += actions

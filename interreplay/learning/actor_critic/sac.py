@@ -58,7 +58,7 @@ class GaussianActor(FeedforwardPolicy, ContinuousPolicy):
 class SACNetworks(ActorCriticNetworks):
     """Actor, critics, target networks of the critics, and the temperature.
 
-    Arguments are those of `ActorCriticNetworks`, and the initial temperature, which is positive.
+    `initial_alpha` is the initial temperature, which is positive. See `ActorCriticNetworks` for the other arguments.
     """
 
     actor_class: ClassVar[Any] = GaussianActor
@@ -125,7 +125,7 @@ class SACUpdate(ActorCriticUpdate):
 def soft_target(update: Any, rows: Transitions, values: Tensor, log_probs: Tensor, m: int) -> Tensor:
     """Return r + discounts·(values − α log π) ``(n,)``, the mean over views, without a gradient of α.
 
-    `values` and `log_probs` are those of the next actions ``(n·m,)``.
+    `values` and `log_probs` ``(n·m,)`` belong to the next actions.
     """
     if update.settings.backup_entropy:
         values = values - update.networks.log_alpha.detach().exp() * log_probs
@@ -135,8 +135,8 @@ def soft_target(update: Any, rows: Transitions, values: Tensor, log_probs: Tenso
 def soft_losses(update: Any, log_probs: Tensor, values: Tensor, weights: Tensor | None) -> PolicyLosses:
     """Return the losses of actor and temperature, see `SACUpdate`, and the mean of log π.
 
-    `log_probs` ``(n,)`` are those of one action per row, or their mean over the policy's actions, and so are the
-    `values` ``(n,)``; `weights` are v ``(n,)`` or None.
+    `log_probs` and `values` ``(n,)`` belong to one action per row, or are means over the policy's actions.
+    `weights` are v ``(n,)`` or None.
     """
     log_alpha = update.networks.log_alpha
     actor_loss = weighted_mean(log_alpha.detach().exp() * log_probs - values, weights)

@@ -121,7 +121,7 @@ class RenormedMLP(BatchedMLP):
     ) -> Tensor:
         """Return outputs ``(m, n, sizes[-1])`` of rows ``(n, sizes[0])``, differentiated by autograd alone.
 
-        Arguments are those of `BatchedMLP.outputs`; `dropped` is unused, and `training` changes the running statistics.
+        See `BatchedMLP.outputs` for the arguments; `dropped` is unused, and `training` changes the running statistics.
         """
         if not isinstance(rows, Tensor):
             rows = torch.cat(list(rows), dim=1)

@@ -140,7 +140,7 @@ class ResidualMLP(BatchedMLP):
 class ResidualGaussian(ResidualMLP):
     """Residual networks of [mean; log standard deviation], the latter bounded smoothly by −10 and 2 as in SimBa.
 
-    log σ = −10 + 6·(1 + tanh(·)). Arguments are those of `ResidualMLP`.
+    log σ = −10 + 6·(1 + tanh(·)). See `ResidualMLP` for the arguments.
     """
 
     LOWEST = -10.0

@@ -24,7 +24,7 @@ class ImplicitLayers(ValueLayers):
     but the last, which belongs to f. A pass while learning draws K fractions per row; without noise, the fractions are
     (k − ½)/K.
 
-    Arguments are those of `Streams`, with the number of fractions K per pass.
+    `fractions` is the number of fractions K per pass. See `Streams` for the other arguments.
     """
 
     midpoints: Tensor

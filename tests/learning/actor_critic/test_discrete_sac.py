@@ -12,7 +12,8 @@ from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
 
-TAU, TARGET = 0.01, 0.9
+TAU = 0.01
+TARGET = 0.9
 
 
 def make(seed=0, **settings):
