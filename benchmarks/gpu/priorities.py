@@ -4,8 +4,8 @@
 
 Buffers are full and hold rows with the widths of HalfCheetah. A prioritized step draws a batch, brings it to the
 device, and updates the priorities of its rows by errors that are on the device. A step of NMER adds one row over the
-oldest one and draws a batch, which is moved to the device; indexing 10⁶ rows beforehand takes minutes, see
-`--nmer_rows`.
+oldest one and draws a batch, which is moved to the device unless it is there; indexing 10⁶ rows beforehand takes
+minutes, see `--nmer_rows`. One update of SAC is measured at the same time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.updates import Learn, described, synchronize
+from benchmarks.gpu.updates import Learn, described, ours, synchronize
 from benchmarks.measure import interleaved, micros_table, single_thread
 from benchmarks.speed.buffers import ACTION, EPISODE, OBS, portions
 from interreplay import Transitions
 from interreplay.buffer.catalogue import make_buffer
+from interreplay.buffer.device_rows import WAITING
 from interreplay.learning.captured import Stage, columns_of, rows_of
 
 ALPHA = 0.6
@@ -184,7 +185,7 @@ def adding(name: str, rows: int, batch: int, device: torch.device) -> Learn:
     def step(count: int) -> None:
         for _ in range(count):
             buffer.add(next(following))
-            buffer.sample(batch)
+            next(buffer.batches(batch, 1))
         synchronize(device)
 
     return step
@@ -209,6 +210,9 @@ def main() -> None:
     parser.add_argument("--device", type=torch.device, default="cuda", help="device of the batches, cuda or cpu")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows in each prioritized buffer")
     parser.add_argument("--nmer_rows", type=int, default=1_000_000, help="rows in NMER's buffer; 0 leaves NMER out")
+    parser.add_argument(
+        "--methods", nargs="+", default=["Uniform", "NMER", "DeviceNMER"], help="methods to which rows are added"
+    )
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch")
     parser.add_argument("--steps", type=int, default=200, help="steps per timed call")
     parser.add_argument("--repeats", type=int, default=11, help="timed calls of each contender")
@@ -224,9 +228,14 @@ def main() -> None:
         title = f"batch of {batch} from {rows:,} rows, then its priorities"
         print(f"\n{measured(title, prioritized(rows, batch, device), **timing)}\n", flush=True)
     if nmer_rows:
-        contenders = {name: adding(name, nmer_rows, batch=batch, device=device) for name in ("Uniform", "NMER")}
+        contenders: dict[str, Learn] = {}
+        if device.type == "cuda":
+            contenders["one update of SAC, CUDA graph"] = ours([256, 256], batch)
+        for name in arguments.methods:
+            contenders[name] = adding(name, nmer_rows, batch=batch, device=device)
         title = f"one row added to {nmer_rows:,}, then a batch of {batch}"
-        print(f"\n{measured(title, contenders, **timing)}", flush=True)
+        # DeviceNMER indexes all waiting rows at once: each timed call contains the same number of these times.
+        print(f"\n{measured(title, contenders, steps=WAITING, repeats=arguments.repeats)}", flush=True)
 
 
 if __name__ == "__main__":

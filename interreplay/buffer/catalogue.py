@@ -13,6 +13,7 @@ from typing import Any
 
 from interreplay import neighborhood, selection, synthesis
 from interreplay.buffer import ReplayBuffer
+from interreplay.buffer.device_nmer import DeviceNMER
 from interreplay.buffer.sample_weight_decay import SWD
 from interreplay.environments.own_modules import check_arguments as check_class
 from interreplay.environments.own_modules import described, own_class
@@ -25,7 +26,7 @@ Kind = str | Recipe | ReplayBuffer
 
 OF_PARTS = "ReplayBuffer"
 """The name of a buffer composed of given parts, which is not a method of the catalog."""
-OWN_METHODS: dict[str, Recipe] = {"SWD": SWD}
+OWN_METHODS: dict[str, Recipe] = {"DeviceNMER": DeviceNMER, "SWD": SWD}
 """Methods in this package by name, which the catalog does not list (docs/decisions/0031-residual-critics.md)."""
 NAME = "replay_buffers"
 HOME = Path(__file__).resolve().parents[2] / NAME

@@ -35,6 +35,9 @@ class JoinedSample(Sample):
     numbers: tuple[int, ...]
 
     def __init__(self, parts: Sequence[Sample], origins: Sequence[int]):
+        for device in [part.weights.device for part in parts]:
+            if device.type != "cpu":  # `DeviceNMER` draws there
+                parts = [part.to(device) for part in parts]
         self.__dict__.update(  # the dataclass is frozen
             parts=tuple(parts),
             numbers=tuple(origins),

@@ -143,6 +143,9 @@ class CapturedFunction:
                 "the update cannot run as a CUDA graph, for example because it reads a value of a tensor; expected "
                 "cuda_graph to be false"
             ) from error
+        # Recording sets the state of the generators on its own stream, and a replay sets it on the current stream. The
+        # replay must come second: otherwise its random numbers would depend on which is faster.
+        torch.cuda.current_stream().wait_stream(self._stream)
         self._graph = graph
 
 

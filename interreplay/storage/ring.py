@@ -233,11 +233,14 @@ class Storage:
             NonFiniteError: If a column contains NaN or infinity, or a number too large for the stored dtype.
             ValueError: If their columns, shapes or dtypes differ from those of stored rows.
         """
-        columns = transitions.columns()
-        if self._signature != signature(columns):
-            transitions = cast(transitions, self.columns or columns_of(transitions))
-            columns = transitions.columns()
-        check_finite(columns)
+        transitions = self.convert(transitions)
+        check_finite(transitions.columns())
+        return transitions
+
+    def convert(self, transitions: Transitions) -> Transitions:
+        """Return `cast` of transitions without looking for numbers that are not finite."""
+        if self._signature != signature(transitions.columns()):
+            return cast(transitions, self.columns or columns_of(transitions))
         return transitions
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:

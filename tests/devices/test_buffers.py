@@ -7,6 +7,7 @@ import torch
 from builders import Episodes
 
 from interreplay.buffer import Sample
+from interreplay.buffer.device_nmer import DeviceNMER
 from interreplay.diagnostics.contract import learn
 from tests.devices import stand_in
 from tests.test_contract import VARIANTS, rows_for
@@ -62,3 +63,32 @@ def test_the_stand_in_rejects_mixed_devices_and_counts_waits(device):
     assert (one + torch.tensor(2.0)).device == one.device and not stand_in.waits
     assert float(one.sum()) == 3.0 and one.cpu().tolist() == [1.0] * 3 and len(one.nonzero()) == 3
     assert dict(stand_in.waits) == {"_local_scalar_dense": 1, "copy to the processor": 1, "nonzero": 1}
+
+
+def test_neighbors_on_the_device_are_the_processors(device):
+    """`DeviceNMER` has the same lists on both devices, and a draw as a CUDA graph equals its operations."""
+    if device.type == stand_in.NAME:
+        pytest.skip("the stand-in has no generator of its own")
+    here, there = (DeviceNMER(capacity=2_000, seed=0, device=str(where)) for where in ("cpu", device))
+    rows = Episodes(envs=2, obs_shape=(17,), action_shape=(6,)).transitions(3_000)
+    for start in range(0, 3_000, 100):
+        for buffer in (here, there):
+            buffer.add(rows[start : start + 100])
+            buffer.sample(8)
+    mine, theirs = here.state_dict()["device"], there.state_dict()["device"]
+    assert mine["waiting"] == theirs["waiting"]
+    torch.testing.assert_close(theirs["lists"]["squared"], mine["lists"]["squared"], rtol=1e-4, atol=1e-5)
+    same = (mine["lists"]["slots"] == theirs["lists"]["slots"]).float().mean()
+    assert same > 0.999  # rows at equal distances may change places
+    for size in (64, 256):
+        for _ in range(5):  # the first draws are not captured yet
+            there.sample(size)
+        state = there.state_dict()
+        captured = there.sample(size)
+        again = DeviceNMER(capacity=2_000, seed=0, device=str(device))
+        again.load_state_dict(state)
+        usual = again.sample(size)
+        for name, column in captured.transitions.columns().items():
+            assert torch.equal(column, usual.transitions.columns()[name]), name
+        for name in ("slots", "neighbor_slots", "mix", "probabilities", "weights"):
+            assert torch.equal(getattr(captured, name), getattr(usual, name)), name

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import inspect
 
 import pytest
 import torch
 
 from interreplay.learning.actor_critic.many import ManyUpdates
 from interreplay.learning.captured import CapturedUpdate
+from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.update import Batch
@@ -103,6 +105,17 @@ def test_unrolls(continuous, optimizer, device):
     assert_same(lambda nets: IMPALAUpdate(nets, settings, 0.9), networks, batches, device)
 
 
+@pytest.mark.parametrize("precision", ["float32", "TF32", "bfloat16"])
+def test_types_of_products(precision, device, monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", precision == "TF32")
+    networks = make("SAC").float()
+    for layers in networks.modules():
+        if precision == "bfloat16" and isinstance(layers, BatchedMLP):
+            layers.matrix_dtype = torch.bfloat16
+    batches = [batch.map(lambda column: column.float()) for batch in rows_and_weights("SAC")]
+    assert_same(ALGORITHMS["SAC"][1], networks, batches, device)
+
+
 def test_many_runs(device):
     results = []
     for captures in (False, True):
@@ -122,6 +135,8 @@ def test_many_runs(device):
 
 def test_compiled_updates(device):
     """Compiled programs with their own Adam equal the kernels up to rounding."""
+    if "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
+        pytest.skip("torch_compile needs PyTorch 2.13")
     kind = ALGORITHMS["SAC"][1]
     results = []
     for compiled in (False, True):

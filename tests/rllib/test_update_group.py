@@ -6,14 +6,16 @@ import threading
 
 import pytest
 import torch
+from builders import make
 
 from interreplay.learning.actor_critic.sac import SACUpdate
+from interreplay.learning.update import Batch
 from interreplay.rllib import DQNConfig, SACConfig
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.algorithms.update_group import UpdateGroup
+from interreplay.rllib.algorithms.update_group import UpdateGroup, on_one_device
 from tests.rllib.small_runs import config
 
-METHODS = ("Uniform", "NMER", "PER")
+METHODS = ("Uniform", "NMER", "PER", "DeviceNMER")
 
 
 def weights(algorithm):
@@ -25,8 +27,16 @@ def built(seed, method):
 
 
 @pytest.mark.slow
-def test_each_run_equals_the_run_alone(tmp_path):
+def test_each_run_equals_the_run_alone(tmp_path, monkeypatch):
     alone = []
+    learn = UpdateGroup._learn
+    updating = set()
+
+    def recorded(group):
+        updating.add(threading.get_ident())
+        return learn(group)
+
+    monkeypatch.setattr(UpdateGroup, "_learn", recorded)
     together = []
     for seed, method in enumerate(METHODS):
         algorithm = built(seed, method)
@@ -49,6 +59,7 @@ def test_each_run_equals_the_run_alone(tmp_path):
     for thread in threads:
         thread.join()
     assert len(together) == len(METHODS)
+    assert len(updating) == 1  # cuBLAS has handles per thread
     for seed, found, reported in together:
         expected, alone_reported = alone[seed]
         for name, value in found.items():
@@ -144,3 +155,11 @@ def test_updates_with_a_method_of_their_own_that_would_not_be_called_are_rejecte
     learner = made.replay("Uniform", capacity=100).build_algo().learner
     with pytest.raises(ValueError, match="ClippedUpdate has its own learn; expected none"):
         UpdateGroup([learner, learner])
+
+
+def test_batches_are_on_one_device():
+    here = Batch(make(3), torch.ones(3))
+    there = here.map(lambda column: column.to("meta"))
+    assert on_one_device([here, here]) == [here, here]
+    moved = on_one_device([here, there])
+    assert [batch.transitions.obs.device.type for batch in moved] == ["meta", "meta"]

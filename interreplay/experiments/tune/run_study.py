@@ -34,7 +34,6 @@ _TUNE = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # runs write their own results
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # studies resume from the folders of their runs
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-    "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",  # a run has no score before its first evaluation
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths of settings are relative to the user's folder

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 
 from interreplay.buffer import Sample
+from interreplay.environments.own_modules import described
 from interreplay.errors import UsageError
 from interreplay.learning.actor_critic.many import ManyUpdates, check_alike
 from interreplay.learning.captured import CapturedUpdate
@@ -47,6 +49,9 @@ class UpdateGroup:
         self._many: ManyUpdates | None = None
         self._updater: Any = None
         self._generators: list[torch.Generator] = []
+        # One thread makes all updates, because each thread has cuBLAS handles of its own, which must exist before the
+        # update is recorded as a CUDA graph.
+        self._thread = ThreadPoolExecutor(max_workers=1)
 
     def update(self, learner: Any, sample: Sample) -> UpdateResult:
         """Return the result of a learner's update, once all learners have called this.
@@ -62,7 +67,7 @@ class UpdateGroup:
                 self._arrived.wait()
             result = self._results.pop(learner)
         if isinstance(result, BaseException):
-            raise RuntimeError("the update of several runs failed") from result
+            raise RuntimeError(f"the update of several runs failed: {described(result)}") from result
         return result
 
     def leave(self, learner: Any) -> None:
@@ -78,7 +83,7 @@ class UpdateGroup:
         if not self._members or len(self._batches) < len(self._members):
             return
         try:
-            result = self._learn()
+            result = self._thread.submit(self._learn).result()
             for run, member in enumerate(self._members):
                 self._results[member] = UpdateResult(result.errors[run], result.metrics[:, run])
         except BaseException as error:
@@ -98,7 +103,8 @@ class UpdateGroup:
                 self._updater = CapturedUpdate(self._many, self._generators[0].device)
         for name, optimizer in self._many.optimizers.items():
             optimizer.param_groups[0]["lr"] = updates[0].optimizers[name].param_groups[0]["lr"]
-        batch = Batch.stack(aligned([self._batches[member] for member in self._members]))
+        batches = aligned([self._batches[member] for member in self._members])
+        batch = Batch.stack(on_one_device(batches))
         return self._updater.update(batch, self._generators)
 
 
@@ -150,6 +156,15 @@ def shared_batch(sample: Sample) -> Batch:
             columns[name] = column
     extras = {name: sample.transitions.extras[name] for name in VIEWS if name in sample.transitions.extras}
     return Batch(Transitions(**columns, extras=extras), sample.weights, sample.row_weights, sample.actor_weights)
+
+
+def on_one_device(batches: Sequence[Batch]) -> Sequence[Batch]:
+    """Return batches on the GPU if some are there and others in main memory; otherwise unchanged."""
+    devices = {batch.weights.device for batch in batches}
+    if len(devices) == 1:
+        return batches
+    gpu = next(device for device in devices if device.type != "cpu")
+    return [batch.map(lambda column: column.to(gpu)) for batch in batches]
 
 
 def aligned(batches: Sequence[Batch]) -> list[Batch]:

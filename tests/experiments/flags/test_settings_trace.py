@@ -117,7 +117,7 @@ def test_settings_of_a_run_are_read_only():
 ANSWERS = {
     "--buffer NMER --k 3": "unknown flag --k; use --buffer_arg k=3 to set k of NMER; ",
     "--buffer NMER --alpha=.5": "unknown flag --alpha; use --buffer_arg alpha=.5 to set alpha of NMER; ",
-    "--k": "use --buffer_arg k=VALUE with BIER or HER or KNNOutcome or NMER, Uniform has no k; ",
+    "--k": "use --buffer_arg k=VALUE with BIER or HER or KNNOutcome or NMER or DeviceNMER, Uniform has no k; ",
     "--gaussian_process true --epochs 4": "use --buffer_arg epochs=4 to set epochs of BIER; ",
     "--preset nmer-paper --k 3 --env Hopper-v5": "use --buffer_arg k=3 to set k of NMER; ",
     "--buffer NMER --gama 1": "did you mean --gamma?",

@@ -1,0 +1,268 @@
+"""Rows on one device with an index of neighbors, and blended batches of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interreplay.learning.captured import MOST_GRAPHS, CapturedFunction
+from interreplay.neighborhood import NO_NEIGHBOR
+from interreplay.neighborhood.knn_index.neighbor_lists import NeighborLists
+from interreplay.storage.columns import check_finite
+from interreplay.transitions import Transitions, unchecked
+
+WAITING = 1024
+"""Maximum number of rows that wait to be indexed."""
+WAITING_SHARE = 256
+"""At most one in 256 rows waits when a batch is drawn."""
+PORTION = 1 << 16
+"""Rows that are copied to the device at a time."""
+ALIGNED = 4
+"""Rows are padded to a multiple of four numbers, which a GPU gathers at once."""
+CONTROL = 4
+"""Numbers for a draw that are stored in front of each new row, as float64."""
+
+
+class DeviceRows:
+    """A ring of rows on a device, from which anchors are drawn uniformly and blended with one of k neighbors.
+
+    New rows wait behind the ring until they are indexed, many at once, because all rows are compared with them.
+    Meanwhile the rows that they replace are no longer drawn, but remain neighbors. On a GPU, a draw is a CUDA graph,
+    and only indexing waits for the GPU.
+
+    Args:
+        capacity: Number of slots.
+        example: Rows with the shapes of all rows.
+        k: Number of neighbors to draw from.
+        alpha: λ ~ Beta(α, α).
+        gamma: Discount factor per step.
+        device: Device of the rows.
+        seed: Seed of all random numbers.
+    """
+
+    def __init__(
+        self, capacity: int, example: Transitions, k: int, alpha: float, gamma: float, device: torch.device, seed: int
+    ):
+        self._capacity = capacity
+        self._gamma = gamma
+        self._device = device
+        self._obs_shape = example.obs.shape[1:]
+        self._action_shape = example.actions.shape[1:]
+        obs = math.prod(self._obs_shape)
+        actions = math.prod(self._action_shape)
+        # A row: numbers for draws, obs, actions, next_obs, and numbers from column `_single` on, see `_pack`.
+        self._widths = (2 * CONTROL, obs, actions, obs)
+        self._single = sum(self._widths)
+        width = -(-(self._single + 7) // ALIGNED) * ALIGNED
+        self._room = min(WAITING, capacity)
+        self._table = torch.zeros(capacity + self._room + 1, width, device=device)
+        self._new = torch.zeros(self._room + 1, width, pin_memory=device.type == "cuda")
+        self._lists = NeighborLists(capacity, obs + actions, k, device)
+        self._concentration = torch.tensor([alpha, alpha], device=device)
+        self._generator = torch.Generator(device).manual_seed(seed)
+        self._draws: dict[tuple[int, bool], CapturedFunction] = {}
+        self._written = 0
+        self._waiting = 0  # rows behind the ring
+        self._sent = 0  # those of them that are on the device
+
+    @property
+    def _features(self) -> Tensor:
+        """[s; a] of the rows in all slots ``(capacity, d)``."""
+        return self._table[: self._capacity, self._widths[0] : sum(self._widths[:3])]
+
+    def reseed(self, seed: int) -> None:
+        """Seed the generator of all further draws."""
+        self._generator.manual_seed(seed)
+
+    def add(self, rows: Transitions) -> None:
+        """Add rows; more than the capacity replace each other.
+
+        Raises:
+            NonFiniteError: If a column contains NaN or infinity; nothing is added.
+        """
+        if len(rows) > self._room:
+            check_finite(rows.columns())
+        for start in range(0, len(rows), self._room):
+            portion = rows if len(rows) <= self._room else rows[start : start + self._room]
+            if self._waiting + len(portion) > self._room:
+                self._index()
+            out = self._new.numpy()[self._waiting : self._waiting + len(portion)]
+            self._pack(portion, out)
+            if not np.isfinite(out[:, 2 * CONTROL :]).all():
+                check_finite(portion.columns())
+                raise ValueError("a row contains a number that is too large for float32")
+            self._waiting += len(portion)
+            self._written += len(portion)
+            self._set_control()
+
+    def _pack(self, rows: Transitions, out: np.ndarray) -> None:
+        """Write rows into a float32 array ``(n, width)``."""
+        n = len(rows)
+        terminated = rows.terminated.numpy()
+        start = self._widths[0]
+        for column, width in zip((rows.obs, rows.actions, rows.next_obs), self._widths[1:], strict=True):
+            out[:, start : start + width] = column.numpy().reshape(n, width)
+            start += width
+        out[:, start] = rows.rewards.numpy()
+        out[:, start + 1] = self._gamma * ~terminated  # discounts
+        out[:, start + 2] = 1.0  # weights
+        out[:, start + 5] = terminated  # behind λ and the probability, which draws write
+        out[:, start + 6] = rows.truncated.numpy()
+
+    def _set_control(self) -> None:
+        """Store the numbers that a draw needs in front of the newest row, or behind all rows if none waits."""
+        count = min(self._written, self._capacity)
+        oldest = (self._written - count) % self._capacity
+        newest = self._waiting - 1 if self._waiting else self._room
+        control = self._new.numpy()[newest, : 2 * CONTROL].view(np.float64)
+        control[:] = (count, oldest, count - self._waiting, self._capacity + newest)
+
+    def _send(self) -> None:
+        """Copy new rows to the device."""
+        new = self._new[self._sent : self._waiting]
+        self._table[self._capacity + self._sent : self._capacity + self._waiting].copy_(new, non_blocking=True)
+        self._sent = self._waiting
+
+    def _index(self) -> None:
+        """Move all waiting rows into the ring and update the lists of neighbors."""
+        self._send()
+        start = (self._written - self._waiting) % self._capacity
+        slots = (start + torch.arange(self._waiting, device=self._device)) % self._capacity
+        self._table[slots] = self._table[self._capacity : self._capacity + self._waiting].clone()
+        self._lists.replace(self._features, start, self._waiting)
+        self._waiting = 0
+        self._sent = 0
+        self._set_control()
+
+    # -- Batches -----------------------------------------------------------------------------------
+
+    def draw(self, size: int, probability: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw a batch of n rows, each of which is blended with a probability.
+
+        Returns:
+            Rows ``(n, width)``, flags ``(n, 2)``, and slots of anchors and partners ``(2, n)``, see `columns`. On a
+            GPU, these are the same tensors for each draw of a size.
+        """
+        if self._waiting * WAITING_SHARE > min(self._written, self._capacity):
+            self._index()
+        if self._waiting - self._sent > 1:
+            self._send()
+        self._sent = self._waiting  # a draw copies the newest row itself
+        inputs = [self._new[self._waiting - 1 if self._waiting else self._room]]
+        if probability < 1:
+            inputs.append(torch.tensor(probability))
+        if self._device.type != "cuda":
+            return self._draw(size, [column.to(self._device) for column in inputs])
+        key = size, probability < 1
+        if key not in self._draws and len(self._draws) == MOST_GRAPHS:
+            self._draws.clear()
+        if key not in self._draws:
+            self._draws[key] = CapturedFunction(lambda given: self._draw(size, given), inputs, [self._generator])
+        result: tuple[Tensor, Tensor, Tensor] = self._draws[key](inputs)
+        return result
+
+    def _draw(self, size: int, inputs: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw a batch by operations that a CUDA graph can repeat.
+
+        Args:
+            size: Number of rows n.
+            inputs: The newest row with the numbers of rows, the slot of the oldest, the number of indexed rows that can
+                be drawn, and the place of the newest row; and the probability of blending if it is below 1.
+        """
+        row = inputs[0]
+        count, oldest, indexed, place_of_newest = row[: 2 * CONTROL].view(torch.float64).unbind()
+        self._table.index_copy_(0, place_of_newest.long()[None], row[None])
+        ticket = torch.rand(3, size, generator=self._generator, device=self._device, dtype=torch.float64)
+        turn = (ticket[0] * count).floor_()  # 0 is the oldest row; integers are exact in float64
+        slots = torch.remainder(turn + oldest, self._capacity).long()
+        behind = turn >= indexed
+        place = torch.where(behind, (turn + (self._capacity - indexed)).long(), slots)
+        available = torch.where(behind, 0.0, self._lists.number[slots])
+        partners = self._lists.slots[slots, (ticket[1] * available).long()].long()
+        anchors = self._table[place]
+        others = self._table[partners]
+        first = self._single
+        blended = (anchors[:, first + 5] + others[:, first + 5] == 0) & (available > 0)
+        if len(inputs) > 1:
+            blended &= ticket[2] < inputs[1]
+        mix = torch._sample_dirichlet(self._concentration.expand(size, 2), generator=self._generator)[:, 0]
+        mix = torch.where(blended, mix, 1.0)
+        rows = torch.lerp(others, anchors, mix[:, None])
+        rows[:, first + 3] = mix
+        rows[:, first + 4] = count.reciprocal()
+        partners = torch.where(mix < 1.0, partners, NO_NEIGHBOR)
+        return rows, anchors[:, first + 5 : first + 7] > 0, torch.stack([slots, partners])
+
+    def columns(self, drawn: tuple[Tensor, Tensor, Tensor]) -> dict[str, Any]:
+        """Return the columns of a batch as arguments of `Sample`, which share memory with the result of `draw`."""
+        rows, flags, slots = drawn
+        _, obs, actions, next_obs, numbers = rows.split((*self._widths, rows.shape[1] - self._single), 1)
+        rewards, discounts, weights, mix, probabilities, *_ = numbers.unbind(1)
+        terminated, truncated = flags.unbind(1)
+        transitions = unchecked(
+            obs=obs.unflatten(1, self._obs_shape),
+            actions=actions.unflatten(1, self._action_shape),
+            rewards=rewards,
+            next_obs=next_obs.unflatten(1, self._obs_shape),
+            terminated=terminated,
+            truncated=truncated,
+            discounts=discounts,
+        )
+        return {
+            "transitions": transitions,
+            "slots": slots[0],
+            "weights": weights,
+            "neighbor_slots": slots[1],
+            "mix": mix,
+            "probabilities": probabilities,
+        }
+
+    # -- State -------------------------------------------------------------------------------------
+
+    @staticmethod
+    def nbytes_per_row(features: int, k: int) -> int:
+        """Return the bytes of a row with its neighbors, at most, given the number of features of z = [s; a]."""
+        return 4 * (2 * CONTROL + 2 * features + 7 + ALIGNED) + NeighborLists.nbytes_per_row(features, k)
+
+    def fill(self, rows: Transitions, written: int) -> None:
+        """Replace all rows by those in all used slots ``(n, ...)``, of which `written` have ever been written."""
+        self._place(rows, written)
+        self._lists.replace(self._features, 0, len(rows))
+        self._set_control()
+
+    def _place(self, rows: Transitions, written: int) -> None:
+        for start in range(0, len(rows), PORTION):
+            portion = rows[start : start + PORTION]
+            packed = np.zeros((len(portion), self._table.shape[1]), np.float32)
+            self._pack(portion, packed)
+            self._table[start : start + len(portion)] = torch.from_numpy(packed).to(self._device)
+        self._written = written
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state except for the rows; tensors of a CPU share memory."""
+        return {
+            "waiting": self._waiting,
+            "lists": self._lists.state_dict(),
+            "rng": self._generator.get_state().numpy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], rows: Transitions, written: int) -> None:
+        """Restore a state, given the rows in all used slots ``(n, ...)`` and the number that has ever been written.
+
+        The state of a generator on another kind of device is ignored.
+        """
+        self._place(rows, written)
+        waiting = int(state["waiting"])
+        newest = torch.arange(written - waiting, written, device=self._device) % self._capacity
+        self._table[self._capacity : self._capacity + waiting] = self._table[newest]
+        self._new[:waiting] = self._table[newest].cpu()
+        self._waiting = self._sent = waiting
+        self._set_control()
+        self._lists.load_state_dict(state["lists"], self._features)
+        rng = torch.as_tensor(state["rng"])
+        if rng.shape == self._generator.get_state().shape:
+            self._generator.set_state(rng)

@@ -1,0 +1,246 @@
+"""`DeviceNMER` on a CPU: the contract, its rows and neighbors compared with `NMER`, and rows that wait."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from builders import HALF_CHEETAH, Episodes, identical, make, same_sample
+from scipy.stats import chisquare, kstest
+
+from interreplay import NonFiniteError, Transitions
+from interreplay.buffer.device_nmer import UNSTORED, DeviceNMER
+from interreplay.buffer.device_rows import WAITING
+from interreplay.diagnostics import contract
+from interreplay.neighborhood.knn_index.brute_force import nearest
+from interreplay.part import Context
+from interreplay.storage.ring import Storage
+from replay_buffers import NMER
+
+SUBJECT = contract.Subject(DeviceNMER)
+
+
+@pytest.mark.parametrize(
+    "check", [c for c in contract.CHECKS if c is not contract.shapes_and_dtypes], ids=contract.title
+)
+def test_the_contract(check):
+    check(SUBJECT)
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, HALF_CHEETAH, {"obs_shape": (2, 3), "action_shape": (2, 2)}, {"obs_dtype": np.float64}]
+)
+def test_batches_contain_the_columns_of_updates_as_float32(kind):
+    buffer = DeviceNMER(capacity=100, seed=0)
+    rows = make(150, **kind)
+    buffer.add(rows)
+    found = buffer.sample(64).transitions
+    for name in ("obs", "actions", "rewards", "next_obs"):
+        column = getattr(found, name)
+        assert column.dtype is torch.float32
+        assert column.shape == (64, *getattr(rows, name).shape[1:])
+    assert found.discounts.dtype is torch.float32
+    assert found.terminated.dtype is found.truncated.dtype is torch.bool
+    assert torch.equal(found.discounts, 0.99 * (~found.terminated).float())
+
+
+def filled(capacity: int = 300, rows: int = 450, **arguments) -> DeviceNMER:
+    buffer = DeviceNMER(capacity=capacity, seed=0, **arguments)
+    buffer.add(Episodes(envs=2, **HALF_CHEETAH).transitions(rows))
+    return buffer
+
+
+def test_rows_lie_between_their_anchor_and_one_of_its_nearest_neighbors():
+    buffer = filled(k=4)
+    sample = buffer.sample(2_000)
+    blended = sample.neighbor_slots >= 0
+    assert blended.float().mean() > 0.5
+    near = nearest(buffer.storage, sample.slots, 4)
+    assert (near == sample.neighbor_slots[:, None]).any(1)[blended].all()
+    anchors = buffer.storage[sample.slots]
+    partners = buffer.storage[sample.neighbor_slots.clamp(min=0)]
+    expected = anchors.blend(partners, sample.mix)
+    for name in ("obs", "actions", "rewards", "next_obs"):
+        torch.testing.assert_close(getattr(sample.transitions, name), getattr(expected, name), msg=name)
+    assert torch.equal(sample.transitions.terminated, anchors.terminated)
+    assert torch.equal(sample.transitions.truncated, anchors.truncated)
+    assert (sample.mix[~blended] == 1).all()
+    ends = anchors.terminated | partners.terminated
+    assert not (ends & blended).any() and ends.any()
+
+
+def test_each_of_the_k_neighbors_is_equally_likely():
+    buffer = filled(capacity=60, rows=60, k=5)
+    counts = np.zeros(5)
+    for _ in range(20):
+        sample = buffer.sample(500)
+        blended = sample.neighbor_slots >= 0
+        near = nearest(buffer.storage, sample.slots, 5)
+        counts += (near == sample.neighbor_slots[:, None])[blended].sum(0).numpy()
+    # Rows that are not blended because of a terminated neighbor are missing.
+    expected = np.zeros(5)
+    rows = buffer.storage[torch.arange(60)]
+    near = nearest(buffer.storage, torch.arange(60), 5)
+    usable = ~rows.terminated[:, None] & ~rows.terminated[near]
+    expected = usable.sum(0).numpy()
+    assert chisquare(counts, expected / expected.sum() * counts.sum()).pvalue > 1e-3
+
+
+def test_shares_are_those_of_the_beta_distribution():
+    mix = filled(alpha=0.4, k=3).sample(20_000).mix
+    assert kstest(mix[mix < 1].double().numpy(), "beta", args=(0.4, 0.4)).pvalue > 1e-3
+
+
+def test_the_probability_of_blending_decreases():
+    buffer = filled(prob_interpolation=0.5, interp_decay=0.4)
+    always = (filled().sample(8_000).neighbor_slots >= 0).float().mean()
+    shares = []
+    for progress in (0.0, 1.0):
+        buffer.anneal(progress)
+        shares.append((buffer.sample(8_000).neighbor_slots >= 0).float().mean() / always)
+    assert shares == pytest.approx([0.5, 0.1], abs=0.03)
+
+
+def test_batches_have_the_statistics_of_nmer():
+    rows = Episodes(envs=2, **HALF_CHEETAH).transitions(400)
+    found = {}
+    for kind in (NMER, DeviceNMER):
+        buffer = kind(capacity=400, k=5, seed=0)
+        buffer.add(rows)
+        sample = buffer.sample(20_000)
+        found[kind] = [sample.transitions.obs.mean(0), sample.transitions.obs.std(0), sample.mix.mean()[None]]
+    for one, other in zip(found[NMER], found[DeviceNMER], strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.03)
+
+
+def test_new_rows_are_drawn_at_once_and_wait_to_be_blended():
+    buffer = filled(capacity=2_000, rows=1_500)
+    buffer.sample(8)
+    new = make(4, obs_shape=(17,), action_shape=(6,), seed=9, ends=0.0)
+    buffer.add(new)
+    sample = buffer.sample(20_000)
+    drawn = sample.slots >= 1_500
+    assert drawn.sum() > 20
+    assert (sample.neighbor_slots[drawn] == -1).all() and (sample.neighbor_slots < 1_500).all()
+    torch.testing.assert_close(sample.transitions.obs[drawn], new.obs[sample.slots[drawn] - 1_500])
+    buffer.add(make(4, obs_shape=(17,), action_shape=(6,), seed=10, ends=0.0))  # now more than one in 256 rows waits
+    sample = buffer.sample(20_000)
+    assert (sample.neighbor_slots[sample.slots >= 1_500] >= 0).float().mean() > 0.5
+
+
+def test_replaced_rows_are_not_drawn_while_others_wait():
+    buffer = filled(capacity=1_000, rows=1_000)
+    buffer.sample(8)
+    buffer.add(make(3, obs_shape=(17,), action_shape=(6,), seed=9))
+    sample = buffer.sample(20_000)
+    newest = buffer.storage[torch.arange(3)]
+    drawn = sample.slots < 3
+    assert drawn.sum() > 20
+    torch.testing.assert_close(sample.transitions.obs[drawn], newest.obs[sample.slots[drawn]])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_several_batches_are_those_of_one_draw(count):
+    buffer = filled()
+    twin = copy.deepcopy(buffer)
+    for batch, expected in zip(buffer.batches(32, count), twin.sample(32 * count).split(32), strict=True):
+        same_sample(batch, expected)
+
+
+def test_rows_are_also_in_main_memory():
+    one = DeviceNMER(capacity=500, seed=0)
+    other = Storage(500)
+    episodes = Episodes(envs=2)
+    for size in [1] * (UNSTORED + 10) + [400, 700, WAITING + 5]:
+        rows = episodes.transitions(size)
+        slots = one.add(rows)
+        for start in range(0, size, 500):
+            kept = other.add(rows[start : start + 500])
+        assert len(one) == len(other)
+        assert torch.equal(slots[-len(kept) :], kept)
+    identical(one.storage[torch.arange(500)], other[torch.arange(500)])
+
+
+def test_a_filled_storage_can_be_drawn_from_and_moved():
+    rows = Episodes().transitions(200)
+    storage = Storage(300)
+    storage.add(rows)
+    buffer = DeviceNMER(capacity=300, seed=0)
+    buffer.draw_from(storage)
+    torch.testing.assert_close(buffer.sample(400).transitions.obs.mean(0), rows.obs.mean(0), rtol=0.1, atol=0.15)
+    moved = []
+    buffer._fill = lambda: moved.append(buffer.device)  # there is no second device here
+    buffer.connect(Context(device=torch.device("cpu")))
+    assert not moved
+    buffer.connect(Context(device=torch.device("meta")))
+    assert moved == [torch.device("meta")]
+
+
+def test_a_new_generator_changes_the_draws():
+    buffer, twin = filled(), filled()
+    for each in (buffer, twin):
+        each.rng = np.random.default_rng(5)
+    same_sample(buffer.sample(32), twin.sample(32))
+    buffer.rng = np.random.default_rng(6)
+    assert not torch.equal(buffer.sample(32).slots, twin.sample(32).slots)
+
+
+def test_a_state_from_another_device_has_its_own_random_numbers():
+    state = filled().state_dict()
+    state["device"]["rng"] = np.zeros(16, np.uint8)  # a GPU's generator
+    buffer, twin = DeviceNMER(capacity=300, seed=3), DeviceNMER(capacity=300, seed=3)
+    for each in (buffer, twin):
+        each.load_state_dict(copy.deepcopy(state))
+    same_sample(buffer.sample(32), twin.sample(32))
+
+
+def test_rows_that_are_not_finite_are_rejected():
+    for count in (1, 5, WAITING + 1):
+        buffer = filled()
+        rows = make(count, **HALF_CHEETAH)
+        rows.rewards[-1] = torch.nan
+        with pytest.raises(NonFiniteError, match="rewards"):
+            buffer.add(rows)
+        assert len(buffer) == 300 and buffer.storage.written == 450
+        buffer.sample(8)
+    buffer = DeviceNMER(capacity=10, seed=0)
+    with pytest.warns(RuntimeWarning, match="overflow"), pytest.raises(ValueError, match="too large for float32"):
+        buffer.add(make(1).replace(rewards=torch.tensor([1e300], dtype=torch.float64)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_step": 3}, "n_step is 3; expected 1, or NMER instead of DeviceNMER"),
+        ({"n_step": (1, 3)}, "n_step is .*; expected 1"),
+        ({"k": 0}, "k is 0"),
+        ({"alpha": 0.0}, "alpha is 0.0"),
+        ({"capacity": 0}, "capacity is 0"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DeviceNMER(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ({"obs_shape": {"a": (3,), "b": (2,)}}, "obs.a is a part of a Dict; expected arrays of floats, or NMER"),
+        ({"obs_dtype": np.uint8}, "obs of torch.uint8 cannot be blended; expected floats"),
+    ],
+)
+def test_wrong_columns(kind, message):
+    with pytest.raises(ValueError, match=message):
+        DeviceNMER(capacity=10).add(make(3, **kind))
+
+
+def test_no_rows():
+    buffer = DeviceNMER(capacity=10)
+    with pytest.raises(ValueError, match="cannot sample 4 rows from 0 stored ones"):
+        buffer.sample(4)
+    buffer.add(make(3))
+    assert len(buffer.add(make(3)[:0])) == 0 and len(buffer) == 3
+    assert isinstance(buffer.sample(2).transitions, Transitions)
