@@ -51,7 +51,10 @@ def main(argv: Sequence[str] = ()) -> int:
             line = f"ok    {name}: {check()}"
         except Exception as error:  # every problem is reported, and the other checks still run
             failed += 1
-            problem = str(error) if isinstance(error, NodeProblem) else f"{type(error).__name__}: {first_line(error)}"
+            problem = str(error)
+            if not isinstance(error, NodeProblem):
+                message, _, _ = problem.strip().partition("\n")
+                problem = f"{type(error).__name__}: {message}".removesuffix(": ")
             line = f"FAIL  {name}: {problem}\n      fix: {hint(error)}"
         print(line, flush=True)
     verdict = f"{failed} checks failed; fix the first one first" if failed else "all checks passed"

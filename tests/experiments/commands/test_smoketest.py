@@ -85,10 +85,14 @@ def test_every_failure_is_reported_and_the_rest_still_runs(monkeypatch, capsys):
     def broken():
         raise RuntimeError("first\nsecond")
 
-    monkeypatch.setattr(smoketest, "checks", lambda: {"a": broken, "b": lambda: "fine"})
+    def silent():
+        raise AssertionError
+
+    monkeypatch.setattr(smoketest, "checks", lambda: {"a": broken, "b": lambda: "fine", "c": silent})
     assert smoketest.main() == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "FAIL  a: RuntimeError: first"
     assert lines[1].startswith("      fix: ")
     assert lines[2] == "ok    b: fine"
-    assert lines[3].startswith("1 checks failed")
+    assert lines[3] == "FAIL  c: AssertionError"
+    assert lines[5].startswith("2 checks failed")
