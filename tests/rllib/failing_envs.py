@@ -150,6 +150,16 @@ class RoundedObservation(Counting):
         return np.array([0.5, 1.0]), *result[1:]
 
 
+class AnotherChoice(Counting):
+    observation_space = gym.spaces.Discrete(100)
+
+    def observation(self):
+        return self.steps
+
+    def fail(self, result):
+        return 100, *result[1:]
+
+
 class RewardArray(Counting):
     def fail(self, result):
         return result[0], np.ones(1), *result[2:]

@@ -46,6 +46,7 @@ FAILURES = [
     (failing_envs.FourValues, "returned 4 values in step; expected five", 6),
     (failing_envs.AnotherShape, r"returned an observation of shape \(3,\); its observation space has \(2,\)", 6),
     (failing_envs.RoundedObservation, r"its observation space of uint8 would round: \[0\.5 1\. \]", 6),
+    (failing_envs.AnotherChoice, r"the observation 100, which is not in its observation space Discrete\(100\)", 6),
     (failing_envs.RewardArray, r"returned the reward array\(\[1\.\]\); expected one number", 6),
     (failing_envs.RewardText, "returned the reward 'much'; expected one number", 6),
 ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from gymnasium.spaces import Box, Dict, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from gymnasium.wrappers import TimeLimit
@@ -52,6 +52,7 @@ class SerialEnvs(VectorWrapper):
         # Checked because numpy would accept another shape silently.
         self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
         self._whole = isinstance(self._space, Box) and np.issubdtype(self._space.dtype, np.integer)
+        self._one_hot = isinstance(self._space, Discrete | MultiDiscrete)
 
     @staticmethod
     def fits(env: Any) -> bool:
@@ -92,6 +93,8 @@ class SerialEnvs(VectorWrapper):
         well_formed = column.ndim == 1 and ended.ndim == 1 and cut.ndim == 1
         if self._whole and any(np.asarray(observation).dtype.kind == "f" for observation in observations):
             well_formed = False
+        if self._one_hot and not all(map(self._space.contains, observations)):
+            well_formed = False
         if not well_formed or (self._shape is not None and batch.shape != self._shape):
             self._reject_malformed(results)
         self._vector._autoreset_envs = ended | cut
@@ -116,6 +119,8 @@ def _malformed(result: Any, space: Any) -> str | None:
         values = np.asarray(observation)
         if not np.array_equal(values, values.astype(space.dtype)):
             return f"returned an observation that its observation space of {space.dtype} would round: {values}"
+    if isinstance(space, Discrete | MultiDiscrete) and not space.contains(observation):
+        return f"returned the observation {observation}, which is not in its observation space {space}"
     if isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"returned the reward {reward!r}; expected one number"
     if np.shape(terminated) != () or np.shape(truncated) != ():
