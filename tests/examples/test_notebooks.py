@@ -41,15 +41,24 @@ IN_A_KERNEL = ("what_nmer_does",)
 """Notebooks that run in Jupyter. The others run as scripts in this process, which saves the starts of kernels."""
 FEWER = {
     "cluster_study": {
+        "seeds: 2": "seeds: 1",
         "total_env_steps: 1000": "total_env_steps: 120",
         "steps_per_iteration: 250": "steps_per_iteration: 40",
         "learning_starts: 250": "learning_starts: 40",
         "evaluation_num_episodes: 3": "evaluation_num_episodes: 1",
+        '"--max_concurrent", "2"': '"--max_concurrent", "1"',  # resuming continues one run and starts the other
+        "of 4 runs": "of 2 runs",
+        "len(finished) == 4": "len(finished) == 2",
     },
     "compare_methods": {
-        "total_env_steps: 1000": "total_env_steps: 800",
-        "steps_per_iteration: 200": "steps_per_iteration: 400",
-        "evaluation_num_episodes: 3": "evaluation_num_episodes: 1",
+        "seeds: 3": "seeds: 2",
+        "total_env_steps: 1000": "total_env_steps: 600",
+        "steps_per_iteration: 200": "steps_per_iteration: 300",
+        "learning_starts: 200": "learning_starts: 100",
+        "evaluation_num_episodes: 3": "evaluation_num_episodes: 2",
+        '"--together", "2"': '"--together", "1"',  # `test_runs_together.py` trains in two processes
+        "of 6 runs": "of 4 runs",
+        "finished == 6": "finished == 4",
     },
     "experience_replay": {"STEPS = 2_500": "STEPS = 1_500"},
     "first_steps": {
