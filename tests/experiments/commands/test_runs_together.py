@@ -7,6 +7,7 @@ import queue
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 
 from argument_parser import make_parser, settings_for
 from interreplay.experiments.commands.study import main
+from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, TrialFolder
 from interreplay.experiments.training.requests import Requests
@@ -23,7 +25,7 @@ from interreplay.experiments.tune import run_threads
 from interreplay.experiments.tune.run_together import Worker, receive, shares
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
-from tests.experiments.commands.test_cluster_run import start, status, steps, study, table, wait_for  # noqa: F401
+from tests.experiments.commands.test_cluster_run import status, steps, study, table, wait_for  # noqa: F401
 
 EVALUATION = "evaluation/env_runners/episode_return_mean"
 LOSS = "learners/default_policy/critic_loss"
@@ -83,33 +85,48 @@ def workers_of(process):
 
 
 @pytest.mark.slow
-def test_killed_processes_failed_runs_and_signals(study, tmp_path, monkeypatch):  # noqa: F811
+def test_killed_processes_failed_runs_and_signals(study, tmp_path, monkeypatch, capsys):  # noqa: F811
     """Two processes train two runs each; one run of each process breaks, and the other one continues."""
     kinds = ("Wait", "Bug", "Pause", "Nan")
     file = study(600, envs=str([f"envs_for_studies:{kind}-v0" for kind in kinds]), max_failures="1")
     results = tmp_path / "r"
-    process = start(tmp_path, "--together", 2, "--results_dir", results, file)
     folders = [results / f"SAC_envs_for_studies-{kind}-v0_Uniform_s0" for kind in kinds]
     stopped, bad, killed, permanent = folders
-    wait_for(lambda: len(workers_of(process)) == 2, process)
-    process.send_signal(signal.SIGUSR1)  # a process that starts survives it; all runs save
-    wait_for(lambda: all((folder / "progress.csv").exists() for folder in folders), process)
-    wait_for(lambda: status(permanent)["state"] == "failed", process)
-    wait_for((killed / "checkpoint_00000300").exists, process)  # then it waits in its 350th step
-    workers_of(process)[1].kill()
-    wait_for(lambda: status(killed)["state"] == "finished" and len(steps(stopped)) > 1, process)
-    process.send_signal(signal.SIGTERM)
-    time.sleep(1.0)
-    (tmp_path / "go").touch()  # the run that waits in its 350th step receives the signal there
-    out, err = process.communicate(timeout=500)
-    assert process.returncode == 75, out + err
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("GO_FILE", str(tmp_path / "go"))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ended = threading.Event()
+    process = SimpleNamespace(pid=os.getpid(), poll=lambda: ended.is_set() or None)
+
+    def send_signals():
+        try:
+            wait_for(lambda: len(workers_of(process)) == 2, process)
+            os.kill(process.pid, signal.SIGUSR1)  # a process that starts survives it; all runs save
+            wait_for(lambda: all((folder / "progress.csv").exists() for folder in folders), process)
+            wait_for(lambda: status(permanent)["state"] == "failed", process)
+            wait_for((killed / "checkpoint_00000300").exists, process)  # then it waits in its 350th step
+            workers_of(process)[1].kill()
+            wait_for(lambda: status(killed)["state"] == "finished" and len(steps(stopped)) > 1, process)
+            os.kill(process.pid, signal.SIGTERM)
+            time.sleep(1.0)
+        finally:
+            (tmp_path / "go").touch()  # the run that waits in its 350th step receives the signal there
+
+    # The command runs in the main thread, which receives the signals. A signal outside of the command has no effect.
+    with Interrupts(lambda: None, silent=True), ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(send_signals)
+        code = main(["--together", "2", "--results_dir", str(results), str(file)])
+        ended.set()
+        sent.result()
+    out = capsys.readouterr().out
+    assert code == 75, out
     assert out.count("2 runs learn as one") == 2 and "a run learns alone" in out
     assert "its process ended with SIGKILL" in out and "SIGUSR1" not in out
     assert "the simulator broke" in out and "rewards holds nan" in out
     assert status(killed)["starts"] == 2 and status(permanent)["starts"] == 1
     assert status(stopped)["state"] == "interrupted" and status(permanent)["state"] == "failed"
-    monkeypatch.syspath_prepend(tmp_path)
-    assert main(["--resume", str(results)]) == 1  # the broken runs are retried and fail again
+    # The broken runs are retried and fail again.
+    assert main(["--resume", str(results), "--together", "1"]) == 1
     assert [status(folder)["state"] for folder in folders] == ["finished", "failed", "finished", "failed"]
     for folder in (stopped, killed):
         assert steps(folder) == list(range(100, 601, 100))
