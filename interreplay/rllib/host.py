@@ -7,6 +7,7 @@ import functools
 import inspect
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
@@ -24,6 +25,8 @@ from ray.tune.search.sample import Categorical, Domain
 TESTED = ("2.54", "2.55", "2.56", "2.57", "2.58", "2.59", "2.60")
 """Minor versions of Ray that passed ``python -m benchmarks.versions``; docs/versions.md has the results."""
 GRID = "grid_search"
+_LOCK = threading.Lock()
+_threads_without_ray = 0
 
 
 def warn_if_untested(version: str = ray.__version__) -> None:
@@ -68,15 +71,23 @@ def _set_deterministic(mode: bool, *, warn_only: bool = False) -> None:
 def without_ray(config: Any) -> Iterator[None]:
     """Do not start Ray, seven processes and 4 s of processor time, for an algorithm that does not need it.
 
-    RLlib would only store its configuration and its weights in Ray, for runners in other processes.
+    RLlib would only store its configuration and its weights in Ray, for runners in other processes. Threads can be
+    inside this context at the same time; the last one that leaves it restores RLlib's module.
     """
-    module = env_runner_group.ray
-    if not (needs_ray(config) or ray.is_initialized()):
-        env_runner_group.ray = SimpleNamespace(**{**vars(module), "put": lambda value: None})
+    global _threads_without_ray
+    if needs_ray(config) or ray.is_initialized():
+        yield
+        return
+    with _LOCK:
+        _threads_without_ray += 1
+        env_runner_group.ray = SimpleNamespace(**{**vars(ray), "put": lambda value: None})
     try:
         yield
     finally:
-        env_runner_group.ray = module
+        with _LOCK:
+            _threads_without_ray -= 1
+            if _threads_without_ray == 0:
+                env_runner_group.ray = ray
 
 
 def needs_ray(config: Any) -> bool:

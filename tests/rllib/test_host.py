@@ -14,16 +14,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.connectors import connector_v2
 from ray.rllib.connectors.module_to_env import NormalizeAndClipActions
+from ray.rllib.env import env_runner_group
 from ray.rllib.utils.metrics import TD_ERROR_KEY
 from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
 from ray.rllib.utils.replay_buffers.utils import update_priorities_in_episode_replay_buffer
 
+from interreplay.rllib import host
 from interreplay.rllib.host import quick_start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,6 +129,19 @@ def test_td_errors_return_only_to_prioritized_episode_buffers(kind, receives):
 
 
 # --- the quick start -------------------------------------------------------------------------------------------
+
+
+def test_threads_that_start_algorithms_without_ray_restore_what_they_replaced(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(host, "needs_ray", lambda config: False)
+    first, second = host.without_ray(None), host.without_ray(None)
+    for context in (first, second):
+        context.__enter__()
+    first.__exit__(None, None, None)
+    assert env_runner_group.ray.put("a configuration") is None, "the second one still hides Ray"
+    second.__exit__(None, None, None)
+    assert env_runner_group.ray is ray
+
 
 TRAINING = """
 import sys
