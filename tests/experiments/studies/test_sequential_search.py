@@ -120,48 +120,26 @@ def states(results):
     return {path.parent.name: json.loads(path.read_text())["state"] for path in results.glob("*/status.json")}
 
 
-WORSE = """
-import json
-from pathlib import Path
-
-import gymnasium as gym
-from gymnasium.envs.classic_control import PendulumEnv
-
-class Worse(PendulumEnv):
-    def __init__(self):
-        super().__init__()
-        states = [json.loads(path.read_text())["state"] for path in Path(__file__).parent.glob("r/*/status.json")]
-        self.penalty = 1_000 * states.count("finished")
-    def step(self, action):
-        obs, reward, *rest = super().step(action)
-        return obs, reward - self.penalty, *rest
-
-gym.register("Worse-v0", entry_point=Worse, max_episode_steps=50)
-"""
-"""Environment in which each run of a study is worse than the one before."""
-
-
 @pytest.mark.slow
-def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(tmp_path, monkeypatch, capsys):
-    (tmp_path / "worse.py").write_text(WORSE)
+def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(cluster, tmp_path, capsys):
     results = tmp_path / "r"
-    line = [*TINY.split(), "--envs", "worse:Worse-v0", "--buffers", "Uniform", "--output_dir", results]
+    line = [*TINY.split(), "--envs", "tests.experiments.studies.worse:Worse-v0", "--env_args", f"results={results}"]
+    line += ["--buffers", "Uniform", "--output_dir", results]
     line += ["--search", "tau=loguniform(.001,.9)", "--searcher", "tpe", "--num_samples", 3]
     line += ["--scheduler", "asha", "--max_concurrent", 1]
-    words = [sys.executable, "-m", "interreplay", "study"]
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    started = subprocess.Popen([*words, *map(str, line)], env=env, cwd=tmp_path, start_new_session=True)
+    words = [sys.executable, "-m", "interreplay", "study", *map(str, line)]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    started = subprocess.Popen(words, env=variables, cwd=tmp_path, start_new_session=True)
     deadline = time.monotonic() + 900
     while "finished" not in states(results).values():
         assert started.poll() is None and time.monotonic() < deadline
-        time.sleep(0.5)
+        time.sleep(0.1)
     os.killpg(started.pid, signal.SIGKILL)
     started.wait()
     before = drawn(results)
     assert 1 <= len(before) < 3
-    resumed = [*words, "--resume", str(results)]
-    ran = subprocess.run(resumed, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=1000)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert command.main(["--resume", str(results)]) == 0
+    out = capsys.readouterr().out
     after = drawn(results)
     assert len(after) == 3 and {name: after[name] for name in before} == before
     with (results / "runs.csv").open() as file:
@@ -174,10 +152,8 @@ def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(tmp_path,
         assert steps == ([100, 200] if rows[name]["state"] == "finished" else [100]), "nothing is lost or repeated"
         assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
     best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
-    head = "command of the best in worse:Worse-v0: python -m interreplay train "
-    (found,) = [line for line in ran.stdout.splitlines() if line.startswith(head)]
-    assert f"--tau={best['tau']}" in found
-    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = [line for line in out.splitlines() if line.startswith("command of the best in tests.")]
+    assert "interreplay train " in found and f"--tau={best['tau']}" in found
     assert command.main(["--resume", str(results)]) == 0
     assert "3 runs, 3 of them finished" in capsys.readouterr().out
 
