@@ -42,10 +42,10 @@ TIMES = ("time_", "_timer", "timers", "duration", "seconds", "throughput")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _ray():
+def _host():
     from interreplay.rllib import ray_session
 
-    ray_session.prepare_host(1, 1)
+    ray_session.prepare_host(1, 0)
 
 
 def settings(*more: str) -> dict:
