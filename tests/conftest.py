@@ -76,9 +76,15 @@ def minari_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _ray_that_starts_by_itself():
-    """If a test needs Ray and it is not running, start a quiet Ray."""
+    """If a test needs Ray and it is not running, start a quiet Ray.
+
+    A Ray that a command starts in the test's process has enough CPUs for later tests, too.
+    """
     if hook := sys.modules.get("ray._private.auto_init_hook"):
         hook.auto_init_ray = start_ray
+    if session := sys.modules.get("interreplay.rllib.ray_session"):
+        start_local = session.start_local
+        session.start_local = lambda cpus: start_local(max(cpus or CPUS, CPUS))
 
 
 @pytest.fixture(scope="module")
