@@ -144,8 +144,15 @@ def test_threads_that_start_algorithms_without_ray_restore_what_they_replaced(mo
 
 
 TRAINING = """
+import gc
 import sys
 import tempfile
+
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+import interreplay.rllib
+assert gc.isenabled() and len(collections) < 200
+
 import ray
 import torch
 from ray.rllib.connectors import connector_v2

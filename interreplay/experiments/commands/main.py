@@ -12,6 +12,7 @@ from interreplay import __version__
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.signals import end_without_saving
+from interreplay.imports import collection_paused
 
 HERE = "interreplay.experiments.commands"
 COMMANDS = {
@@ -75,7 +76,8 @@ cluster = study
 
 def _run(module: str, words: Sequence[str] | None) -> int:
     try:
-        found = importlib.import_module(module)
+        with collection_paused():
+            found = importlib.import_module(module)
     except UsageError as error:  # a user's package shadows the catalog of replay methods
         sys.stderr.write(f"interreplay: error: {error}\n")
         return 2
