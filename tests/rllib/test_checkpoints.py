@@ -181,28 +181,6 @@ def test_env_config_is_compared_by_its_values(monkeypatch):
     assert texts[0] == texts[1] != texts[2]
 
 
-@pytest.mark.slow
-def test_remote_runners_fill_one_buffer_and_resume(tmp_path):
-    made = lambda: config("HalfCheetah-v5").env_runners(num_env_runners=2, num_envs_per_env_runner=2).build_algo()
-    stopped = made()
-    stopped.train()
-    stopped.save_to_path(tmp_path / "c")
-    resumed = made()
-    resumed.restore_from_path(tmp_path / "c")
-    for algorithm in (stopped, resumed):
-        result = algorithm.train()
-        assert result["env_runners"]["num_env_steps_sampled_lifetime"] == algorithm.env_steps >= 150
-    assert_same_run(stopped, resumed)
-    acting, learned = resumed.get_module().state_dict(), weights(resumed)
-    assert same({name: learned[name] for name in acting}, acting), "the learner's weights, not the initial ones"
-    rows = resumed.replay_buffer.storage[torch.arange(resumed.env_steps)]
-    episodes = rows.episode.unique().tolist()
-    assert len(episodes) == 4, "each environment continues its episode"
-    assert len({episode >> 40 for episode in episodes}) == 2, "rows are from both runners"
-    stopped.stop()
-    resumed.stop()
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "c"

@@ -1,4 +1,4 @@
-"""Remote runners that die or hang: one error names them, the run can be saved, and a resumed run repeats nothing."""
+"""Remote runners of a resumed run, and runners that die or hang: one error names them, and the run can be saved."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 
 from interreplay.errors import InterreplayError, RunnerLost
 from interreplay.rllib import SACConfig
+from tests.rllib.small_runs import config, same, weights
+from tests.rllib.test_checkpoints import assert_same_run
 
 pytestmark = pytest.mark.slow
 PATIENCE = 8
@@ -43,32 +45,51 @@ def kill(algorithm, index):
     os.kill(process, signal.SIGKILL)
 
 
-def test_a_killed_runner_is_named_and_the_resumed_run_repeats_nothing(tmp_path):
-    algorithm = build(2)
+def test_two_runners_resume_and_after_the_loss_of_one_nothing_is_repeated(tmp_path):
+    made = config("HalfCheetah-v5").env_runners(num_env_runners=2, num_envs_per_env_runner=2)
+    straight = made.copy().build_algo()
+    straight.train()
+    straight.save_to_path(tmp_path / "both")
+    resumed = made.copy().build_algo()
+    resumed.restore_from_path(tmp_path / "both")
+    for algorithm in (straight, resumed):
+        result = algorithm.train()
+        assert result["env_runners"]["num_env_steps_sampled_lifetime"] == algorithm.env_steps >= 150
+    assert_same_run(straight, resumed)
+    acting = resumed.get_module().state_dict()
+    learned = weights(resumed)
+    assert same({name: learned[name] for name in acting}, acting), "the learner's weights, not the initial ones"
+    rows = resumed.replay_buffer.storage[torch.arange(resumed.env_steps)]
+    episodes = rows.episode.unique().tolist()
+    assert len(episodes) == 4, "each environment continues its episode"
+    assert len({episode >> 40 for episode in episodes}) == 2, "rows are from both runners"
 
     def kill_once(steps):
-        if steps >= 100:
-            algorithm.on_progress = None
-            kill(algorithm, 2)
+        if steps >= 190:
+            straight.on_progress = None
+            kill(straight, 2)
 
-    algorithm.on_progress = kill_once
+    straight.on_progress = kill_once
     with pytest.raises(RunnerLost, match="remote env runner 2 died") as caught:
-        algorithm.train()
+        straight.train()
     assert isinstance(caught.value, InterreplayError) and "\n" not in str(caught.value)
     with pytest.raises(RunnerLost, match="1 of 2 remote env runners lost"):
-        algorithm.train()
-    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    algorithm.stop()
-    # The checkpoint has no state of the second runner, which begins with other seeds and episode ids.
-    again = build(2)
-    again.restore_from_path(path)
-    again.train()
-    rows = again.replay_buffer.storage[torch.arange(again.env_steps)]
-    assert again.env_steps >= 300 and len(rows.obs.unique(dim=0)) == len(rows), "no state twice"
+        straight.train()
+    assert straight.env_steps > 180
+    straight.save_to_path(tmp_path / "one")
+    straight.stop()
+    # This checkpoint has no state of the second runner, which begins with other seeds and episode ids. If the runner
+    # of `resumed` kept its state, it would repeat the rows that were made before the loss.
+    resumed.restore_from_path(tmp_path / "one")
+    resumed.train()
+    rows = resumed.replay_buffer.storage[torch.arange(resumed.env_steps)]
+    assert resumed.env_steps >= 225 > straight.env_steps
+    assert len(rows.obs.unique(dim=0)) == len(rows), "no state twice"
+    assert len(rows.episode.unique()) == 6, "two new episodes of the second runner"
     for episode in rows.episode.unique():
         mine = rows[rows.episode == episode]
-        assert torch.equal(mine.next_obs[:-1], mine.obs[1:]) and len(mine) <= 20, "no id twice"
-    again.stop()
+        assert torch.equal(mine.next_obs[:-1], mine.obs[1:]), "no id twice"
+    resumed.stop()
 
 
 def test_a_runner_that_hangs_is_named(tmp_path):
