@@ -101,6 +101,16 @@ class Exits(Counting):
         sys.exit("the license is missing")
 
 
+class RaisesThenExits(Counting):
+    """Raises an error at `step`, and exits at twice as many steps."""
+
+    def fail(self, result):
+        if self.total > 7:
+            sys.exit("the license is missing")
+        self.failing = 14
+        raise TwoArguments("motor", "hot")
+
+
 class ExitsInReset(Counting):
     def reset(self, *, seed=None, options=None):
         if self.total:
