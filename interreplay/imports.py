@@ -11,8 +11,8 @@ from collections.abc import Iterator
 def collection_paused() -> Iterator[None]:
     """Pause garbage collection inside the block.
 
-    While modules are imported, it searches all earlier ones repeatedly and finds almost nothing, which takes a fifth
-    of the time.
+    While modules are imported, it searches all earlier ones repeatedly and finds almost nothing, which takes about a
+    sixth of the time.
     """
     enabled = gc.isenabled()
     gc.disable()
