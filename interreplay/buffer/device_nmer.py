@@ -65,7 +65,7 @@ class DeviceNMER(ReplayBuffer):
         device: str = "cpu",
     ):
         if n_step not in (1, (1, 1), [1, 1]):
-            raise ValueError(f"n_step is {n_step}; expected 1, or NMER instead of DeviceNMER")
+            raise ValueError(f"n_step is {n_step!r}; expected 1, or NMER instead of DeviceNMER")
         check_number("k", k, 1, whole=True)
         self._k = k
         self._alpha = alpha
