@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from interreplay.neighborhood.knn_index import neighbor_lists
-from interreplay.neighborhood.knn_index.neighbor_lists import NeighborLists, smallest, standardization, without
+from interreplay.neighborhood.knn_index.neighbor_lists import NeighborLists, exclude, smallest, standardization
 
 CPU = torch.device("cpu")
 
@@ -114,6 +114,18 @@ def test_duplicates_are_neighbors_and_a_row_is_not_its_own():
     assert ring.lists.squared[:40, 0].max() == 0
 
 
+def test_many_new_rows_are_searched_in_portions(monkeypatch):
+    """Constant rows have no scale that could drift."""
+    monkeypatch.setattr(neighbor_lists, "SEARCHED", 16)
+    ring = Ring(60, 2, k=3)
+    portions = []
+    search = ring.lists._search
+    ring.lists._search = lambda queries, enter=False: (portions.append(len(queries)), search(queries, enter))
+    ring.add(torch.ones(60, 2), 60)
+    assert portions == [16, 16, 16, 12]
+    ring.check()
+
+
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_few_rows(count):
     ring = Ring(10, 2, k=3)
@@ -148,7 +160,7 @@ def test_the_smallest_numbers_are_found(width):
 
 
 def test_one_number_of_each_row_is_left_out_if_it_is_there():
-    found = without(torch.zeros(3, 4), torch.tensor([2, -1, 4]))
+    found = exclude(torch.zeros(3, 4), torch.tensor([2, -1, 4]))
     assert found.isinf().nonzero().tolist() == [[0, 2]]
 
 

@@ -36,7 +36,7 @@ class NeighborLists:
     reach. Replaced rows leave all lists; rows with fewer than `k` neighbors left are searched again.
 
     The scale is that of all stored rows. If it drifts, the distances in all lists are computed again; if it has drifted
-    far since all rows were searched, all are searched again.
+    far since all rows were searched, all are searched again. This also happens if more than `SEARCHED` rows are new.
 
     Args:
         capacity: Number of slots.
@@ -82,7 +82,7 @@ class NeighborLists:
             self._remove(start, added)
         self.count = min(capacity, max(self.count, start + added))
         mean, std = standardization(features[: self.count])
-        if drift(std, self._searched_std) >= SEARCH_DRIFT:
+        if added > SEARCHED or drift(std, self._searched_std) >= SEARCH_DRIFT:
             self._use_scale(features, mean, std)
             self._searched_std = std
             for queries in torch.arange(self.count, device=features.device).split(SEARCHED):
@@ -160,7 +160,7 @@ class NeighborLists:
             squared = self._queries(queries) @ self._vectors[start:stop].T
             if enter:
                 torch.any(squared < self.reach[start:stop], dim=0, out=entered[start:stop])
-            nearest, place = smallest(without(squared, queries - start), wanted)
+            nearest, place = smallest(exclude(squared, queries - start), wanted)
             best = torch.cat([best, nearest], 1)
             found = torch.cat([found, place + start], 1)
             best, order = best.topk(min(wanted, best.shape[1]), dim=1, largest=False)
@@ -246,7 +246,7 @@ def standardization(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.where(std <= 1e-9 * np.abs(mean), 0.0, std)
 
 
-def without(squared: Tensor, place: Tensor) -> Tensor:
+def exclude(squared: Tensor, place: Tensor) -> Tensor:
     """Set one number of each row of ``(q, n)``, in column `place` ``(q,)``, to infinity if it is in the matrix."""
     inside = (place >= 0) & (place < squared.shape[1])
     place = place.clamp(0, squared.shape[1] - 1)[:, None]
