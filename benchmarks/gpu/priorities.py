@@ -214,7 +214,7 @@ def main() -> None:
         "--methods", nargs="+", default=["Uniform", "NMER", "DeviceNMER"], help="methods to which rows are added"
     )
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch")
-    parser.add_argument("--steps", type=int, default=200, help="steps per timed call")
+    parser.add_argument("--steps", type=int, default=200, help="steps per timed call of prioritized buffers")
     parser.add_argument("--repeats", type=int, default=11, help="timed calls of each contender")
     arguments = parser.parse_args()
     single_thread()
@@ -234,7 +234,7 @@ def main() -> None:
         for name in arguments.methods:
             contenders[name] = adding(name, nmer_rows, batch=batch, device=device)
         title = f"one row added to {nmer_rows:,}, then a batch of {batch}"
-        # DeviceNMER indexes all waiting rows at once: each timed call contains the same number of these times.
+        # DeviceNMER indexes `WAITING` rows at once, which each timed call contains once.
         print(f"\n{measured(title, contenders, steps=WAITING, repeats=arguments.repeats)}", flush=True)
 
 

@@ -29,9 +29,9 @@ class DeviceNMER(ReplayBuffer):
     """`NMER` on the device of the updates: rows, neighbors, draws and blends. Intended for GPUs.
 
     Batches are distributed as those of `NMER`, with two differences: all neighbors are found, in a scale that is off by
-    at most .75 %, and the newest rows, at most one in 256, are drawn but neither blended nor neighbors yet. Rows are
-    also stored in main memory, from where checkpoints and diagnostics read them. Batches are float32 and contain the
-    columns that updates read.
+    at most .75 %, and the newest rows, at most one in 256, are drawn but neither blended nor neighbors yet; the rows
+    that they replace remain neighbors until then. Rows are also stored in main memory, from where checkpoints and
+    diagnostics read them. Batches are float32 and contain the columns that updates read.
 
     Anchors are drawn uniformly. Observations and actions must be arrays of floats.
 
@@ -126,7 +126,7 @@ class DeviceNMER(ReplayBuffer):
             return self._storage.next_replaced(0)
         if not self._written:
             self.check(columns_of(transitions))
-        transitions = self._storage.convert(transitions)
+        transitions, _ = self._storage.convert(transitions)
         if self._rows is None:
             self._rows = self._rows_like(transitions)
         self._rows.add(transitions)

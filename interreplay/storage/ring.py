@@ -233,15 +233,17 @@ class Storage:
             NonFiniteError: If a column contains NaN or infinity, or a number too large for the stored dtype.
             ValueError: If their columns, shapes or dtypes differ from those of stored rows.
         """
-        transitions = self.convert(transitions)
-        check_finite(transitions.columns())
+        transitions, columns = self.convert(transitions)
+        check_finite(columns)
         return transitions
 
-    def convert(self, transitions: Transitions) -> Transitions:
-        """Return `cast` of transitions without looking for numbers that are not finite."""
-        if self._signature != signature(transitions.columns()):
-            return cast(transitions, self.columns or columns_of(transitions))
-        return transitions
+    def convert(self, transitions: Transitions) -> tuple[Transitions, dict[str, Tensor]]:
+        """Return `cast` of transitions and its columns, without looking for numbers that are not finite."""
+        columns = transitions.columns()
+        if self._signature != signature(columns):
+            transitions = cast(transitions, self.columns or columns_of(transitions))
+            columns = transitions.columns()
+        return transitions, columns
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         """End running episodes that no rows will continue: their newest rows become truncated.

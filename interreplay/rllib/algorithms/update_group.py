@@ -77,6 +77,8 @@ class UpdateGroup:
                 self._members.remove(learner)
                 self._many = None
                 self._learn_if_complete()
+            if not self._members:
+                self._thread.shutdown(wait=False)
 
     def _learn_if_complete(self) -> None:
         """Make an update if the batches of all members have arrived."""
