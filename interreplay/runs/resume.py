@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings, steps_of
+from interreplay.runs.run_folder import SETTINGS, STEPS, RunFolder, read_settings, steps_of
 
 UNWRITTEN = "unwritten_result"
 
@@ -96,18 +96,25 @@ def changed_rates(
     return {"rate_changes": [*saved.get("rate_changes", []), {"env_steps": steps, **changes}]}
 
 
-def reopen(home: Path, checkpoint: Path, steps: int, total: int, notify: Callable[[str], Any]) -> RunFolder:
+def reopen(
+    home: Path,
+    checkpoint: Path,
+    steps: int,
+    total: int,
+    notify: Callable[[str], Any],
+    evaluation_failed: bool = False,
+) -> RunFolder:
     """Return the run's folder after dropping results beyond a checkpoint, and renaming newer checkpoints.
 
-    A complete run is accepted if a full disk prevented its last row of results from being written. After ``--recover``,
-    the run continues at more `steps` than those of the checkpoint.
+    A complete run is accepted if its last row of results is missing, because of a full disk or because the last
+    evaluation failed. After ``--recover``, the run continues at more `steps` than those of the checkpoint.
 
     Raises:
         UsageError: The run is complete. Nothing is changed.
     """
     folder = RunFolder(home)
-    result = unwritten(checkpoint)
-    if steps >= total and (result is None or folder.has_result(result)):
+    missing = {STEPS: steps} if evaluation_failed else unwritten(checkpoint)
+    if steps >= total and (missing is None or folder.has_result(missing)):
         raise UsageError(f"the run is complete at {steps:,} steps; a larger --total_env_steps continues it")
     restored = steps_of(checkpoint)
     if restored < 0:  # a checkpoint under another name, such as one that was set aside

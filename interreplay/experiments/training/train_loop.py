@@ -74,8 +74,6 @@ class Training:
         self._deadline = math.inf
         if settings.max_time:
             self._deadline = time.monotonic() + seconds(settings.max_time)
-        self._goal = 0
-        self._cut = settings.total_env_steps % settings.steps_per_iteration > 0
 
     def save_soon(self) -> None:
         """Request a checkpoint after the current batches. Safe in signal handlers and other threads."""
@@ -98,7 +96,9 @@ class Training:
     @property
     def complete(self) -> bool:
         """Whether the run has reached its end."""
-        return self.algo.env_steps >= self.settings.total_env_steps or bool(self.stop_reason)
+        if self.stop_reason:
+            return True
+        return self.algo.env_steps >= self.settings.total_env_steps and not self.algo.evaluation_failed
 
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Train and yield the result of each iteration. Write a checkpoint at the end."""
@@ -112,6 +112,7 @@ class Training:
         )
         self.stop_reason = early_stop.reason
         self.pulse()  # records the counts at the beginning
+        self.algo.total_env_steps = self.settings.total_env_steps
         self.algo.on_progress = self._round
         self.algo.on_draw = self._before_draw
         self._kept_at = [step for step in sorted(self.settings.keep_checkpoints_at or ()) if step > self.algo.env_steps]
@@ -119,14 +120,16 @@ class Training:
         try:
             while not self.complete:
                 self._handle_requests()
-                result = self._iterate()
+                repeated = self.algo.evaluation_failed
+                result = self.algo.train()
                 found = found_in(result, evaluations)
                 if found is not None:
                     early_stop.add(found.value)
                     self.stop_reason = early_stop.reason
                 if self.stop_reason:
                     result |= {"done": True, "stop_reason": self.stop_reason}
-                self._write(log, result)
+                if not (repeated and self.folder.has_result(result)):
+                    self._write(log, result)
                 self._keep_due(self.algo.env_steps)
                 freq = self.settings.checkpoint_freq
                 if self.complete or (freq and result["training_iteration"] % freq == 0):
@@ -223,8 +226,6 @@ class Training:
 
     def _round(self, steps: int) -> None:
         self._progress(steps)
-        if self._cut and self.complete:
-            self.algo.request_stop()
         if not self._ends_iteration:
             self._keep_due(steps)
             self._handle_requests()
@@ -239,7 +240,7 @@ class Training:
     @property
     def _ends_iteration(self) -> bool:
         """Whether the iteration ends after the updates that are due; requests are handled after it."""
-        return self.complete or self.algo.env_steps >= self._goal
+        return self.algo.env_steps >= self.algo.iteration_end
 
     def _handle_requests(self, before_draw: bool = False) -> None:
         """Save if requested; raise `_Stop` if the run must stop."""
@@ -250,13 +251,3 @@ class Training:
             if request == "stop":
                 raise _Stop
             self.save()
-
-    def _iterate(self) -> dict[str, Any]:
-        length = self.settings.steps_per_iteration
-        self._goal = (self.algo.env_steps // length + 1) * length
-        result = self.algo.train()
-        if self._cut and self.complete:  # RLlib skips the evaluation of an iteration that was cut short
-            interval = self.settings.evaluation_interval
-            if interval and result["training_iteration"] % interval == 0:
-                result["evaluation"] = self.algo.evaluate()
-        return result

@@ -42,6 +42,7 @@ from interreplay.rllib.env_runner.remote import (
 from interreplay.rllib.env_runner.runner import LocalCollector
 from interreplay.rllib.env_runner.stepping import has_time_limit
 from interreplay.rllib.host import HostedAlgorithm
+from interreplay.runs.resume import plain
 
 LOOP_STATE = "interreplay_loop"
 
@@ -56,6 +57,8 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         experience: The source of batches, which also determines when they are due.
         on_progress: Called with `env_steps` after every round; it must be cheap.
         on_draw: Called before batches are drawn; if it raises an error, due updates are left for the next `train()`.
+        total_env_steps: Env steps at which the last iteration ends; None for iterations of equal length.
+        iteration_end: Env steps at which the current iteration ends.
         config_class: Configuration of the algorithm.
     """
 
@@ -97,6 +100,9 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
                 check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
             raise
         self.stop_requested = False
+        self.total_env_steps: int | None = None
+        self.iteration_end = 0
+        self._trained: dict[str, Any] | None = None
         self._reported_updates = 0
         self._acting: TrainedPolicy | None = None
         self.on_progress: Callable[[int], None] | None = None
@@ -123,6 +129,11 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def env_steps(self) -> int:
         """Env steps of the whole run, including the steps before a resume."""
         return self.experience.env_steps
+
+    @property
+    def evaluation_failed(self) -> bool:
+        """Whether the evaluation of the last iteration failed; the next `train()` repeats it."""
+        return self._trained is not None
 
     @property
     def single_spaces(self) -> tuple[Any, Any]:
@@ -198,16 +209,28 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @override(Algorithm)
     def train(self) -> dict[str, Any]:
-        """Return the result of one iteration; the time of an interrupted iteration counts in the next result."""
+        """Return the result of one iteration; the time of an interrupted iteration counts in the next result.
+
+        After an evaluation that failed, the next call only repeats it, and returns the result of its iteration.
+        """
         self._iteration_began = time.monotonic()
         try:
-            return super().train()
+            result = super().train()
+            self._trained = None
+            return result
         except BaseException:
             self._time_total = self.elapsed_seconds
             raise
         finally:
             self._iteration_began = None
             self.stop_requested = False
+
+    @override(Algorithm)
+    def _run_one_training_iteration(self) -> tuple[dict[str, Any], Any]:
+        context = None
+        if self._trained is None:
+            self._trained, context = super()._run_one_training_iteration()
+        return self._trained, context
 
     @override(Algorithm)
     def _create_local_replay_buffer_if_necessary(self, config: Any) -> None:
@@ -299,11 +322,13 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         # Set per thread: otherwise, Adam's moments of units that are never active take ten times as long.
         torch.set_flush_denormal(True)
         length = self.config.steps_per_iteration
-        goal = (self.env_steps // length + 1) * length
+        self.iteration_end = (self.env_steps // length + 1) * length
+        if self.total_env_steps is not None:
+            self.iteration_end = min(self.iteration_end, self.total_env_steps)
         try:
             while not self.stop_requested:
                 self._learn()
-                if self.env_steps >= goal or self.stop_requested:
+                if self.env_steps >= self.iteration_end or self.stop_requested:
                     break
                 self._sample()
                 if self.on_progress is not None:
@@ -390,6 +415,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         if self._check_component(LOOP_STATE, components, not_components):
             state[LOOP_STATE] = {
                 **self.experience.state_dict(),
+                "trained": plain(self._trained),
                 "reported_updates": self._reported_updates,
                 "elapsed_seconds": self.elapsed_seconds,
                 "global_rng": global_rng(),
@@ -411,6 +437,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             return
         loop = state[LOOP_STATE]
         self.experience.load_state_dict(loop)
+        self._trained = loop["trained"]
         self._reported_updates = int(loop["reported_updates"])
         self._time_total = float(loop["elapsed_seconds"])
         self.learner.set_rates(self.config.rates(self.env_steps))

@@ -232,7 +232,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         """
         counts: dict[int, int] = {}
         length = self.config.steps_per_iteration
-        self._iteration -= self.env_steps // length
+        completed = self.env_steps // length
         for portion in rows:
             before = min(len(portion), max(0, self.experience.missing_rows - 1))  # no updates are due for these rows
             for part in (portion[:before], portion[before:]):
@@ -242,7 +242,11 @@ class OffPolicyAlgorithm(TrainingLoop):
             ids, numbers = portion.episode.unique(return_counts=True)
             for episode, number in zip(ids.tolist(), numbers.tolist(), strict=True):
                 counts[episode] = counts.get(episode, 0) + number
-        self._iteration += self.env_steps // length
+        if counts:
+            self._iteration += self.env_steps // length - completed
+            if self._trained is not None:  # the result of an iteration whose evaluation failed
+                self._trained = None
+                self._iteration += 1
         self._end_episodes(list(counts))
 
         def begin_after(runner: Any) -> None:
@@ -364,8 +368,7 @@ class OffPolicyAlgorithm(TrainingLoop):
     def _learn_without_steps(self) -> None:
         """Make the updates of one draw from recorded experience, within the iteration and the run, counted as steps."""
         done = self.env_steps
-        length = self.config.steps_per_iteration
-        left = length - done % length
+        left = self.iteration_end - done
         anneal_steps = self.config.anneal_steps
         if anneal_steps and anneal_steps > done:
             left = min(left, anneal_steps - done)

@@ -17,7 +17,7 @@ import torch
 
 import custom_training
 from interreplay.acting.stored_policy import POLICY
-from interreplay.errors import UsageError
+from interreplay.errors import EnvironmentFailure, UsageError
 from interreplay.experiments.commands import train
 from interreplay.runs import folder_lock, state_files
 from interreplay.runs.folder_lock import held
@@ -303,10 +303,46 @@ def test_emulated_bfloat16_is_warned_of(supported, tmp_path, capsys, monkeypatch
 def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
     from interreplay.experiments.training.train_loop import Training
 
-    monkeypatch.setattr(Training, "_iterate", lambda self: 1 // 0)
+    monkeypatch.setattr(Training, "_round", lambda self, steps: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         custom_training.main(new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 200, "--quiet"))
     assert "ZeroDivisionError" in (the_run(tmp_path) / "error.txt").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails_at", [200, 250])
+def test_a_resumed_run_repeats_an_evaluation_that_failed(tmp_path, capsys, monkeypatch, fails_at):
+    """The result of its iteration is written as in an uninterrupted run; 250 env steps are the end of the run."""
+    from interreplay.rllib.algorithms.loop import TrainingLoop
+
+    evaluate = TrainingLoop._run_one_evaluation
+
+    def failing(self, parallel_train_future):
+        if self.env_steps == fails_at:
+            raise EnvironmentFailure("Pendulum-v1", "raised RuntimeError: the motor burnt out")
+        return evaluate(self, parallel_train_future)
+
+    flags = ["--env", "Pendulum-v1", "--total_env_steps", 250, "--quiet"]
+    evaluations = ["--evaluation_interval", 1, "--evaluation_num_episodes", 1]
+    words = [*new(tmp_path / "whole", *flags), *map(str, evaluations)]
+    assert custom_training.main(words) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingLoop, "_run_one_evaluation", failing)
+        assert custom_training.main([*words, "--local_dir", str(tmp_path / "failed")]) == 1
+    run = the_run(tmp_path / "failed")
+    one_line(capsys.readouterr().err, "the motor burnt out", f"kept in {run / f'checkpoint_{fails_at:08}'}")
+    assert steps(run) == [step for step in (100, 200, 250) if step < fails_at]
+    assert custom_training.main(["--resume", str(run), "--quiet"]) == 0
+    assert steps(run) == [100, 200, 250]
+    for expected, found in zip(rows(the_run(tmp_path / "whole")), rows(run), strict=True):
+        assert results_of(found) == results_of(expected)
+    assert custom_training.main(["--resume", str(run), "--quiet"]) == 2
+    one_line(capsys.readouterr().err, "the run is complete at 250 steps")
+
+
+def results_of(row: dict[str, str]) -> dict[str, str]:
+    """Return the figures of a row that a repetition of the run reproduces."""
+    return {name: row[name] for name in row if name.startswith("learners/") or name.endswith(("return_mean", "steps"))}
 
 
 @pytest.mark.slow
