@@ -32,7 +32,7 @@ def policy_of(run: Path) -> Callable[[np.ndarray], np.ndarray]:
 
     checkpoint = find(run)[0]
     algorithm: Any = built(saved_config(checkpoint))
-    restore(algorithm, checkpoint, trusted=False)
+    restore(algorithm, checkpoint)
     module = algorithm.learner.single_module
 
     def act(observation: np.ndarray) -> np.ndarray:

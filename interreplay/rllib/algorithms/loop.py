@@ -437,7 +437,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             return
         loop = state[LOOP_STATE]
         self.experience.load_state_dict(loop)
-        self._trained = loop["trained"]
+        self._trained = loop.get("trained")  # missing in checkpoints of 0.3.0
         self._reported_updates = int(loop["reported_updates"])
         self._time_total = float(loop["elapsed_seconds"])
         self.learner.set_rates(self.config.rates(self.env_steps))
