@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import Field, fields
 from pathlib import Path
+from typing import get_type_hints
 
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.settings import LoopSettings, ReplaySettings
@@ -77,6 +78,16 @@ def test_every_training_lists_and_describes_its_settings():
         assert set(config.own_settings()) | {"exploration", "replay_buffer_config"} <= listed, row.config
         for name, field in config.own_settings().items():
             assert f"{name}: {field.metadata['help']}" in config.training.__doc__, (row.config, name)
+
+
+def test_editors_know_the_members_of_a_built_algorithm():
+    from interreplay import rllib
+    from interreplay.rllib.algorithms.loop import TrainingLoop
+
+    for row in ALGORITHMS.values():
+        config = getattr(rllib, row.config)
+        returned = get_type_hints(config.build_algo)["return"]
+        assert issubclass(config().algo_class, returned) and issubclass(returned, TrainingLoop), row.config
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
@@ -86,6 +86,11 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         self.max_requests_in_flight_per_env_runner = 2  # a runner has its next request when it answers one
         # There are no connectors; RLlib would collect their states from all runners, one after the other.
         self._dont_auto_sync_env_runner_states = True
+
+    @override(LoopConfig)
+    def build_algo(self, env: Any = None, use_copy: bool = True) -> ActorLearner:
+        """Return the algorithm, ready to train; arguments as in RLlib."""
+        return cast(ActorLearner, super().build_algo(env, use_copy=use_copy))
 
     @override(LoopConfig)
     def replay(self, kind: str | Sequence[Any], **arguments: Any) -> Self:

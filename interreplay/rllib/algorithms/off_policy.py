@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
@@ -60,6 +60,11 @@ class OffPolicyConfig(LoopConfig):
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
         self.replay_buffer_config = {"type": "Uniform"}
+
+    @override(LoopConfig)
+    def build_algo(self, env: Any = None, use_copy: bool = True) -> OffPolicyAlgorithm:
+        """Return the algorithm, ready to train; arguments as in RLlib."""
+        return cast(OffPolicyAlgorithm, super().build_algo(env, use_copy=use_copy))
 
     @override(LoopConfig)
     def replay(self, kind: Kind | Mix, **arguments: Any) -> Self:
