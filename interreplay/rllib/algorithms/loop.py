@@ -102,7 +102,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         self.stop_requested = False
         self.total_env_steps: int | None = None
         self.iteration_end = 0
-        self._trained: dict[str, Any] | None = None
+        self._trained: dict[str, Any] | None = None  # results of training until the evaluation has ended
         self._reported_updates = 0
         self._acting: TrainedPolicy | None = None
         self.on_progress: Callable[[int], None] | None = None
