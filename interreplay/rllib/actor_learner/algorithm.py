@@ -59,15 +59,12 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     In each round, each environment returns an unroll of T steps. An update is made as soon as enough fresh unrolls are
     available. With ``num_env_runners=0``, unrolls are made in this process, otherwise by remote runners: synchronously
     if `sync`, else asynchronously with ``max_requests_in_flight_per_env_runner`` requests per runner.
-
-    Attributes:
-        trainer: Name in the table of algorithms.
     """
 
     settings_class: ClassVar[type] = IMPALASettings
+    trainer = "IMPALA"
     module_class = ActorLearnerModule
     update_class: ClassVar[Any] = IMPALAUpdate
-    trainer: ClassVar[str]
 
     # Fields of `IMPALASettings`, set in the constructor.
     caching: bool
@@ -82,7 +79,6 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
         row = ALGORITHMS[self.trainer]
         self.rollout_fragment_length = row.of_run["rollout_fragment_length"]
         self.num_envs_per_env_runner = row.of_run["num_envs_per_worker"]
-        self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
         self.max_requests_in_flight_per_env_runner = 2  # a runner has its next request when it answers one
         # There are no connectors; RLlib would collect their states from all runners, one after the other.
         self._dont_auto_sync_env_runner_states = True
@@ -161,7 +157,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
     @property
     @override(LoopConfig)
     def has_schedules(self) -> bool:
-        return self._is_annealed or isinstance(self.lr, list | tuple)
+        return self._is_annealed or super().has_schedules
 
     @override(LoopConfig)
     def make_update(self, module: Any) -> IMPALAUpdate:

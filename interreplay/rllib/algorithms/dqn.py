@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.listed.layers import named_layers
 from interreplay.learning.setting_fields import rate_at
@@ -16,6 +15,7 @@ from interreplay.learning.value.value_settings import DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DQNTraining
+from interreplay.rllib.algorithms.variants import variant
 
 
 class DQNModule(OffPolicyModule):
@@ -39,6 +39,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
     """
 
     settings_class: ClassVar[type] = DQNSettings
+    trainer = "DQN"
     module_class = DQNModule
     update_class: ClassVar[Any] = DQNUpdate
 
@@ -76,11 +77,6 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
     def rates(self, env_steps: int) -> dict[str, float]:
         return {"q": rate_at(self.lr, env_steps)}
 
-    @property
-    @override(OffPolicyConfig)
-    def has_schedules(self) -> bool:
-        return isinstance(self.lr, list | tuple)
-
     @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
         return self.update_class(module.nets, self.update_settings(), lr=self.rates(0)["q"])
@@ -92,57 +88,24 @@ class DQN(OffPolicyAlgorithm):
     config_class = DQNConfig
 
 
-EXAMPLE = """
-
-Examples:
-    >>> from interreplay.rllib import {name}Config
-    >>> config = {name}Config().environment("CartPole-v1")
-    >>> config = config.training(num_steps_sampled_before_learning_starts=100, steps_per_iteration=110)
-    >>> algorithm = config.build_algo()
-    >>> result = algorithm.train()
-    >>> algorithm.env_steps
-    110
-    >>> algorithm.stop()
-"""
-"""Example in the docstring of a variant's configuration."""
-
-
-def variant(name: str, description: str) -> tuple[type[DQNConfig], type[DQN]]:
-    """Return the configuration and the Algorithm of a variant of DQN, which has other defaults.
-
-    Args:
-        name: Name in the table of algorithms. The classes must be assigned to the names in the table, by which
-            checkpoints import them.
-        description: Docstring of both classes; an example is added for the configuration.
-    """
-    row = ALGORITHMS[name]
-
-    class Config(DQNConfig):
-        settings_class = row.settings
-
-        def __init__(self, algo_class: type | None = None):
-            super().__init__(algo_class)
-            self.replay_buffer_config = {"type": row.buffer, **row.buffer_args}
-
-    Config.__name__ = Config.__qualname__ = row.config
-    algorithm = type(name, (DQN,), {"config_class": Config, "__module__": __name__})
-    Config.__doc__ = description + EXAMPLE.format(name=name)
-    algorithm.__doc__ = description
-    return Config, algorithm
-
-
-DDQNConfig, DDQN = variant("DDQN", "Double DQN (van Hasselt et al. 2016, arXiv:1509.06461).")
+DDQNConfig, DDQN = variant("DDQN", DQNConfig, DQN, "Double DQN (van Hasselt et al. 2016, arXiv:1509.06461).")
 DuelingDQNConfig, DuelingDQN = variant(
-    "DuelingDQN", "Dueling networks, learned as double DQN (Wang et al. 2016, arXiv:1511.06581)."
+    "DuelingDQN", DQNConfig, DQN, "Dueling networks, learned as double DQN (Wang et al. 2016, arXiv:1511.06581)."
 )
 NoisyDQNConfig, NoisyDQN = variant(
-    "NoisyDQN", "DQN that explores with noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."
+    "NoisyDQN", DQNConfig, DQN, "DQN that explores with noisy layers (Fortunato et al. 2018, arXiv:1706.10295)."
 )
-C51Config, C51 = variant("C51", "A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887).")
-QRDQNConfig, QRDQN = variant("QRDQN", "DQN with quantile regression (Dabney et al. 2018, arXiv:1710.10044).")
-IQNConfig, IQN = variant("IQN", "Implicit quantile networks (Dabney et al. 2018, arXiv:1806.06923).")
+C51Config, C51 = variant(
+    "C51", DQNConfig, DQN, "A categorical distribution of returns (Bellemare et al. 2017, arXiv:1707.06887)."
+)
+QRDQNConfig, QRDQN = variant(
+    "QRDQN", DQNConfig, DQN, "DQN with quantile regression (Dabney et al. 2018, arXiv:1710.10044)."
+)
+IQNConfig, IQN = variant("IQN", DQNConfig, DQN, "Implicit quantile networks (Dabney et al. 2018, arXiv:1806.06923).")
 RainbowConfig, Rainbow = variant(
     "Rainbow",
+    DQNConfig,
+    DQN,
     "Rainbow DQN: double, dueling, noisy, categorical, 3-step returns, and PER with α = 0.5 "
     "(Hessel et al. 2018, arXiv:1710.02298).",
 )

@@ -79,11 +79,6 @@ class BatchLearner(ExactOptimizerStates):
         self._since = 0
 
     @property
-    def metrics_of_updates(self) -> tuple[str, ...]:
-        """Names of the metrics of an update, in order."""
-        return self._update_rule.metrics
-
-    @property
     def captures(self) -> bool:
         """Whether updates run as CUDA graphs."""
         return self._captured is not None

@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from interreplay.environments.actions import check_action_space
 from interreplay.errors import accepted_names
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.architectures import COMMON
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.listed.networks import STREAMS
@@ -106,6 +107,7 @@ class LoopConfig(AlgorithmConfig):
     Attributes:
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
+        trainer: Name in the table of algorithms, which contains the default replay method.
         module_class: RLModule of the algorithm.
         update_class: The update of the algorithm, or a subclass.
         algorithm_class: The Algorithm that names this configuration, as the only element of a tuple: Ray follows
@@ -121,6 +123,7 @@ class LoopConfig(AlgorithmConfig):
 
     loop_class: ClassVar[type] = LoopSettings
     settings_class: ClassVar[type]
+    trainer: ClassVar[str]
     module_class: ClassVar[type[OffPolicyModule]]
     update_class: ClassVar[Any]
     algorithm_class: ClassVar[tuple[type, ...]] = ()
@@ -150,8 +153,9 @@ class LoopConfig(AlgorithmConfig):
         self.evaluation_max_episode_steps: int | None = None
         self.sample_timeout_s = 300.0
         self.restart_failed_env_runners = False
+        row = ALGORITHMS[self.trainer]
         # What is replayed; see `replay`.
-        self.replay_buffer_config: dict[str, Any] = {}
+        self.replay_buffer_config: dict[str, Any] = {"type": row.buffer, **row.buffer_args}
         self.evaluation_duration = 10
         self.evaluation_config: Any = {"explore": False, "num_envs_per_env_runner": 1}
         self.metrics_num_episodes_for_smoothing = 10
@@ -384,7 +388,7 @@ class LoopConfig(AlgorithmConfig):
     @property
     def has_schedules(self) -> bool:
         """Whether a learning rate changes during training."""
-        return any(isinstance(self.rate(name), list | tuple) for name in self.rate_names())
+        return any(isinstance(rate, list | tuple) for rate in (self.lr, *map(self.rate, self.rate_names())))
 
     def rate_names(self) -> list[str]:
         """Return the names of the settings of learning rates."""

@@ -46,6 +46,7 @@ class OffPolicyConfig(LoopConfig):
 
     loop_class = ReplaySettings
     settings_class: ClassVar[type] = ActorCriticSettings
+    trainer = "SAC"
 
     # Fields of `ReplaySettings`, set in the constructor.
     batches_per_draw: int
@@ -56,10 +57,6 @@ class OffPolicyConfig(LoopConfig):
     on_manifold_rows: int
     scale_rewards: bool
     updates_per_step: float
-
-    def __init__(self, algo_class: type | None = None):
-        super().__init__(algo_class=algo_class)
-        self.replay_buffer_config = {"type": "Uniform"}
 
     @override(LoopConfig)
     def build_algo(self, env: Any = None, use_copy: bool = True) -> OffPolicyAlgorithm:
@@ -102,6 +99,7 @@ class OffPolicyConfig(LoopConfig):
             raise ValueError(
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )
+        self.update_settings()  # rejects contradictory settings
 
     def check_loss(self, method_with_loss: str | None = None) -> None:
         """Reject settings of the critics' loss that contradict each other or the loss of the replay method."""
@@ -142,7 +140,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         self._wanted = self.replay_buffer.columns_wanted
         self._recorded = self._wanted
         if self.config.episode_table:
-            self.episode_table = EpisodeTable(self.learner.metrics_of_updates)
+            self.episode_table = EpisodeTable(self.learner.update_rule.metrics)
             self._recorded |= {EPISODE_RETURN, EPISODE_LENGTH}
         self.replay_buffer.connect(self._context())
         self.learner.request_scores(self.replay_buffer.scores_wanted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import gymnasium as gym
 from ray.rllib.utils.annotations import override
 
 from interreplay.errors import UsageError
@@ -25,11 +24,6 @@ class SACModule(OffPolicyModule):
 
     architecture = ARCHITECTURES["SAC"]
 
-    @property
-    def discrete(self) -> bool:
-        """Whether actions are discrete."""
-        return isinstance(self.action_space, gym.spaces.Discrete)
-
 
 class SACConfig(SACTraining, OffPolicyConfig):
     """Soft actor-critic with the networks and defaults of the paper (arXiv:1812.05905).
@@ -48,26 +42,23 @@ class SACConfig(SACTraining, OffPolicyConfig):
     """
 
     settings_class: ClassVar[type] = SACSettings
+    trainer = "SAC"
     module_class = SACModule
     update_class: ClassVar[Any] = SACUpdate
 
     n_critics: int
 
     @override(OffPolicyConfig)
-    def validate(self) -> None:
-        super().validate()
-        self.update_settings()  # rejects contradictory settings
-
-    @override(OffPolicyConfig)
     def make_update(self, module: Any) -> Update:
         kind = self.update_class
-        if module.discrete and kind is SACUpdate:
+        discrete = module.policy.discrete
+        if discrete and kind is SACUpdate:
             kind = DiscreteSACUpdate
-        if module.discrete and issubclass(kind, SACUpdate):
+        if discrete and issubclass(kind, SACUpdate):
             raise UsageError(
                 f"{kind.__name__} derives from SACUpdate; expected DiscreteSACUpdate as base for Discrete actions"
             )
-        if issubclass(kind, DiscreteSACUpdate) and not module.discrete:
+        if issubclass(kind, DiscreteSACUpdate) and not discrete:
             raise UsageError(
                 f"{kind.__name__} derives from DiscreteSACUpdate; expected SACUpdate as base for actions of a Box"
             )
@@ -101,6 +92,7 @@ class TQCConfig(TQCTraining, SACConfig):
     """
 
     settings_class = TQCSettings
+    trainer = "TQC"
     module_class = TQCModule
     update_class = TQCUpdate
 
@@ -142,6 +134,7 @@ class CrossQConfig(CrossQTraining, SACConfig):
     """
 
     settings_class = CrossQSettings
+    trainer = "CrossQ"
     module_class = CrossQModule
     update_class = CrossQUpdate
 

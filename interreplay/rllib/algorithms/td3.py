@@ -35,7 +35,6 @@ class DeterministicConfig(OffPolicyConfig):
         elif isinstance(self.exploration, Mapping):
             self.exploration = self._changed_noise(self.exploration.get("type")) | dict(self.exploration)
         super().validate()
-        self.update_settings()  # rejects contradictory settings
 
     def _changed_noise(self, kind: Any) -> dict[str, float]:
         """Return the arguments of an exploration whose settings differ from the algorithm's defaults."""
@@ -70,6 +69,7 @@ class TD3Config(TD3Training, DeterministicConfig):
     """
 
     settings_class = TD3Settings
+    trainer = "TD3"
     module_class = TD3Module
 
 
@@ -103,6 +103,7 @@ class DDPGConfig(DDPGTraining, DeterministicConfig):
     """
 
     settings_class = DDPGSettings
+    trainer = "DDPG"
     module_class = DDPGModule
 
 
