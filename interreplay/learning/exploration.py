@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interreplay.environments.own_modules import object_of, own_class
+from interreplay.errors import check_number
 from interreplay.learning.policies import Acted, Policy
 
 
@@ -124,10 +125,9 @@ class EpsilonGreedy(Exploration):
 
     def __init__(self, start: float = 1.0, end: float = 0.05, share: float = 0.1, steps: int | None = None):
         for name, value in (("start", start), ("end", end), ("share", share)):
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} is {value!r}; expected a number between 0 and 1")
-        if steps is not None and steps < 1:
-            raise ValueError(f"steps is {steps!r}; expected a whole number of at least 1, or None")
+            check_number(name, value, 0, 1)
+        if steps is not None:
+            check_number("steps", steps, 1, whole=True)
         self.start_epsilon = float(start)
         self.end_epsilon = float(end)
         self.steps = steps
@@ -174,8 +174,7 @@ class Additive(Exploration):
     """
 
     def __init__(self, sigma: float = 0.1):
-        if not sigma >= 0:
-            raise ValueError(f"sigma is {sigma!r}; expected 0 or more")
+        check_number("sigma", sigma, 0)
         self.sigma = float(sigma)
 
     @abstractmethod

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from interreplay.errors import check_number
 from interreplay.transitions import as_tensor
 from interreplay.unrolls.mixture import UnrollSource
 from interreplay.unrolls.unrolls import Unrolls, cat, from_columns
@@ -32,8 +33,7 @@ class FreshQueue(UnrollSource):
     name = "queue"
 
     def __init__(self, capacity: int = 1):
-        if capacity < 1:
-            raise ValueError(f"capacity is {capacity}; expected 1 or more unrolls")
+        check_number("capacity", capacity, 1, whole=True)
         self.capacity = int(capacity)
         self.taken = 0
         self.given = 0

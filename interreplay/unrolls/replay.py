@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.errors import check_number
 from interreplay.selection import Selector, Uniform
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mixture import UnrollSource
@@ -49,10 +50,8 @@ class UnrollReplay(UnrollSource):
         fill_in: float = 0.0,
         name: str = "replay",
     ):
-        if refresh < 0:
-            raise ValueError(f"refresh is {refresh}; expected 0 or more")
-        if not 0 <= fill_in <= 1:
-            raise ValueError(f"fill_in is {fill_in}; expected 0 to 1")
+        check_number("refresh", refresh, 0, whole=True)
+        check_number("fill_in", fill_in, 0, 1)
         selector = selector or Uniform()
         if selector.by_write_order and not store.insertion.in_write_order:
             raise ValueError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from interreplay.errors import UsageError, accepted_names
-from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole
+from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, json_or_python
 from interreplay.unrolls.mix_settings import STANDARD, checked
 
 EXAMPLE = json.dumps(STANDARD)
@@ -69,7 +68,12 @@ def read(given: str | Sequence[Any], batch_size: int | None = None) -> list[dict
     """
     entries: Any = given
     if isinstance(given, str):
-        entries = _parsed(given)
+        try:
+            entries = json_or_python(given.strip())
+        except (ValueError, TypeError, MemoryError, RecursionError):
+            raise UsageError(
+                f"replay_parameters is not JSON and not a Python literal: {_short(given)}; expected such as {EXAMPLE}"
+            ) from None
     if isinstance(entries, Mapping) or not isinstance(entries, Sequence) or not entries:
         raise UsageError(f"replay_parameters is {_short(entries)}; expected a list of sources such as {EXAMPLE}")
     is_original = False
@@ -88,20 +92,6 @@ def read(given: str | Sequence[Any], batch_size: int | None = None) -> list[dict
                     "; expected a whole number"
                 )
     return list(map(dict, entries))
-
-
-def _parsed(text: str) -> Any:
-    """Return the value of JSON or of a Python literal."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise UsageError(
-            f"replay_parameters is not JSON and not a Python literal: {_short(text)}; expected such as {EXAMPLE}"
-        ) from None
 
 
 def _translated(entry: Any, number: int) -> dict[str, Any]:
@@ -138,9 +128,9 @@ def _translated(entry: Any, number: int) -> dict[str, Any]:
     return {"type": sampling} | {name: filled[name] for name in sorted(names)}
 
 
-def _short(value: Any, most: int = 80) -> str:
-    """Return a value on one line, truncated to `most` characters."""
+def _short(value: Any) -> str:
+    """Return a value on one line, truncated to 80 characters."""
     text = " ".join(str(value).split())
-    if len(text) > most:
-        return f"{text[: most - 1]!r}…"
+    if len(text) > 80:
+        return f"{text[:79]!r}…"
     return repr(text)

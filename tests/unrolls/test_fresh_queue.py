@@ -30,7 +30,7 @@ def test_too_few_unrolls_are_an_error():
     with pytest.raises(ValueError, match="3 fresh unrolls are due and 2 are waiting"):
         queue.draw(3)
     assert queue.draw(2).fresh.all() and len(queue) == 0
-    with pytest.raises(ValueError, match="capacity is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match="capacity is 0; expected an integer of 1 or more"):
         FreshQueue(0)
 
 

@@ -116,9 +116,9 @@ def test_fill_in():
 
 def test_invalid_arguments_are_rejected():
     for given, message in (
-        ({"refresh": -1}, "refresh is -1; expected 0 or more"),
+        ({"refresh": -1}, "refresh is -1; expected an integer of 0 or more"),
         ({"refresh": 4}, "distance is None; expected an UnrollDistance"),
-        ({"fill_in": 1.5}, "fill_in is 1.5; expected 0 to 1"),
+        ({"fill_in": 1.5}, "fill_in is 1.5; expected a number from 0 to 1"),
     ):
         with pytest.raises(ValueError, match=message):
             UnrollReplay(UnrollStore(3), **given)

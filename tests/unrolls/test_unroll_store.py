@@ -154,9 +154,9 @@ def test_unrolls_with_other_columns_are_rejected():
 
 
 def test_invalid_capacities_are_rejected():
-    with pytest.raises(ValueError, match="capacity is 0; expected 1 or more unrolls"):
+    with pytest.raises(ValueError, match="capacity is 0; expected an integer of 1 or more"):
         UnrollStore(0)
-    with pytest.raises(ValueError, match="candidates is 0; expected 1 or more"):
+    with pytest.raises(ValueError, match="candidates is 0; expected an integer of 1 or more"):
         insertion.Elite(0)
     small, large = UnrollStore(2), UnrollStore(3)
     with pytest.raises(ValueError, match="the state has 2 slots for unrolls; expected 3"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from interreplay.errors import check_number
 from interreplay.transitions import as_tensor
 
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ class Elite(Insertion):
     uses_distances = True
 
     def __init__(self, candidates: int = 20):
-        if candidates < 1:
-            raise ValueError(f"candidates is {candidates}; expected 1 or more")
+        check_number("candidates", candidates, 1, whole=True)
         self.candidates = int(candidates)
 
     def slots(self, store: UnrollStore, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interreplay.errors import check_number
 from interreplay.storage.columns import columns_of_state
 from interreplay.storage.row_table import RowTable
 from interreplay.storage.state_copies import copy_arrays
@@ -105,8 +106,7 @@ class UnrollStore:
     device = CPU
 
     def __init__(self, capacity: int, insertion: Insertion | None = None):
-        if capacity < 1:
-            raise ValueError(f"capacity is {capacity}; expected 1 or more unrolls")
+        check_number("capacity", capacity, 1, whole=True)
         self.capacity = int(capacity)
         self.insertion = insertion or Fifo()
         self.written = 0
