@@ -135,11 +135,7 @@ class DeviceNMER(ReplayBuffer):
         if not self._storage.written or self._written - self._storage.written >= UNSTORED:
             self._store()
         kept = min(len(transitions), self.capacity)
-        start = (self._written - kept) % self.capacity
-        slots = torch.arange(start, start + kept)
-        if start + kept > self.capacity:
-            slots %= self.capacity
-        return slots
+        return self._storage.consecutive_slots((self._written - kept) % self.capacity, kept)
 
     def _store(self) -> None:
         """Write new rows to main memory."""

@@ -13,6 +13,7 @@ from interreplay.learning.captured import MOST_GRAPHS, CapturedFunction
 from interreplay.neighborhood import NO_NEIGHBOR
 from interreplay.neighborhood.knn_index.neighbor_lists import NeighborLists
 from interreplay.storage.columns import check_finite
+from interreplay.storage.state_copies import restore_generator
 from interreplay.transitions import Transitions, unchecked
 
 WAITING = 1024
@@ -251,10 +252,7 @@ class DeviceRows:
         }
 
     def load_state_dict(self, state: dict[str, Any], rows: Transitions, written: int) -> None:
-        """Restore a state, given the rows in all used slots ``(n, ...)`` and the number that has ever been written.
-
-        The state of a generator on another kind of device is ignored.
-        """
+        """Restore a state, given the rows in all used slots ``(n, ...)`` and the number that has ever been written."""
         self._place(rows, written)
         waiting = int(state["waiting"])
         newest = torch.arange(written - waiting, written, device=self._device) % self._capacity
@@ -263,6 +261,4 @@ class DeviceRows:
         self._waiting = self._sent = waiting
         self._set_control()
         self._lists.load_state_dict(state["lists"], self._features)
-        rng = torch.as_tensor(state["rng"])
-        if rng.shape == self._generator.get_state().shape:
-            self._generator.set_state(rng)
+        restore_generator(self._generator, state["rng"])

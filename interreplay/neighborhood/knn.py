@@ -18,6 +18,7 @@ from interreplay.neighborhood.base import Neighborhood
 from interreplay.neighborhood.discrete_columns import CODE, CodedStorage, DiscreteColumns
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.neighborhood.knn_index.neighbor_graph import NeighborGraph
+from interreplay.neighborhood.knn_index.neighbor_lists import width_of
 from interreplay.storage.columns import Columns, discrete_columns
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class KNN(Neighborhood):
             check_number("draw", draw, 1, k, whole=True)
         self.k = int(k)
         self.draw = draw
-        self.width = max(16, 3 * self.k + 2)
+        self.width = width_of(self.k)
         self.graph: NeighborGraph | None = None
         self._needs_rebuild = False
         self._discrete: DiscreteColumns | None = None

@@ -14,7 +14,7 @@ from interreplay.learning.losses import PAL, ByRows, CriticLoss, Huber
 from interreplay.learning.update import ACTOR_WEIGHTS, CRITIC_LOSS, LARGEST_ERROR
 from interreplay.selection.base import Draw, SlotStore
 from interreplay.selection.prioritized import Prioritized
-from interreplay.selection.sum_tree import SumTree
+from interreplay.selection.sum_tree import SumTree, strata
 from interreplay.transitions import as_tensor
 
 
@@ -88,8 +88,8 @@ class ActorPrioritized(LossAdjusted):
         slots = torch.cat(
             [
                 torch.from_numpy(rng.integers(0, len(stored), uniform)),
-                self._prepare(stored).find(_strata(critics, rng))[0],
-                self._inverses().find(_strata(actor, rng))[0],
+                self._prepare(stored).find(strata(critics, rng))[0],
+                self._inverses().find(strata(actor, rng))[0],
             ]
         )
         critic_weights = torch.zeros(size)
@@ -140,8 +140,3 @@ class ActorPrioritized(LossAdjusted):
             self._inverse = SumTree(len(self._raw))
             self._inverse.levels = [as_tensor(level).clone() for level in state["inverse_levels"]]
             self._inverse.set_powers(self._raw, -self.alpha)
-
-
-def _strata(count: int, rng: np.random.Generator) -> Tensor:
-    """Draw a point from each of `count` equal parts of 0 to 1."""
-    return torch.from_numpy((np.arange(count) + rng.random(count)) / max(count, 1))

@@ -14,7 +14,7 @@ from interreplay.errors import check_number
 from interreplay.learning.update import REDUCIBLE_LOSS
 from interreplay.part import AnnealedPart
 from interreplay.selection.base import Selector, SlotStore
-from interreplay.selection.sum_tree import SumTree
+from interreplay.selection.sum_tree import SumTree, strata
 from interreplay.transitions import as_tensor
 
 
@@ -63,8 +63,7 @@ class Prioritized(AnnealedPart, Selector):
         self._set(slots, torch.full(slots.shape, self.largest))
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        strata = torch.from_numpy((np.arange(size) + rng.random(size)) / size)
-        slots, probabilities = self._prepare(stored).find(strata)
+        slots, probabilities = self._prepare(stored).find(strata(size, rng))
         return slots, probabilities.float()
 
     def probabilities(self, slots: Tensor, stored: SlotStore | None = None) -> Tensor:

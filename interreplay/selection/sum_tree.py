@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,3 +94,8 @@ class SumTree:
             index = index.masked_scatter(empty, positive[before])
             value = self.leaves.index_select(0, index)
         return index, value / sums[-1]
+
+
+def strata(count: int, rng: np.random.Generator) -> Tensor:
+    """Draw a point ``(count,)`` from each of `count` equal parts of 0 to 1."""
+    return torch.from_numpy((np.arange(count) + rng.random(count)) / max(count, 1))

@@ -210,17 +210,17 @@ class Storage:
             self.written += len(part)
         if slots is not None:
             return slots
-        return self._slots(start, n)
+        return self.consecutive_slots(start, n)
 
     def next_replaced(self, count: int) -> Tensor:
         """Return the slots ``(m,)`` of the rows that the next `count` rows, at most `capacity`, will replace."""
         first = max(self.written, self.capacity)
         last = self.written + count
         start = first % self.capacity
-        return self._slots(start, max(0, last - first))
+        return self.consecutive_slots(start, max(0, last - first))
 
-    def _slots(self, start: int, count: int) -> Tensor:
-        """Return `count` consecutive slots of the ring."""
+    def consecutive_slots(self, start: int, count: int) -> Tensor:
+        """Return `count` consecutive slots ``(count,)`` of the ring."""
         slots = torch.arange(start, start + count)
         if start + count > self.capacity:
             slots %= self.capacity

@@ -1,10 +1,11 @@
-"""Copies of states: nested dicts and lists of arrays and plain values."""
+"""Copies of states: nested dicts and lists of arrays and plain values; and states of random generators."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 
@@ -19,3 +20,10 @@ def copy_arrays(state: Any) -> Any:
     if isinstance(state, np.ndarray):
         return state.copy()
     return state
+
+
+def restore_generator(generator: torch.Generator, state: Any) -> None:
+    """Restore the state of a generator, unless it is of another kind of device, whose states have other sizes."""
+    saved = torch.as_tensor(np.array(state))
+    if saved.shape == generator.get_state().shape:
+        generator.set_state(saved)

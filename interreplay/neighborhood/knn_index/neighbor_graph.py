@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from interreplay.neighborhood.knn_index.inverted_file import InvertedFile, cells_for
+from interreplay.neighborhood.knn_index.neighbor_lists import RANK_DRIFT, SEARCH_DRIFT
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
 from interreplay.neighborhood.knn_index.searches import CellSearch, ExactSearch
 from interreplay.storage.running_moments import RunningStandardizer, drift
@@ -15,8 +16,6 @@ from interreplay.storage.running_moments import RunningStandardizer, drift
 if TYPE_CHECKING:
     from interreplay.storage.ring import Storage
 
-RANK_DRIFT = 0.0075  # drift above which distances are recomputed; .01 costs .012 of recall
-SEARCH_DRIFT = 0.15  # drift from which candidates are searched again; 10 of 32 survive .2 with recall .999
 STALE = 0.6  # share of the stored rows that may be newer than the last search for a row
 MOVE = 0.02  # share by which pending rows may add to the variance of a dimension
 SWEEP = 3  # rows that are checked for staleness per added row

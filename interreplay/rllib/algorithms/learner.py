@@ -23,8 +23,8 @@ from interreplay.learning.networks.optimizers import PlainOptimizer
 from interreplay.learning.update import Update, UpdateResult
 from interreplay.rllib.algorithms.module import share_statistics
 from interreplay.rllib.algorithms.update_group import UpdateGroup
-from interreplay.rllib.env_runner.runner_state import restore_generator
 from interreplay.rllib.host import ExactOptimizerStates
+from interreplay.storage.state_copies import restore_generator
 from interreplay.transitions import Observation, Transitions
 
 UPDATE_STATE = "interreplay_update"

@@ -24,6 +24,7 @@ from interreplay.errors import InterreplayWarning
 from interreplay.learning.exploration import Exploration
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.runs.state_files.arrays import encode
+from interreplay.storage.state_copies import restore_generator
 
 IDS_PER_RUNNER = 1 << 40
 REPORTED_SUCCESS = "reported_success"
@@ -293,13 +294,6 @@ class RunnerState:
 def environments(env: Any) -> list[Any]:
     """Return the environments inside a vector environment, [] if they are not accessible."""
     return list(getattr(env.unwrapped, "envs", []))
-
-
-def restore_generator(generator: torch.Generator, state: Any) -> None:
-    """Restore the state of a generator, unless it is of another kind of device, whose states have other sizes."""
-    saved = torch.as_tensor(np.array(state))
-    if saved.shape == generator.get_state().shape:
-        generator.set_state(saved)
 
 
 # -- environments ------------------------------------------------------------------------------------
