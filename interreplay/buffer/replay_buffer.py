@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,8 +215,6 @@ class ReplayBuffer(Composition):
             raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
         if self._needs_check("neighborhood"):
             check_neighbors(self.neighborhood, found, slots, len(self))
-        if found.rows is None:
-            found = replace(found, slots=self.synthesizer.arrange(self.storage, slots, found.slots))
         inputs = self._read_neighbors(slots, found)
         if not found.extras:
             return inputs

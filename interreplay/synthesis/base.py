@@ -52,10 +52,6 @@ class Synthesizer(Part, ABC):
     def prepare(self, storage: Storage, rng: np.random.Generator) -> None:
         """Read the storage before each batch."""
 
-    def arrange(self, storage: Storage, slots: Tensor, neighbors: Tensor) -> Tensor:
-        """Return the slots `neighbors` ``(n, k)`` of the rows in `slots` ``(n,)``, reordered within each row."""
-        return neighbors
-
     @abstractmethod
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:
         """Create n rows.
