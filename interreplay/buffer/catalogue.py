@@ -128,10 +128,15 @@ PACKAGES: dict[str, tuple[ModuleType, type]] = {
 
 
 def make_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a buffer's arguments with mappings such as ``{"type": "mine:Recent", "share": .2}`` replaced by parts."""
+    """Return arguments of a buffer or a part with parts in place of names of parts and of mappings.
+
+    A mapping contains the type and the arguments of a part, such as ``{"type": "mine:Recent", "share": .2}``.
+    """
     made = dict(arguments)
     for name, value in arguments.items():
-        if name in PACKAGES and isinstance(value, Mapping) and "type" in value:
+        if name in PACKAGES and isinstance(value, str):
+            made[name] = make_part(name, {"type": value})
+        elif name in PACKAGES and isinstance(value, Mapping) and "type" in value:
             made[name] = make_part(name, value)
     return made
 
@@ -141,20 +146,11 @@ def make_part(argument: str, value: Mapping[str, Any]) -> Part:
     kind = part_class(argument, value)
     try:
         with exits_as_errors():
-            return kind(**_inner_parts({name: item for name, item in value.items() if name != "type"}))
+            return kind(**make_parts({name: item for name, item in value.items() if name != "type"}))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{argument} {value['type']}: {' '.join(str(error).split())}") from error
     except Exception as error:
         raise UsageError(f"{argument} {value['type']} cannot be created: {described(error)}") from error
-
-
-def _inner_parts(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part's arguments with names and mappings of parts replaced by parts."""
-    named = dict(arguments)
-    for name, value in arguments.items():
-        if name in PACKAGES and isinstance(value, str):
-            named[name] = {"type": value}
-    return make_parts(named)
 
 
 def part_class(argument: str, value: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from interreplay.experience.offline_data.dataset import Dataset, readable
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.storage.columns import Columns, cast, check_finite, columns_of, is_extra
-from interreplay.transitions import Observation, Transitions, map_observation
+from interreplay.transitions import Transitions, map_observation
 
 EXTRAS = ("behavior", SUCCESS_COLUMN)
 """Optional columns of transitions that replay methods use."""
@@ -74,10 +74,10 @@ class Conversion:
             scaled = 2.0 * (actions.double() - low) / span - 1.0
             actions = torch.where(span > 0.0, scaled, 0.0).clamp(-1.0, 1.0).float()  # 0 where only one value exists
         narrowed = rows.replace(
-            obs=_narrow(rows.obs),
-            next_obs=_narrow(rows.next_obs),
+            obs=map_observation(_narrow, rows.obs),
+            next_obs=map_observation(_narrow, rows.next_obs),
             rewards=rows.rewards.float(),
-            actions=_narrow_tensor(actions),
+            actions=_narrow(actions),
             discounts=None,
         )
         extras = {name: spec for name, spec in columns_of(narrowed).items() if is_extra(name)}
@@ -124,9 +124,5 @@ def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym
         )
 
 
-def _narrow(observation: Observation) -> Observation:
-    return map_observation(_narrow_tensor, observation)
-
-
-def _narrow_tensor(column: Tensor) -> Tensor:
+def _narrow(column: Tensor) -> Tensor:
     return column.float() if column.dtype == torch.float64 else column

@@ -78,16 +78,11 @@ def _array(value: dict[Any, Any]) -> Any:
         return value
     if fields.get("kind") in (b"O", "O"):
         return None  # objects such as infos, which are not used
-    array = np.frombuffer(fields["data"], _dtype(fields["type"]))
+    kind = fields["type"]
+    if not isinstance(kind, str | bytes):
+        kind = list(map(tuple, kind))
+    array = np.frombuffer(fields["data"], np.dtype(kind))
     return array.reshape(fields["shape"]) if fields["nd"] else array[0]
-
-
-def _dtype(kind: Any) -> np.dtype[Any]:
-    if isinstance(kind, str):
-        return np.dtype(kind)
-    if isinstance(kind, bytes):
-        return np.dtype(kind.decode())
-    return np.dtype(list(map(tuple, kind)))
 
 
 def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:

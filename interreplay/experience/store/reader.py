@@ -118,7 +118,11 @@ class ExperienceStore:
             begin = max(0, start - first)
             for low in range(begin, segment.rows, PORTION):
                 high = min(low + PORTION, segment.rows)
-                yield _transitions({name: segment.column(name)[low:high] for name in self.header.columns})
+                columns = {}
+                for name in self.header.columns:
+                    if name not in META:
+                        columns[name] = np.array(segment.column(name)[low:high])
+                yield Transitions(**grouped(columns))
             first += segment.rows
 
     def episodes(self) -> Episodes:
@@ -160,8 +164,3 @@ def stores_below(path: Path) -> list[Path]:
     if (path / HEADER).is_file():
         return [path]
     return sorted(file.parent for file in path.rglob(HEADER) if file.parent.name.startswith(EXPERIENCE))
-
-
-def _transitions(columns: dict[str, np.ndarray]) -> Transitions:
-    copied = {name: np.array(array) for name, array in columns.items() if name not in META}
-    return Transitions(**grouped(copied))

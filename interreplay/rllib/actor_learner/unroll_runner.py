@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from interreplay.rllib.actor_learner.collectors import Answer
 from interreplay.rllib.env_runner.remote import pack
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import RunnerState
-from interreplay.transitions import Transitions, as_tensors
+from interreplay.transitions import Transitions, map_observation
 from interreplay.unrolls.unrolls import Unrolls
 
 
@@ -138,7 +137,7 @@ class UnrollRunner(BatchEnvRunner):
             made.put(extras, live=flags, actions=actions, rewards=np.zeros(self.num_envs), terminated=flags)
         live = made.arrays["live"]
         return Unrolls(
-            obs=as_tensors(stacked(observations)),
+            obs=map_observation(lambda *steps: torch.from_numpy(np.stack(steps)), *observations),
             actions=made.arrays["actions"],
             rewards=np.where(live, made.arrays["rewards"], 0.0).astype(np.float32),
             terminated=made.arrays["terminated"].astype(bool) & live,
@@ -209,10 +208,3 @@ class StepColumns:
             if name not in self.arrays:
                 self.arrays[name] = np.zeros((self._steps, *values.shape), values.dtype)
             self.arrays[name][self.t] = values
-
-
-def stacked(observations: list[Any]) -> Any:
-    """Return T + 1 observations, arrays ``(B, ...)`` or dicts of arrays, as arrays ``(T + 1, B, ...)``."""
-    if not isinstance(observations[0], dict):
-        return np.stack(observations)
-    return {name: np.stack(list(map(operator.itemgetter(name), observations))) for name in observations[0]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ray.rllib.utils.annotations import override
 
@@ -33,17 +32,13 @@ class DeterministicConfig(OffPolicyConfig):
             arguments = {name: getattr(self, f"exploration_{name}") for name in NOISE.get(self.exploration, ())}
             self.exploration = make_exploration({"type": self.exploration, **arguments})
         elif isinstance(self.exploration, Mapping):
-            self.exploration = self._changed_noise(self.exploration.get("type")) | dict(self.exploration)
+            given = dict(self.exploration)
+            for name in NOISE.get(given.get("type"), ()):
+                value = getattr(self, f"exploration_{name}")
+                if value != self.own_settings()[f"exploration_{name}"].default:
+                    given.setdefault(name, value)
+            self.exploration = given
         super().validate()
-
-    def _changed_noise(self, kind: Any) -> dict[str, float]:
-        """Return the arguments of an exploration whose settings differ from the algorithm's defaults."""
-        found = {}
-        for name in NOISE.get(kind, ()):
-            value = getattr(self, f"exploration_{name}")
-            if value != self.own_settings()[f"exploration_{name}"].default:
-                found[name] = value
-        return found
 
 
 class TD3Module(OffPolicyModule):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,11 @@ def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> 
     Raises:
         ValueError: The observations are neither arrays nor dicts of arrays.
     """
-    columns = [_columns(chunk, i) for chunk, i in zip(chunks, ids, strict=True)]
-    return Transitions(**{name: _concatenated([column[name] for column in columns]) for name in columns[0]})
+    parts = list(map(_columns, chunks, ids))
+    columns = {}
+    for name in parts[0]:
+        columns[name] = map_observation(lambda *given: np.concatenate(given), *map(itemgetter(name), parts))
+    return Transitions(**columns)
 
 
 def _columns(chunk: SingleAgentEpisode, episode: int) -> Columns:
@@ -91,12 +95,6 @@ def _array(values: Any) -> Any:
     if not all(isinstance(part, np.ndarray) for part in parts):
         raise ValueError(f"an episode contains {type(values).__name__}s; replay takes arrays or dicts of arrays")
     return values
-
-
-def _concatenated(columns: list[Any]) -> Any:
-    if isinstance(columns[0], dict):
-        return {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
-    return np.concatenate(columns)
 
 
 def _per_row(obs: Observation) -> list[Any]:
