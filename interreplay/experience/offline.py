@@ -54,6 +54,8 @@ class Offline:
         ValueError: The method or one of its arguments is unknown.
     """
 
+    columns_wanted: frozenset[str] = frozenset()  # new rows are ignored
+
     def __init__(
         self,
         data: str | Sequence[str],
@@ -69,15 +71,11 @@ class Offline:
         device: str = "cpu",
     ):
         self.data = name_of(data)
-        self._sources = data
-        self._where = Where.of(where)
-        self._relabel = relabel
-        self._spaces = spaces
+        self.device = torch.device(device)
+        self._open = functools.partial(open_rows, data, spaces, gamma, where=Where.of(where), relabel=relabel)
         self._method = method
         self._arguments = dict(arguments or {})
         self._common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "seed": seed, "device": device}
-        self._gamma = gamma
-        self._device = torch.device(device)
         if isinstance(method, str) or inspect.isclass(method):
             check_arguments(resolve(method), self._arguments)  # type: ignore[arg-type]  # the rows are opened later
 
@@ -88,7 +86,7 @@ class Offline:
         Raises:
             UsageError: The rows cannot be read, belong to another environment, or lack a column that the method needs.
         """
-        storage = open_rows(self._sources, self._spaces, self._gamma, where=self._where, relabel=self._relabel)
+        storage = self._open()
         made = make_buffer(self._method, self._common | {"capacity": storage.capacity}, **self._arguments)
         recorded = {name.removeprefix("extras.") for name in storage.columns if is_extra(name)}
         if lacking := sorted(made.columns_wanted - recorded):
@@ -117,14 +115,6 @@ class Offline:
     @property
     def capacity(self) -> int:
         return self.buffer.capacity
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
-
-    @property
-    def columns_wanted(self) -> frozenset[str]:
-        return frozenset()  # new rows are ignored
 
     @property
     def scores_wanted(self) -> frozenset[str]:

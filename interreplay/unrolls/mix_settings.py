@@ -49,14 +49,6 @@ class ShareOf(Accepts):
         return ends[0] if len(ends) == 1 else ends
 
 
-class Strategy(Whole):
-    """Accepts a strategy of `Elite`."""
-
-    def __init__(self) -> None:
-        super().__init__(1, 4)
-        self.described = "1, 2, 3 or 4"
-
-
 @dataclass(frozen=True)
 class SourceSettings:
     """Settings of all types of sources; `TYPES` lists which apply to each type."""
@@ -75,7 +67,7 @@ class SourceSettings:
     alpha: float = setting(
         2.0, Number(0, open_low=True), "exponent of the decrease of the multiplier, or of priorities"
     )
-    strategy: int = setting(3, Strategy(), "which candidates are kept")
+    strategy: int = setting(3, Whole(1, 4), "which candidates are kept")
     beta: float = setting(0.4, Number(0, 1), "exponent of importance weights at the start of the run")
 
 

@@ -206,7 +206,7 @@ def test_clusters_train_and_are_reported(variant):
 @pytest.mark.parametrize("distance", ["cosine", "kl"])
 def test_elite_compares_recorded_and_current_policies(distance):
     algorithm = config(buffer="Elite", distance=distance).build_algo()
-    given = algorithm.learner.single_module.behavior(torch.zeros(1, 3)).detach()
+    given = algorithm.learner.single_module.policy_output(torch.zeros(1, 3)).detach()
     algorithm.train()
     storage, selector = algorithm.replay_buffer.storage, algorithm.replay_buffer.selector
     stored = storage.column("extras.behavior")[:75]
@@ -217,7 +217,7 @@ def test_elite_compares_recorded_and_current_policies(distance):
     assert (selector.row_distances(storage, torch.arange(75)) > 0).all()
     # The current policy has distance 0 to itself.
     rows = storage[torch.arange(8)]
-    storage.column("extras.behavior")[:8] = algorithm.learner.single_module.behavior(rows.obs).detach()
+    storage.column("extras.behavior")[:8] = algorithm.learner.single_module.policy_output(rows.obs).detach()
     assert selector.row_distances(storage, torch.arange(8)).abs().max() < 1e-6
     assert np.isfinite(algorithm.train()["learners"]["default_policy"]["critic_loss"])
 

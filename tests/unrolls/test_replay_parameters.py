@@ -149,7 +149,7 @@ MISTAKES = [
     ),
     (
         [{"type": "queue", "share": 0.5}, {"type": "elite", "share": 0.5, "strategy": 5}],
-        "must be 1, 2, 3 or 4, got 5",
+        "must be a whole number from 1 to 4, got 5",
     ),
     ([{"type": "queue", "share": "half"}], "share of source 1 of the mix, queue, must be a number of at least 0"),
     ([{"type": "queue", "share": 0.5}, {"type": "uniform"}], "source 2 of the mix, uniform, has no share"),

@@ -184,7 +184,7 @@ class ActorLearner(TrainingLoop):
     def _prepare(self) -> None:
         self._collector = self._make_collector(unpack_unrolls)
         batch = self.config.train_batch_size_per_learner
-        gaussian = self.learner.single_module.gaussian
+        gaussian = self.learner.single_module.policy.gaussian
         mix = self.config.take_source() or self.config.make_mix(gaussian)
         mix.check(batch)
         self.experience = UnrollExperience(mix, batch, self.config.seed)

@@ -102,19 +102,10 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
         """The policy."""
         return self.nets.actor
 
-    @property
-    def gaussian(self) -> bool:
-        """Whether `behavior` returns [mean; log std]."""
-        return self.policy.gaussian
-
-    def behavior(self, obs: Tensor) -> Tensor:
-        """Return the policy's output for encoded observations ``(n, inputs)``, for comparisons of policies."""
-        return self.policy.record(self.policy.output(obs))[POLICY_OUTPUT]
-
     @torch.no_grad()
     def policy_output(self, obs: Any) -> Tensor:
-        """Return `behavior` for stored observations ``(n, ...)``, as runners record it when they act."""
-        return self.behavior(self.encode(obs))
+        """Return the policy's output for stored observations ``(n, ...)``, as runners record it when they act."""
+        return self.policy.record(self.policy.output(self.encode(obs)))[POLICY_OUTPUT]
 
     @override(InferenceOnlyAPI)
     def get_non_inference_attributes(self) -> list[str]:

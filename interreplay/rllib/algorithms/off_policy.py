@@ -328,7 +328,7 @@ class OffPolicyAlgorithm(TrainingLoop):
         observation_space, action_space = self.single_spaces
         return Context(
             policy=module.policy_output,
-            policy_is_gaussian=module.gaussian,
+            policy_is_gaussian=module.policy.gaussian,
             compute_reward=reward,
             compute_terminated=terminated,
             observation_space=observation_space,

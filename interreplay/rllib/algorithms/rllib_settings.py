@@ -105,10 +105,6 @@ def _target_update_period(value: Any, get: Lookup) -> dict[str, Any]:
     return {}
 
 
-def _lr(value: Any, get: Lookup) -> dict[str, Any]:
-    return {} if value is None else {"lr": value}
-
-
 TRANSLATED: dict[str, Callable[[Any, Lookup], dict[str, Any]]] = {
     "training_intensity": _updates_per_step,
     "target_network_update_freq": _target_update_period,
@@ -117,7 +113,7 @@ TRANSLATED: dict[str, Callable[[Any, Lookup], dict[str, Any]]] = {
     "v_max": lambda value, get: {"value_range": (_value_range(get)[0], value)},
     "epsilon": _epsilon,
     "td_error_loss_fn": _huber_delta,
-    "lr_schedule": _lr,
+    "lr_schedule": lambda value, get: {} if value is None else {"lr": value},
     "twin_q": lambda value, get: {"n_critics": 1 + bool(value)},
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
@@ -59,8 +57,13 @@ class ReplayMixin(AlgorithmConfig):
     def validate(self) -> None:
         """Check the whole configuration. Meanwhile, RLlib sees the stock buffer that our buffer extends."""
         ours = self._spell_out()
-        with self._as_accepted(ours):
+        kind = self.replay_buffer_config["type"]
+        if ours:
+            self.replay_buffer_config["type"] = ACCEPTED
+        try:
             super().validate()
+        finally:
+            self.replay_buffer_config["type"] = kind
 
     def _spell_out(self) -> bool:
         """Rewrite ``{"type": "NMER", ...}`` so that RLlib can construct it; return whether the buffer is ours."""
@@ -80,16 +83,6 @@ class ReplayMixin(AlgorithmConfig):
         if self.seed is not None:
             self.replay_buffer_config.setdefault("seed", self.seed)
         return True
-
-    @contextmanager
-    def _as_accepted(self, ours: bool) -> Iterator[None]:
-        kind = self.replay_buffer_config["type"]
-        try:
-            if ours:
-                self.replay_buffer_config["type"] = ACCEPTED
-            yield
-        finally:
-            self.replay_buffer_config["type"] = kind
 
 
 class BufferCheckpoints(Algorithm):

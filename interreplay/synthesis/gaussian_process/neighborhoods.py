@@ -105,14 +105,11 @@ class Preparation:
         if self.components is not None:
             check_number("pca_components", self.components, 1, whole=True)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return PRECISIONS[self.precision]
-
     def __call__(self, z: Tensor, y: Tensor) -> Neighborhoods:
         """Scale points with features z ``(n, m, d)`` and targets y ``(n, m, T)``, the anchor first."""
-        offsets = (z - z[:, :1]).to(self.dtype)  # subtracted in the rows' precision, for values far from 0
-        y = y.to(self.dtype)
+        dtype = PRECISIONS[self.precision]
+        offsets = (z - z[:, :1]).to(dtype)  # subtracted in the rows' precision, for values far from 0
+        y = y.to(dtype)
         targets = scale_of(y, "standardize")
         features = scale_of(offsets, self.scaling)
         x = features.apply(offsets)
