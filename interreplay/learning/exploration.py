@@ -36,7 +36,7 @@ class Exploration(ABC):
 
     def act(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
         """Return actions ``(n, *action_shape)`` for encoded observations ``(n, inputs)``."""
-        return self.choose(policy, self.output(policy, obs, rng), rng)
+        return self.act_and_record(policy, obs, rng, record=False).actions
 
     def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
         """Return actions and, if `record`, the recorded outputs of the same network call."""
@@ -87,9 +87,6 @@ class Random(Exploration):
     def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
         return policy.random(len(output), rng)
 
-    def act(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
-        return policy.random(len(obs), rng)
-
     def act_and_record(self, policy: Policy, obs: Tensor, rng: torch.Generator, record: bool = True) -> Acted:
         recorded = {}
         if record:
@@ -97,11 +94,8 @@ class Random(Exploration):
         return Acted(policy.random(len(obs), rng), recorded)
 
 
-class Noisy(Exploration):
+class Noisy(Greedy):
     """Greedy actions of a network with noisy layers, with new noise in each step (arXiv:1706.10295)."""
-
-    def choose(self, policy: Policy, output: Tensor, rng: torch.Generator) -> Tensor:
-        return policy.mode(output)
 
     def output(self, policy: Policy, obs: Tensor, rng: torch.Generator) -> Tensor:
         return policy.noisy_output(obs, rng)

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from interreplay.selection.shares import Shares
 from interreplay.storage.state_copies import copy_arrays
 
-
-class Source(Protocol):
-    """A source with a schedule, statistics and a state."""
-
-    def anneal(self, progress: float) -> None:
-        """Move schedules to `progress`, the completed share of the run, from 0 to 1."""
-
-    def statistics(self) -> Mapping[str, float]:
-        """Return numbers that describe the current state."""
-        ...
-
-    def state_view(self) -> dict[str, Any]:
-        """Return the state without copying."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-
-
-OneSource = TypeVar("OneSource", bound=Source)
+OneSource = TypeVar("OneSource", bound=Any)
+"""A `RowSource` or an `UnrollSource`."""
 
 
 class SharedSources(Generic[OneSource]):

@@ -45,11 +45,6 @@ class Shares:
         self.progress = 0.0
 
     @property
-    def annealed(self) -> bool:
-        """Whether a share changes over the run."""
-        return any(start != end for start, end in self._ends)
-
-    @property
     def current(self) -> dict[str, float]:
         """The current shares by name."""
         shares = {}

@@ -33,7 +33,6 @@ def test_the_remainder_is_divided_among_sources_without_a_share():
 
 def test_shares_move_over_the_run():
     shares = Shares(["online", "offline"], {"offline": (0.5, 0.1)})
-    assert shares.annealed and not Shares(NAMES).annealed
     assert shares.counts(20, ["online", "offline"]) == {"online": 10, "offline": 10}
     shares.anneal(0.5)
     assert shares.current == pytest.approx({"online": 0.7, "offline": 0.3})

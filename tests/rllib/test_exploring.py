@@ -71,7 +71,7 @@ def test_forks_may_explore_differently(kind):
     """The command fork loads the state of a runner whose exploration can be of another class."""
 
     def begin(exploration):
-        options = {"seed": 0, "index": 0, "num_envs": 1, "device": torch.device("cpu")}
+        options = {"seed": 0, "index": 0, "num_envs": 1, "device": torch.device("cpu"), "env_steps": 0, "stream": 0}
         return RunnerState.begin(exploration=exploration, **options)
 
     envs = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")])

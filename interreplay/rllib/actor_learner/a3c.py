@@ -12,8 +12,9 @@ from torch import Tensor
 from interreplay.learning.algorithms_table import FRESH
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import A3CSettings
-from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearnerConfig, UnrollLearner
+from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearnerConfig
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
+from interreplay.rllib.algorithms.learner import BatchLearner
 from interreplay.rllib.env_runner.remote import Collector, Packed, unpack
 from interreplay.unrolls.experience import UnrollExperience
 
@@ -97,7 +98,7 @@ class GradientExperience(UnrollExperience):
             self._waiting.append(Gradients(**{name: torch.as_tensor(column) for name, column in columns.items()}))
 
 
-class GradientLearner(UnrollLearner):
+class GradientLearner(BatchLearner):
     """Learner that applies gradients computed by runners."""
 
     def apply(self, gradients: Gradients) -> None:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, cast
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.utils.annotations import override
-from torch import Tensor
 from typing_extensions import Self
 
 from interreplay.diagnostics.unroll_statistics import UnrollStatistics
@@ -41,16 +40,6 @@ class ActorLearnerModule(OffPolicyModule):
     """A policy and its value function."""
 
     architecture = ARCHITECTURES["IMPALA"]
-
-
-class UnrollLearner(BatchLearner):
-    """Learns from `Unrolls` with the `IMPALAUpdate` of the configuration."""
-
-    _update_rule: IMPALAUpdate
-
-    def policy_of(self, unrolls: Unrolls) -> Tensor:
-        """Return the current policy's output for the observations of unrolls, ``(T, B, F)``."""
-        return self._update_rule.policy(unrolls.to(self._device))
 
 
 class ActorLearnerConfig(IMPALATraining, LoopConfig):
@@ -165,7 +154,7 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type:
-        return UnrollLearner
+        return BatchLearner
 
 
 class ActorLearner(TrainingLoop):
@@ -178,7 +167,7 @@ class ActorLearner(TrainingLoop):
 
     config: ActorLearnerConfig
     experience: UnrollExperience
-    learner: UnrollLearner
+    learner: BatchLearner
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
@@ -229,7 +218,8 @@ class ActorLearner(TrainingLoop):
         self.experience.update(batch, result.policy, result.errors)
         outdated = self.experience.to_refresh()
         if outdated is not None:
-            self.experience.mix.update(outdated, self.learner.policy_of(outdated))
+            current = self.learner.update_rule.policy(outdated.to(self.learner._device))
+            self.experience.mix.update(outdated, current)
 
     @override(TrainingLoop)
     def _statistics(self) -> dict[str, float]:

@@ -36,19 +36,9 @@ class UnrollRunner(BatchEnvRunner):
     _memory: State | None = None
 
     @override(BatchEnvRunner)
-    def _first_state(self, env_steps: int = 0) -> RunnerState:
-        """Return the state before the first step; the first remote runner has the random stream of a local one."""
-        index = self.worker_index or 0
-        offset = min(index, 1)  # RLlib adds the index to the seed
-        return RunnerState.begin(
-            seed=None if self._seed is None else self._seed - offset,
-            index=index,
-            num_envs=self.num_envs,
-            exploration=self.config.exploration,
-            device=self._device,
-            env_steps=env_steps,
-            stream=index - offset,
-        )
+    def _first_state(self, env_steps: int = 0, offset: int = 0) -> RunnerState:
+        # The first remote runner has the random stream of a local one.
+        return super()._first_state(env_steps, offset=min(self.worker_index or 0, 1))
 
     def memory_state(self) -> State:
         """Return the state of the policy's memory, ``(n, cells)`` by name; empty if it has none."""

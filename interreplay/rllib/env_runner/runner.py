@@ -92,14 +92,17 @@ class BatchEnvRunner(SteppingRunner):
         self._cut: list[int] = []
         self._failure: EnvironmentFailure | None = None
 
-    def _first_state(self, env_steps: int = 0) -> RunnerState:
+    def _first_state(self, env_steps: int = 0, offset: int = 0) -> RunnerState:
+        """Return the state before the first step, with the random stream of the runner `offset` before this one."""
+        index = self.worker_index or 0
         return RunnerState.begin(
-            seed=self._seed,
-            index=self.worker_index or 0,
+            seed=None if self._seed is None else self._seed - offset,  # RLlib adds the index to the seed
+            index=index,
             num_envs=self.num_envs,
             exploration=self.config.exploration,
             device=self._device,
             env_steps=env_steps,
+            stream=index - offset,
         )
 
     def _scale_of_env(self) -> Actions | None:

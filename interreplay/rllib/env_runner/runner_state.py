@@ -188,8 +188,8 @@ class RunnerState:
         num_envs: int,
         exploration: Exploration,
         device: torch.device,
-        env_steps: int = 0,
-        stream: int | None = None,
+        env_steps: int,
+        stream: int,
     ) -> RunnerState:
         """Return the state of a runner before its first step, with seeds and episode ids of its own.
 
@@ -200,12 +200,10 @@ class RunnerState:
             exploration: The exploration to copy.
             device: Device on which actions are computed.
             env_steps: Env steps of the run so far; a runner that begins later has other seeds and ids.
-            stream: Number of the random stream; None for the index.
+            stream: Number of the random stream.
         """
-        key = [index if stream is None else stream]
-        if env_steps:
-            key.append(env_steps)
-        sequence = np.random.SeedSequence(seed, spawn_key=tuple(key))
+        key = (stream, env_steps) if env_steps else (stream,)
+        sequence = np.random.SeedSequence(seed, spawn_key=key)
         env_seed, torch_seed = sequence.generate_state(2, np.uint32).tolist()
         return cls(
             index=index,
