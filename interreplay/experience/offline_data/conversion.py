@@ -113,15 +113,18 @@ def _check_space(name: str, what: str, recorded: gym.Space | None, expected: gym
     """Reject recorded spaces with other parts, shapes or action bounds."""
     if recorded is None or expected is None:
         return
-    shapes = [{part: space.shape for part, space in leaves(of).items()} for of in (recorded, expected)]
-    discrete = [isinstance(space, gym.spaces.Discrete) for space in (recorded, expected)]
-    same = shapes[0] == shapes[1] and discrete[0] == discrete[1]
+    discrete = isinstance(recorded, gym.spaces.Discrete)
+    same = _shapes(recorded) == _shapes(expected) and discrete == isinstance(expected, gym.spaces.Discrete)
     if same and what == "actions":
         same = np.allclose(_bounds(recorded), _bounds(expected))
     if not same:
         raise UsageError(
             f"offline data {name} belongs to another environment: its {what} are {recorded}; expected {expected}"
         )
+
+
+def _shapes(space: gym.Space) -> dict[str, Any]:
+    return {name: part.shape for name, part in leaves(space).items()}
 
 
 def _narrow(column: Tensor) -> Tensor:

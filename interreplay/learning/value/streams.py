@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -148,8 +149,8 @@ class Streams(ValueLayers):
     def draw_noise(self, rng: torch.Generator) -> Noise | None:
         if not self.noisy:
             return None
-        pairs: Any = zip(self.hidden, self.last, strict=True)
-        return [layer.draw(rng) for pair in pairs for layer in pair]
+        layers: Any = chain.from_iterable(zip(self.hidden, self.last, strict=True))
+        return [layer.draw(rng) for layer in layers]
 
 
 def make_layers(

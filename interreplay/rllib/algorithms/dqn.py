@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, ClassVar
 
 from ray.rllib.utils.annotations import override
@@ -59,7 +60,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
             self.exploration = ConfiguredEpsilon(self.initial_epsilon, self.final_epsilon, steps=self.epsilon_steps)
         super().validate()
         network = self.network or {}
-        listed = {layer.kind for layers in network.values() for layer in named_layers(layers)}
+        listed = {layer.kind for layer in chain.from_iterable(map(named_layers, network.values()))}
         if self.dueling and "q" in network:
             raise ValueError("dueling is True and network lists q; expected value and advantage, or dueling False")
         if self.noisy and network and "NoisyLinear" not in listed and not any(":" in kind for kind in listed):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection, Mapping
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -283,4 +285,4 @@ def has_graphs(device: torch.device) -> bool:
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return list(chain.from_iterable(map(itemgetter("params"), optimizer.param_groups)))
