@@ -19,8 +19,7 @@ from interreplay.experience.offline import Offline, recipe
 from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.source import RowSource
 from interreplay.part import Context, union
-from interreplay.selection.shared_sources import SharedSources
-from interreplay.selection.shares import Share, Shares
+from interreplay.selection.shares import Share, SharedSources, Shares
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Transitions
 

@@ -15,11 +15,10 @@ from typing import Any
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.setting_fields import Accepts, Number, OneOf, Whole, accepted_by, setting
 from interreplay.selection import Attentive, Elite, Prioritized, Selector, Uniform
-from interreplay.unrolls.cached_replay import CachedReplay
 from interreplay.unrolls.distances import KINDS, DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.mixture import UnrollMix, UnrollSource, check_queue, numbered, shares_of
 from interreplay.unrolls.queue import FreshQueue
-from interreplay.unrolls.replay import UnrollReplay
+from interreplay.unrolls.replay import CachedReplay, UnrollReplay
 from interreplay.unrolls.storage import insertion
 from interreplay.unrolls.storage.store import UnrollStore
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import UsageError
-from interreplay.selection.shared_sources import SharedSources
-from interreplay.selection.shares import Share, Shares
+from interreplay.selection.shares import Share, SharedSources, Shares
 from interreplay.unrolls.storage.store import as_slice
 from interreplay.unrolls.unrolls import Unrolls, cat
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.unrolls.cached_replay import CachedReplay
 from interreplay.unrolls.mix_settings import make_mix
+from interreplay.unrolls.replay import CachedReplay
 from interreplay.unrolls.storage.store import UnrollStore
 from tests.unrolls.unroll_builders import learn, same, unrolls
 

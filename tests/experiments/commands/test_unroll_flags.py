@@ -17,8 +17,7 @@ from interreplay.experiments.commands.preparation import environment_of, mix_for
 from interreplay.experiments.commands.study import LANGUAGE
 from interreplay.experiments.flags.training_flags import settings_resumed
 from interreplay.experiments.studies.grid import expand
-from interreplay.unrolls.cached_replay import CachedReplay
-from interreplay.unrolls.replay import UnrollReplay
+from interreplay.unrolls.replay import CachedReplay, UnrollReplay
 
 ORIGINAL = (
     "[{'type':'queue','capacity':1,'sample_ratio':0.5},{'type':'custom','capacity':100,'sample_ratio':0.5,"
