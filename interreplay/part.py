@@ -209,7 +209,7 @@ def union(parts: Iterable[Any], attribute: str) -> frozenset[str]:
     return frozenset[str]().union(*map(attrgetter(attribute), parts))
 
 
-def wrong_answer(part: Part, answer: object, expected: type, how: str) -> PartError:
+def wrong_result(part: Part, answer: object, expected: type, how: str) -> PartError:
     """Return the error for a return value of a type that violates the contract; `how` lists the type's arguments."""
     name = type(part).__name__
     return PartError(f"{name} returned a {type(answer).__name__}; expected {expected.__name__}{how}")

@@ -10,8 +10,8 @@ import torch
 from builders import Episodes, identical, make, stack
 
 from interreplay import InterreplayError, NonFiniteError, ReplayBuffer, Transitions
-from interreplay.buffer.answers import has_own_code
 from interreplay.buffer.catalogue import make_buffer
+from interreplay.buffer.part_checks import has_own_code
 from interreplay.neighborhood import KNN, Neighborhood, Neighbors
 from interreplay.part import Context
 from interreplay.selection import Combined, EventTables, MixedSelection, Prioritized, Selector

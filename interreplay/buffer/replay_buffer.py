@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.buffer.answers import (
+from interreplay.buffer.composition import Composition
+from interreplay.buffer.part_checks import (
     CHECKED_DRAWS,
     check_draw,
     check_neighbors,
@@ -17,11 +18,10 @@ from interreplay.buffer.answers import (
     check_weights,
     has_own_code,
 )
-from interreplay.buffer.composition import Composition
 from interreplay.buffer.sample import Sample
 from interreplay.errors import as_range
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import evict, wrong_answer
+from interreplay.part import evict, wrong_result
 from interreplay.selection import Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import columns_of
@@ -151,7 +151,7 @@ class ReplayBuffer(Composition):
         anchors = inputs.anchors
         made = self.synthesizer(anchors, inputs.neighbors, self.rng)
         if not isinstance(made, Synthesized):
-            raise wrong_answer(self.synthesizer, made, Synthesized, "(rows, mix)")
+            raise wrong_result(self.synthesizer, made, Synthesized, "(rows, mix)")
         if self._needs_check("synthesizer"):
             check_synthesized(self.synthesizer, made, anchors)
         rows = made.rows
@@ -212,7 +212,7 @@ class ReplayBuffer(Composition):
             return Inputs(anchors, anchors, torch.full_like(slots, NO_NEIGHBOR), alone=None)
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
-            raise wrong_answer(self.neighborhood, found, Neighbors, "(slots)")
+            raise wrong_result(self.neighborhood, found, Neighbors, "(slots)")
         if self._needs_check("neighborhood"):
             check_neighbors(self.neighborhood, found, slots, len(self))
         inputs = self._read_neighbors(slots, found)

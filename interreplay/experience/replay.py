@@ -23,7 +23,7 @@ class Replay:
 
     Attributes:
         env_steps: Rows added in the whole run, including before resumes; without collection, the number of updates.
-        owed: Number of batches that are due, including a fraction of a batch.
+        due: Number of batches that are due, including a fraction of a batch.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class Replay:
         self.learning_starts = learning_starts
         self.batches_per_draw = batches_per_draw
         self.env_steps = 0
-        self.owed = 0.0
+        self.due = 0.0
 
     def advance(self, count: int) -> None:
         """Add `count` due updates without new rows, for learning from recorded rows only."""
         self.env_steps += count
-        self.owed += count
+        self.due += count
 
     @property
     def ready(self) -> bool:
@@ -65,16 +65,16 @@ class Replay:
         self.rows.add(rows)
         self.env_steps += len(rows)
         if self.ready:
-            self.owed += self.updates_per_step * len(rows)
+            self.due += self.updates_per_step * len(rows)
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         self.rows.truncate_episodes(episodes)
 
     def batches(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Sample]:
-        while self.owed >= 1.0 and self.ready and not stop():
-            count = min(int(self.owed), self.batches_per_draw)
+        while self.due >= 1.0 and self.ready and not stop():
+            count = min(int(self.due), self.batches_per_draw)
             yield from self.rows.batches(self.batch_size, count)
-            self.owed -= count
+            self.due -= count
 
     def update(self, batch: Sample, result: UpdateResult) -> None:
         self.rows.update(batch, result.errors, result.scores)
@@ -83,8 +83,8 @@ class Replay:
         self.rows.anneal(progress)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"env_steps": self.env_steps, "owed": self.owed}
+        return {"env_steps": self.env_steps, "owed": self.due}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env_steps = int(state["env_steps"])
-        self.owed = float(state["owed"])
+        self.due = float(state["owed"])

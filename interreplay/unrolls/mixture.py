@@ -37,7 +37,7 @@ class UnrollSource(ABC):
         """Add new unrolls, oldest first."""
 
     @abstractmethod
-    def can_give(self, count: int) -> bool:
+    def can_provide(self, count: int) -> bool:
         """Return whether `count` unrolls of a batch can be drawn."""
 
     @abstractmethod
@@ -159,7 +159,7 @@ class UnrollMix(SharedSources[UnrollSource]):
         current = self.shares.current
         available = []
         for name, source in self.sources.items():
-            if source.fresh or source.can_give(math.ceil(current[name] * batch_size - 1e-9)):
+            if source.fresh or source.can_provide(math.ceil(current[name] * batch_size - 1e-9)):
                 available.append(name)
         return available
 

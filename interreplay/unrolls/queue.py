@@ -47,7 +47,7 @@ class FreshQueue(UnrollSource):
             self._waiting.append(unrolls)
             self.taken += unrolls.size
 
-    def can_give(self, count: int) -> bool:
+    def can_provide(self, count: int) -> bool:
         return len(self) >= count
 
     def draw(self, count: int, rng: np.random.Generator | None = None) -> Unrolls:

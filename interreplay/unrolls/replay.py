@@ -82,7 +82,7 @@ class UnrollReplay(UnrollSource):
         self.store.write(unrolls, slots)
         self.selector.observe(self.store, kept)
 
-    def can_give(self, count: int) -> bool:
+    def can_provide(self, count: int) -> bool:
         """Return whether the store contains `fill_in` and `count` unrolls, or is full."""
         least = max(1, count, math.ceil(self.fill_in * self.store.capacity))
         return len(self.store) >= min(least, self.store.capacity)

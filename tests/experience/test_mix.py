@@ -215,14 +215,14 @@ def test_updates_are_due_per_row_once_enough_rows_are_stored():
         replay.add(make(1, seed=number))
         due.append(len(list(replay.batches())))
     assert due == [0] * 10 + [1, 0] * 5  # after the tenth row, half an update is due
-    assert replay.env_steps == 20 and replay.owed == 0.5
+    assert replay.env_steps == 20 and replay.due == 0.5
 
 
 def test_replay_stops_between_draws_and_continues_with_due_updates():
     replay = Replay(Uniform(capacity=100, seed=0), 4, updates_per_step=10, batches_per_draw=4)
     replay.add(make(1))
-    seen = list(replay.batches(stop=lambda: replay.owed < 10))
-    assert len(seen) == 4 and replay.owed == 6
+    seen = list(replay.batches(stop=lambda: replay.due < 10))
+    assert len(seen) == 4 and replay.due == 6
     again = Replay(replay.rows, 4, updates_per_step=10, batches_per_draw=4)
     again.load_state_dict(replay.state_dict())
     assert [len(batch) for batch in again.batches()] == [4] * 6 and again.env_steps == 1

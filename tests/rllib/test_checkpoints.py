@@ -77,7 +77,7 @@ def test_resuming_within_an_iteration_with_updates_due(tmp_path):
 
     stopped.learner.learn_from = stop_after
     stopped.train()
-    assert stopped.experience.owed > 0
+    assert stopped.experience.due > 0
     stopped.save_to_path(tmp_path / "c")
     resumed = made()
     resumed.restore_from_path(tmp_path / "c")

@@ -154,7 +154,7 @@ def test_recovered_rows_count_as_in_an_uninterrupted_run():
     rows = config().build_algo().env_runner.collect(160, random_actions=True)
     assert algorithm.recover([rows[:10], rows[10:]]) == 160
     assert algorithm.training_iteration == 160 // 75
-    assert algorithm.experience.owed == 111, "from the fiftieth row on"
+    assert algorithm.experience.due == 111, "from the fiftieth row on"
     algorithm.stop()
 
 

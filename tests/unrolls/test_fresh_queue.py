@@ -17,7 +17,7 @@ def test_unrolls_are_returned_once_in_order():
             queue.add(unrolls(size, steps=1, obs=(1,), first=start))
             start += size
         count = int(rng.integers(1, 50))
-        if queue.can_give(count):
+        if queue.can_provide(count):
             given += queue.draw(count).version.tolist()
         assert len(queue) == start - len(given) and len(queue) < 64 + 40
     assert given == list(range(len(given))) and (queue.taken, queue.given) == (start, len(given))

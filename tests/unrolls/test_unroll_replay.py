@@ -106,12 +106,12 @@ def test_fill_in():
     replay = UnrollReplay(UnrollStore(20), fill_in=0.5)
     for stored, given in [(0, False), (9, False), (10, True), (20, True)]:
         replay.add(unrolls(stored - len(replay)), rng) if stored > len(replay) else None
-        assert replay.can_give(3) is given
-    assert replay.can_give(20) and replay.can_give(50)  # its capacity
+        assert replay.can_provide(3) is given
+    assert replay.can_provide(20) and replay.can_provide(50)  # its capacity
     early = UnrollReplay(UnrollStore(20))
-    assert not early.can_give(0)
+    assert not early.can_provide(0)
     early.add(unrolls(5), rng)
-    assert early.can_give(5) and not early.can_give(6)
+    assert early.can_provide(5) and not early.can_provide(6)
 
 
 def test_invalid_arguments_are_rejected():

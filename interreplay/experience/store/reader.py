@@ -103,7 +103,7 @@ class ExperienceStore:
         """
         before = 0
         for segment in self.segments:
-            valid = segment.sound_rows()
+            valid = segment.valid_rows()
             if valid < segment.rows:
                 raise UsageError(
                     f"experience store {self.folder} is damaged at row {before + valid:,} of {self.rows:,}: its values "

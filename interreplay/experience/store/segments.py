@@ -114,7 +114,7 @@ class Segment:
             return np.empty((self.rows, *shape), dtype)
         return np.memmap(column_file(self.path, name), dtype, mode="r", shape=(self.rows, *shape))
 
-    def sound_rows(self) -> int:
+    def valid_rows(self) -> int:
         """Return the number of rows before the first damaged commit; all rows if no commit is damaged."""
         arrays = list(map(self.column, self.columns))
         start = 0

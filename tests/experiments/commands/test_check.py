@@ -9,8 +9,8 @@ import pytest
 from builders import make
 from test_own_parts import as_a_module
 
-from interreplay.buffer.answers import CHECKED_DRAWS
 from interreplay.buffer.catalogue import make_buffer
+from interreplay.buffer.part_checks import CHECKED_DRAWS
 from interreplay.diagnostics.contract import CHECKS
 from interreplay.errors import PartError
 from interreplay.experiments.commands import check, train
