@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
@@ -33,6 +33,12 @@ class JoinedSample(Sample):
 
     parts: tuple[Sample, ...]
     numbers: tuple[int, ...]
+    slots: Any = cached_property(methodcaller("_joined", "slots"))
+    neighbor_slots: Any = cached_property(methodcaller("_joined", "neighbor_slots"))
+    mix: Any = cached_property(methodcaller("_filled", "mix"))
+    variances: Any = cached_property(methodcaller("_filled", "variances"))
+    row_weights: Any = cached_property(methodcaller("_filled", "row_weights"))
+    actor_weights: Any = cached_property(methodcaller("_filled", "actor_weights"))
 
     def __init__(self, parts: Sequence[Sample], origins: Sequence[int]):
         for device in [part.weights.device for part in parts]:
@@ -50,14 +56,6 @@ class JoinedSample(Sample):
         return len(self.weights)
 
     @cached_property
-    def slots(self) -> Tensor:
-        return self._joined("slots")
-
-    @cached_property
-    def neighbor_slots(self) -> Tensor:
-        return self._joined("neighbor_slots")
-
-    @cached_property
     def probabilities(self) -> Tensor:
         return torch.cat(list(map(self._probabilities, self.parts)))
 
@@ -68,22 +66,6 @@ class JoinedSample(Sample):
     @cached_property
     def origins(self) -> Tensor:
         return self._repeated(self.numbers)
-
-    @cached_property
-    def mix(self) -> Tensor | None:
-        return self._filled("mix")
-
-    @cached_property
-    def variances(self) -> Tensor | None:
-        return self._filled("variances")
-
-    @cached_property
-    def row_weights(self) -> Tensor | None:
-        return self._filled("row_weights")
-
-    @cached_property
-    def actor_weights(self) -> Tensor | None:
-        return self._filled("actor_weights")
 
     @cached_property
     def critic_loss(self) -> CriticLoss | None:

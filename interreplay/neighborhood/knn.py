@@ -80,7 +80,7 @@ class KNN(Neighborhood):
 
     def _coded(self, storage: Storage) -> Any:
         """Return the storage as the graph reads it."""
-        discrete = self._discrete or self._discrete_of(storage)
+        discrete = self._discrete_of(storage)
         if discrete.names:
             return CodedStorage(storage, discrete)
         return storage

@@ -59,10 +59,6 @@ class GradientRunner(UnrollRunner):
         gradient = torch.cat([parameter.grad.reshape(-1) for parameter in self._update_rule.parameters])
         return Gradients(gradient, metrics, torch.tensor(unrolls.env_steps), torch.tensor(version))
 
-    def use_update(self, update: IMPALAUpdate) -> None:
-        """Compute gradients with the learner's own update; the networks are shared."""
-        self._update_rule = update
-
 
 class GradientExperience(UnrollExperience):
     """The gradients that have arrived and are not yet applied; nothing is replayed."""
@@ -166,8 +162,6 @@ class A3C(ActorLearner):
         super()._prepare()
         self.experience = GradientExperience(self.replay_buffer, self.experience.batch_size, self.config.seed)
         self._lags: list[int] = []
-        if self.config.num_env_runners == 0:
-            self.env_runner.use_update(self.learner._update_rule)
 
     @override(ActorLearner)
     def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
