@@ -163,14 +163,10 @@ class UnrollMix(SharedSources[UnrollSource]):
                 available.append(name)
         return available
 
-    def fresh_due(self, batch_size: int) -> int:
-        """Return the number of fresh unrolls that the next batch needs."""
-        return self.due(batch_size).get(self.queue.name, 0)
-
     def ready(self, batch_size: int) -> bool:
         """Return whether `batch` can draw the next batch."""
         waiting = len(self.queue)
-        return waiting >= batch_size or waiting >= self.fresh_due(batch_size)
+        return waiting >= batch_size or waiting >= self.due(batch_size).get(self.queue.name, 0)
 
     def batch(self, batch_size: int, rng: np.random.Generator) -> Unrolls:
         """Draw a batch: the parts of all sources in order, with columns contiguous in memory.

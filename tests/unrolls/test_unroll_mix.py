@@ -58,7 +58,7 @@ def test_sources_without_enough_unrolls_contribute_none():
     assert mix.due(8) == {"queue": 8} and not mix.ready(8)
     mix.add(unrolls(1, first=3), rng)
     assert mix.due(8) == {"queue": 4, "uniform": 4} and mix.ready(8)
-    assert mix.fresh_due(4) == 2 and mix.due(8) == {"queue": 4, "uniform": 4}
+    assert mix.due(4)["queue"] == 2 and mix.due(8) == {"queue": 4, "uniform": 4}
     batch = mix.batch(8, rng)
     assert batch.version[:4].tolist() == [0, 1, 2, 3] and batch.fresh.tolist() == [True] * 4 + [False] * 4
     with pytest.raises(ValueError, match="4 fresh unrolls are due and 0 are waiting"):

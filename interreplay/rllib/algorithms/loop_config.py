@@ -425,20 +425,9 @@ class LoopConfig(AlgorithmConfig):
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in self.module_class.architecture.settings}
-        return (
-            super()._model_config_auto_includes
-            | own
-            | {
-                "hiddens": list(self.hiddens),
-                "network": self.network,
-                "encoder": self.encoder,
-                "matrix_dtype": self.matrix_dtype,
-                "activation": self.activation,
-                "normalize_observations": self.normalize_observations,
-                "exploration": self.exploration,
-            }
-        )
+        names = (*COMMON, *self.module_class.architecture.settings, "exploration")
+        own = {name: getattr(self, name) for name in names}
+        return super()._model_config_auto_includes | own | {"hiddens": list(self.hiddens)}
 
 
 def by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:

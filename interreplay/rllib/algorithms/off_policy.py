@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -251,11 +252,7 @@ class OffPolicyAlgorithm(TrainingLoop):
                 self._trained = None
                 self._iteration += 1
         self._end_episodes(list(counts))
-
-        def begin_after(runner: Any) -> None:
-            runner.begin_after(counts)
-
-        self.env_runner_group.foreach_env_runner(begin_after)
+        self.env_runner_group.foreach_env_runner(methodcaller("begin_after", counts))
         return sum(counts.values())
 
     def fill(self, rows: Iterable[Transitions]) -> None:
