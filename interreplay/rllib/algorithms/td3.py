@@ -33,7 +33,7 @@ class DeterministicConfig(OffPolicyConfig):
             self.exploration = make_exploration({"type": self.exploration, **arguments})
         elif isinstance(self.exploration, Mapping):
             given = dict(self.exploration)
-            for name in NOISE.get(given.get("type"), ()):
+            for name in NOISE.get(str(given.get("type")), ()):
                 value = getattr(self, f"exploration_{name}")
                 if value != self.own_settings()[f"exploration_{name}"].default:
                     given.setdefault(name, value)
