@@ -102,6 +102,47 @@ def test_samples_are_passed_to_the_callback():
     algorithm.stop()
 
 
+@pytest.mark.parametrize("hook", ["on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end"])
+def test_training_continues_after_an_error_of_a_callback(hook):
+    """The steps of the fragment with the error are neither stored nor counted, and a new episode begins."""
+    calls = []
+
+    def fails_once(**arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise RuntimeError("the disk is full")
+
+    made = config(failing_envs.Counting).env_runners(rollout_fragment_length=7).callbacks(**{hook: fails_once})
+    algorithm = made.build_algo()
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        for _ in range(2):
+            algorithm.train()
+    result = algorithm.train()
+    rows = algorithm.replay_buffer.storage[torch.arange(algorithm.env_steps)]
+    assert torch.equal(rows.next_obs, rows.obs + torch.tensor([0.0, 1.0]))
+    continued = rows.episode[1:] == rows.episode[:-1]
+    assert torch.equal(rows.obs[1:][continued], rows.next_obs[:-1][continued])
+    assert result["num_env_steps_sampled_lifetime"] == algorithm.env_steps == len(algorithm.replay_buffer)
+    algorithm.stop()
+
+
+def test_an_error_after_an_iteration_does_not_repeat_it():
+    calls = []
+
+    def fails_once(**arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise RuntimeError("the disk is full")
+
+    algorithm = config().callbacks(on_train_result=fails_once).build_algo()
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        algorithm.train()
+    assert not algorithm.evaluation_failed
+    result = algorithm.train()
+    assert (result["training_iteration"], result["env_steps"]) == (2, 60)
+    algorithm.stop()
+
+
 def test_a_function_is_called_once_for_every_collection():
     lengths = []
     made = config().env_runners(rollout_fragment_length=15)

@@ -82,3 +82,22 @@ def test_steps_before_a_failure_are_kept_and_the_next_call_raises():
     with pytest.raises(EnvironmentFailure, match="the motor burnt out"):
         algorithm.env_runner.unroll(6)
     algorithm.stop()
+
+
+def test_an_unroll_after_an_error_of_a_callback_begins_a_new_episode():
+    algorithm = built(failing_envs.Counting, steps=4, envs=1, length=20, step=-1)
+    runner = algorithm.env_runner
+
+    def fails(**arguments):
+        if runner._state.log.lengths[0] == 6:
+            raise RuntimeError("the disk is full")
+
+    runner.config = runner.config.copy(copy_frozen=False).callbacks(on_episode_step=fails)
+    runner._hooks.listening = True
+    runner.unroll(4)
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        runner.unroll(4)
+    unrolls = runner.unroll(4)
+    assert unrolls.obs[:, 0].tolist() == [[2, 0], [2, 1], [2, 2], [2, 3], [2, 4]]
+    assert runner.num_env_steps_sampled_lifetime == 8
+    algorithm.stop()

@@ -99,27 +99,23 @@ class UnrollRunner(BatchEnvRunner):
         self._recorded = frozenset({POLICY_OUTPUT})
         made = StepColumns(steps)
         self._unroll_columns = made
-        if self._builds_episodes:
-            self._hooks.begin_sample()
-        try:
-            if self._needs_initial_reset:
-                self._reset()
-            observations = [self._state.obs]
-            state = self.memory_state()
-            for t in range(steps):
-                self._step(random_actions=False, explore=True)
-                made.t = t + 1
-                observations.append(self._state.obs)
-        except EnvironmentFailure as failure:
-            if not made.arrays:
-                raise
-            self._failure = failure
-            observations += observations[-1:] * (steps + 1 - len(observations))
-        finally:
-            self._unroll_columns = None
-        if self._builds_episodes:
-            self._hooks.end_sample()
-            self._hooks.drop_old_steps()
+        with self._whole_fragment():
+            try:
+                if self._needs_initial_reset:
+                    self._reset()
+                observations = [self._state.obs]
+                state = self.memory_state()
+                for t in range(steps):
+                    self._step(random_actions=False, explore=True)
+                    made.t = t + 1
+                    observations.append(self._state.obs)
+            except EnvironmentFailure as failure:
+                if not made.arrays:
+                    raise
+                self._failure = failure
+                observations += observations[-1:] * (steps + 1 - len(observations))
+            finally:
+                self._unroll_columns = None
         if not made.arrays:  # no environment was live: actions and outputs are only needed for their shapes
             actions, extras = self._act(random_actions=True, explore=True)
             flags = np.zeros(self.num_envs, dtype=bool)

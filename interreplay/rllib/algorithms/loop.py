@@ -215,15 +215,19 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """
         self._iteration_began = time.monotonic()
         try:
-            result = super().train()
-            self._trained = None
-            return result
+            return super().train()
         except BaseException:
             self._time_total = self.elapsed_seconds
             raise
         finally:
             self._iteration_began = None
             self.stop_requested = False
+
+    @override(Algorithm)
+    def step(self) -> dict[str, Any]:
+        result = super().step()
+        self._trained = None
+        return result
 
     @override(Algorithm)
     def _run_one_training_iteration(self) -> tuple[dict[str, Any], Any]:

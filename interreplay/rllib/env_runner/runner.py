@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -145,26 +146,43 @@ class BatchEnvRunner(SteppingRunner):
         self._recorded = frozenset(record)
         if progress is not None:
             self.anneal(progress)
-        if self._builds_episodes:
-            self._hooks.begin_sample()
         self._raise_postponed_failure()
         rounds: list[Transitions] = []
         made = 0
-        while made < num_timesteps:
-            try:
-                rows = self._step(random_actions, self.config.explore)
-            except EnvironmentFailure as failure:
-                if not rounds:
-                    raise
-                self._failure = failure
-                break
-            if rows is not None:
-                rounds.append(rows)
-                made += len(rows)
-        if self._builds_episodes:
-            self._hooks.end_sample()
-            self._hooks.drop_old_steps()
+        with self._whole_fragment():
+            while made < num_timesteps:
+                try:
+                    rows = self._step(random_actions, self.config.explore)
+                except EnvironmentFailure as failure:
+                    if not rounds:
+                        raise
+                    self._failure = failure
+                    break
+                if rows is not None:
+                    rounds.append(rows)
+                    made += len(rows)
         return rounds[0] if len(rounds) == 1 else cat(rounds)
+
+    @contextmanager
+    def _whole_fragment(self) -> Iterator[None]:
+        """Call the callbacks on samples around a fragment of training.
+
+        After an error of a callback, or Ctrl-C, the steps of the fragment are not returned. They are not counted, and
+        the next step begins new episodes.
+        """
+        unreported = self._state.steps_since_report
+        try:
+            if self._builds_episodes:
+                self._hooks.begin_sample()
+            yield
+            if self._builds_episodes:
+                self._hooks.end_sample()
+                self._hooks.drop_old_steps()
+        except BaseException:
+            self._needs_initial_reset = True
+            self.num_env_steps_sampled_lifetime -= self._state.steps_since_report - unreported
+            self._state.steps_since_report = unreported
+            raise
 
     def anneal(self, progress: float) -> None:
         """Set the schedule of exploration to the progress of the run, from 0 to 1."""
