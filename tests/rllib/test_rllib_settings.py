@@ -79,6 +79,12 @@ def test_settings_that_would_be_ignored_are_rejected_by_name_and_defaults_are_no
             made.validate()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_learner_on_a_gpu_is_rejected_by_name_without_a_gpu():
+    with pytest.raises(ValueError, match="num_gpus_per_learner is 1; expected 0, PyTorch finds no GPU here"):
+        config().learners(num_gpus_per_learner=1).build_algo()
+
+
 class Other(TorchRLModule):
     pass
 

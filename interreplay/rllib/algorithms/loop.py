@@ -93,6 +93,10 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @override(Algorithm)
     def setup(self, config: Any) -> None:
+        if config.num_gpus_per_learner and not torch.cuda.is_available():
+            raise ValueError(
+                f"num_gpus_per_learner is {config.num_gpus_per_learner}; expected 0, PyTorch finds no GPU here"
+            )
         try:
             super().setup(config)
         except Exception:
