@@ -101,6 +101,17 @@ def test_a_runner_that_hangs_is_named(tmp_path):
     algorithm.stop()
 
 
+def test_an_error_of_a_callback_is_reported_with_its_message():
+    def fails(**arguments):
+        raise RuntimeError("the disk\nis full")
+
+    made = config().env_runners(num_env_runners=1).callbacks(on_sample_end=fails)
+    algorithm = made.build_algo()
+    with pytest.raises(RunnerLost, match="^remote env runner 1 raised RuntimeError: the disk is full$"):
+        algorithm.train()
+    algorithm.stop()
+
+
 def test_restarts_are_rejected():
     with pytest.raises(ValueError, match="restart_failed_env_runners is True; expected False"):
         SACConfig().environment("Pendulum-v1").fault_tolerance(restart_failed_env_runners=True).validate()

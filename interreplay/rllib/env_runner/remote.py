@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import ray
 import torch
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.annotations import override
 from torch import Tensor
 
 from interreplay.environments.registration import own_name
-from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost
+from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, in_words
 from interreplay.transitions import Transitions, grouped
 from interreplay.unrolls.unrolls import Unrolls, from_columns
 
@@ -253,6 +253,8 @@ def lost(error: RayError, index: int | None = None) -> InterreplayError:
     if isinstance(cause, InterreplayError):
         return cause
     runner = "a remote env runner" if index is None else f"remote env runner {index}"
+    if isinstance(error, RayTaskError) and cause is not None:  # such as an error of a callback
+        return RunnerLost(f"{runner} raised {in_words(cause)}")
     words = " ".join(str(error).split())
     return RunnerLost(f"{runner} died: {type(error).__name__}: {words[:300]}")
 
