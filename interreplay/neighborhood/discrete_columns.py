@@ -56,8 +56,8 @@ class DiscreteColumns:
 
     def read(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return the values of the rows in `slots` ``(n,)``, int64 ``(n, c)``."""
-        columns = [storage.column(name).index_select(0, slots) for name in self.names]
-        return torch.cat([column.reshape(len(slots), -1).long() for column in columns], dim=1)
+        rows = storage.records.take(slots, self.names)  # PyTorch cannot select elements of uint16 or uint32
+        return torch.cat([rows[name].reshape(len(slots), -1).long() for name in self.names], dim=1)
 
     def same(self, storage: Storage, slots: Tensor, others: Tensor) -> Tensor:
         """Return which rows in `others` ``(n, m)`` have the values of the rows in `slots` ``(n,)``."""

@@ -281,3 +281,22 @@ def test_rows_without_floats_are_rejected(buffer, message):
 def test_views_of_discrete_columns_are_rejected():
     with pytest.raises(ValueError, match="views is 2; expected 1, because obs.mode is torch.int64"):
         replay_buffers.S4RL(capacity=50, views=2).add(rows(40))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("method", BLENDING)
+def test_unsigned_integers_are_blended_like_other_integers(method, dtype):
+    """PyTorch lacks most operations of these dtypes."""
+    given = rows(80)
+    unsigned = []
+    for obs in (given.obs, given.next_obs):
+        unsigned.append({**obs, "mode": torch.from_numpy(obs["mode"].numpy().astype(dtype))})
+    batches = []
+    for rows_of_dtype in (given, given.replace(obs=unsigned[0], next_obs=unsigned[1])):
+        buffer = getattr(replay_buffers, method)(capacity=60, seed=0)
+        buffer.add(rows_of_dtype[:40])
+        buffer.add(rows_of_dtype[40:])
+        batches.append(buffer.sample(32).transitions)
+    expected, found = (batch.columns() for batch in batches)
+    for name in expected:
+        assert np.array_equal(found[name].numpy(), expected[name].numpy()), name

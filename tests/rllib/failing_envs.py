@@ -170,6 +170,49 @@ class AnotherChoice(Counting):
         return 100, *result[1:]
 
 
+class WrappedInteger(Counting):
+    observation_space = gym.spaces.Box(-128, 127, (2,), np.int8)
+
+    def observation(self):
+        return np.array([self.episodes, self.steps], np.int8)
+
+    def fail(self, result):
+        return np.array([300, 1]), *result[1:]
+
+
+class AnotherChoiceOfPart(Counting):
+    observation_space = gym.spaces.Dict(
+        {"mode": gym.spaces.MultiDiscrete([3, 2]), "place": gym.spaces.Box(-1, 1, (2,), np.float32)}
+    )
+
+    def observation(self):
+        return {"mode": np.array([self.steps % 3, 1]), "place": np.zeros(2, np.float32)}
+
+    def fail(self, result):
+        return result[0] | {"mode": np.array([3, 1])}, *result[1:]
+
+
+class WrappedIntegerOfPart(AnotherChoiceOfPart):
+    observation_space = gym.spaces.Dict({"mode": gym.spaces.Box(0, 9, (2,), np.int8)})
+
+    def observation(self):
+        return {"mode": np.array([self.steps, 1])}
+
+    def fail(self, result):
+        return {"mode": np.array([300, 1])}, *result[1:]
+
+
+class AnotherChoiceInReset(AnotherChoiceOfPart):
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return (observation | {"mode": np.array([0, 2])} if self.episodes == 2 else observation), info
+
+
+class AnotherChoiceInFirstReset(AnotherChoice):
+    def reset(self, *, seed=None, options=None):
+        return -1, {}
+
+
 class RewardArray(Counting):
     def fail(self, result):
         return result[0], np.ones(1), *result[2:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +20,7 @@ from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 from interreplay.environments import registration
 from interreplay.environments.atari import learner_view
 from interreplay.environments.registration import own_name
+from interreplay.environments.spaces import leaves, named_parts
 from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, in_words, is_request_to_end
 from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.runner_state import chain, environments
@@ -51,8 +52,7 @@ class SerialEnvs(VectorWrapper):
         self._has_nested_actions = isinstance(env.single_action_space, Dict | Tuple)
         # Checked because numpy would accept another shape silently.
         self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
-        self._whole = isinstance(self._space, Box) and np.issubdtype(self._space.dtype, np.integer)
-        self._one_hot = isinstance(self._space, Discrete | MultiDiscrete)
+        self._integer_parts = {name: part for name, part in leaves(self._space).items() if part.dtype.kind in "biu"}
 
     @staticmethod
     def fits(env: Any) -> bool:
@@ -60,6 +60,14 @@ class SerialEnvs(VectorWrapper):
         if type(env) is not DictInfoToList or type(env.env) is not SyncVectorEnv:
             return False
         return env.env.autoreset_mode == AutoresetMode.NEXT_STEP
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        """Reset every environment; see gymnasium."""
+        observations, infos = super().reset(seed=seed, options=options)
+        for env, observation in zip(self._vector.envs, self._vector._env_obs, strict=True):
+            if found := _unstorable(observation, self._integer_parts):
+                raise EnvironmentFailure(_name_of(env), found)
+        return observations, infos
 
     def step(self, actions: Any) -> Any:
         """Step every environment with its action of ``(n, ...)``, or reset it if its episode was over.
@@ -91,9 +99,7 @@ class SerialEnvs(VectorWrapper):
             self._reject_malformed(results)
             raise
         well_formed = column.ndim == 1 and ended.ndim == 1 and cut.ndim == 1
-        if self._whole and any(np.asarray(observation).dtype.kind == "f" for observation in observations):
-            well_formed = False
-        if self._one_hot and not all(map(self._space.contains, observations)):
+        if self._integer_parts and any(_unstorable(each, self._integer_parts) for each in observations):
             well_formed = False
         if not well_formed or (self._shape is not None and batch.shape != self._shape):
             self._reject_malformed(results)
@@ -103,11 +109,15 @@ class SerialEnvs(VectorWrapper):
     def _reject_malformed(self, results: Sequence[Any]) -> None:
         """Raise EnvironmentFailure for the first environment that returned values that cannot be stored."""
         for env, result in zip(self._vector.envs, results, strict=True):
-            if found := _malformed(result, self._space):
-                raise EnvironmentFailure(env.spec.id if env.spec else type(env.unwrapped).__name__, found)
+            if found := _malformed(result, self._space, self._integer_parts):
+                raise EnvironmentFailure(_name_of(env), found)
 
 
-def _malformed(result: Any, space: Any) -> str | None:
+def _name_of(env: Any) -> str:
+    return env.spec.id if env.spec else type(env.unwrapped).__name__
+
+
+def _malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str | None:
     """Return the problem of the result of an environment's step, or None."""
     if not isinstance(result, tuple) or len(result) != 5:
         returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
@@ -115,16 +125,37 @@ def _malformed(result: Any, space: Any) -> str | None:
     observation, reward, terminated, truncated, _ = result
     if isinstance(space, Box) and np.shape(observation) != space.shape:
         return f"returned an observation of shape {np.shape(observation)}; its observation space has {space.shape}"
-    if isinstance(space, Box) and np.issubdtype(space.dtype, np.integer):
-        values = np.asarray(observation)
-        if not np.array_equal(values, values.astype(space.dtype)):
-            return f"returned an observation that its observation space of {space.dtype} would round: {values}"
-    if isinstance(space, Discrete | MultiDiscrete) and not space.contains(observation):
-        return f"returned the observation {observation}, which is not in its observation space {space}"
+    if found := _unstorable(observation, integer_parts):
+        return found
     if isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"returned the reward {reward!r}; expected one number"
     if np.shape(terminated) != () or np.shape(truncated) != ():
         return f"returned terminated {terminated!r} and truncated {truncated!r}; expected one bool each"
+    return None
+
+
+def _unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | None:
+    """Return the problem of an observation with integers that its space cannot hold, or None.
+
+    Args:
+        observation: One observation as an environment returned it.
+        integer_parts: The spaces of its parts that contain integers, by name.
+    """
+    if not integer_parts:
+        return None
+    given = named_parts(observation)
+    if not isinstance(given, dict):
+        given = {"": given}
+    for name, space in integer_parts.items():
+        values = np.asarray(given[name])
+        which = f"the part {name!r} of the observation" if name else "the observation"
+        if isinstance(space, Discrete | MultiDiscrete):
+            choices = space.n if isinstance(space, Discrete) else space.nvec
+            whole = values.dtype.kind in "biu"
+            if not whole or not np.all((values >= space.start) & (values < space.start + choices)):
+                return f"returned {which} {values}, which is not in its observation space {space}"
+        elif values.dtype != space.dtype and not np.array_equal(values, values.astype(space.dtype)):
+            return f"returned {which} {values}, which its observation space of {space.dtype} cannot hold"
     return None
 
 
