@@ -52,7 +52,10 @@ class SerialEnvs(VectorWrapper):
         self._has_nested_actions = isinstance(env.single_action_space, Dict | Tuple)
         # Checked because numpy would accept another shape silently.
         self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
-        self._integer_parts = {name: part for name, part in leaves(self._space).items() if part.dtype.kind in "biu"}
+        self._integer_parts = {}
+        for name, part in leaves(self._space).items():
+            if np.dtype(part.dtype).kind in "biu":
+                self._integer_parts[name] = part
 
     @staticmethod
     def fits(env: Any) -> bool:
@@ -63,11 +66,11 @@ class SerialEnvs(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """Reset every environment; see gymnasium."""
-        observations, infos = super().reset(seed=seed, options=options)
+        result: Any = super().reset(seed=seed, options=options)
         for env, observation in zip(self._vector.envs, self._vector._env_obs, strict=True):
             if found := _unstorable(observation, self._integer_parts):
                 raise EnvironmentFailure(_name_of(env), found)
-        return observations, infos
+        return result
 
     def step(self, actions: Any) -> Any:
         """Step every environment with its action of ``(n, ...)``, or reset it if its episode was over.
@@ -114,6 +117,7 @@ class SerialEnvs(VectorWrapper):
 
 
 def _name_of(env: Any) -> str:
+    """Return the name of an environment for messages."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
