@@ -11,6 +11,7 @@ from builders import Episodes, make, same_sample
 from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
+from interreplay.environments.goal_functions import each
 from interreplay.neighborhood import KNN, HindsightGoals, RandomNeighbor, Successor
 from interreplay.part import Context
 from interreplay.synthesis import AdaptiveMixup, Mixup, NearestOutcome, Relabel
@@ -248,3 +249,14 @@ def test_parts_can_be_combined_directly():
     buffer, episodes = ReplayBuffer(100, None, HindsightGoals(), relabel, seed=0), Episodes(obs_shape=GOAL, envs=2)
     buffer.add(episodes.transitions(1))
     assert torch.isfinite(buffer.sample(8).transitions.rewards).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_function_of_single_rows_is_right_for_as_many_rows_as_a_goal_has_numbers(count):
+    def single(achieved, desired, info):
+        return abs(achieved[0] - desired[0]) + 2 * abs(achieved[1] - desired[1])
+
+    achieved = np.random.default_rng(0).normal(size=(count, 2))
+    desired = np.zeros((count, 2))
+    assert np.allclose(each(single, achieved, desired), np.abs(achieved) @ [1, 2])
+    assert np.allclose(each(lambda a, d, _: (a - d).sum(axis=1), achieved, desired), achieved.sum(axis=1))
