@@ -202,10 +202,13 @@ def is_request_to_end(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or hasattr(error, "ray_terminate_msg")
 
 
-def did_you_mean(word: str, names: Iterable[str], most: int = 1) -> str:
-    """Return a suggestion for error messages: at most `most` of the accepted `names` most similar to a word, or ""."""
+def did_you_mean(word: str, names: Iterable[str], most: int = 1, cutoff: float = 0.5) -> str:
+    """Return a suggestion for error messages: at most `most` of the accepted `names` most similar to a word, or "".
+
+    `cutoff` is the similarity that a suggestion needs, from 0 to 1 (``difflib.get_close_matches``).
+    """
     by_lower_case = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower_case, n=most, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower(), by_lower_case, n=most, cutoff=cutoff)
     if not close:
         return ""
     return f"did you mean {' or '.join(by_lower_case[name] for name in close)}?"

@@ -51,6 +51,7 @@ INSTEAD = {
     "threads": "use --cpus_per_trial",
     "seed": "use --seeds, with the number of seeds or a list such as 0,3",
     "config": "settings go into the study file",
+    **dict.fromkeys(("algo", "algorithm", "agent"), "use --trainers"),
     **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use interreplay train"),
 }
 """Flags of other commands, and what to do instead."""
@@ -89,9 +90,12 @@ def make_parser() -> FlagParser:
 
 def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """Return how to set an argument of a replay method that was given as a flag, "" for other words."""
-    if methods := methods_with(name):
-        return f"use --buffers '{methods[-1]}{{{name}: {value or 'VALUE'}}}' to set {name}"
-    return ""
+    methods = methods_with(name)
+    if not methods:
+        return ""
+    named = [entry for entry in given.get("buffers", ()) if entry in methods]
+    method = (named or methods)[0]
+    return f"use --buffers '{method}{{{name}: {value or 'VALUE'}}}' to set {name}"
 
 
 def act(given: Mapping[str, Any]) -> int:

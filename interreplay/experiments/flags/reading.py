@@ -163,7 +163,8 @@ class OneLineParser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 for parser in action.choices.values():
                     options += parser._option_string_actions
-        hint = hint or did_you_mean(word, filter(re.compile("--").match, options))
+        # the dashes, which all flags share, raise every similarity
+        hint = hint or did_you_mean(word, filter(re.compile("--").match, options), cutoff=0.7)
         if hint:
             hint = f"{hint}; ".replace("?;", "?")
         kind = "flag" if word.startswith("-") else "argument"
