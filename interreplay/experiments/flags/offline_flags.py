@@ -23,6 +23,8 @@ def data(text: str) -> str | list[str]:
     names = [text] if Path(text).expanduser().exists() else text.split(",")
     found: list[str] = []
     for name in map(str.strip, names):
+        if not name:
+            raise argparse.ArgumentTypeError(f"must be paths or ids, separated by commas, got {text!r}")
         path = Path(name).expanduser()
         try:
             found += [str(path.absolute())] if path.exists() else expanded(name)

@@ -30,8 +30,10 @@ def find(folder: Path) -> list[Path]:
     Runs are ordered by the time of their last checkpoint, the checkpoints of a run by their numbers, because copies of
     a run often lose the times of its files.
     """
-    if not folder.is_dir():
+    if not folder.exists():
         raise UsageError(f"{folder} does not exist; {_EXPECTED}")
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder; {_EXPECTED}")
     if is_checkpoint(folder):
         return [folder.absolute()]
     found = []

@@ -155,6 +155,8 @@ TRAIN = [
     ("--buffer_size 1e14", "capacity is 100000000000000"),
     ("--local_dir taken", "--output_dir taken cannot be written to"),
     ("--output_dir=taken", "--output_dir taken cannot be written to"),
+    ("--offline_data ''", "--offline_data: must be paths or ids, separated by commas, got ''"),
+    ("--offline_data full,", "--offline_data: must be paths or ids, separated by commas, got 'full,'"),
     ("--resume none", "--resume none does not exist"),
     ("--resume taken", "--resume taken is not a folder"),
     ("--resume full", "holds no checkpoint_* folder"),
@@ -223,7 +225,7 @@ STUDY = [
 EVALUATE = [
     ("", "arguments are required: CHECKPOINT"),
     ("none", "none does not exist"),
-    ("taken", "taken"),
+    ("taken", "taken is not a folder; give the folder of a checkpoint, or of a run"),
     ("full", "no checkpoint"),
     ("full --episodes 0", "--episodes", "at least 1"),
     ("full --seed nan", "--seed", "'nan'"),
