@@ -28,7 +28,7 @@ def policy_of(run: Path) -> Callable[[np.ndarray], np.ndarray]:
     import torch
 
     from interreplay.experiments.evaluation.load import built, restore, saved_config
-    from interreplay.runs.checkpoints.search import find
+    from interreplay.runs.checkpoints import find
 
     checkpoint = find(run)[0]
     algorithm: Any = built(saved_config(checkpoint))

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from interreplay.acting.observations import column_type
-from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.acting.trained_policy import TrainedPolicy, column_type
 from interreplay.environments.actions import BoxActions, NestedActions, actions_of
 from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError, UsageError

@@ -11,13 +11,11 @@ import torch
 
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import check_action_space
-from interreplay.environments.space_records import record_of, space_of
-from interreplay.environments.spaces import flat_actions
+from interreplay.environments.spaces import flat_actions, record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of, resolved
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints.best import best_of
-from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, find, read_description
+from interreplay.runs.checkpoints import CHECKPOINT, METADATA, best_of, find, read_description
 from interreplay.runs.state_files import manifest
 
 POLICY = "policy"

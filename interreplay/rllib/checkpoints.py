@@ -34,12 +34,12 @@ from typing_extensions import Self
 from interreplay.acting import stored_policy
 from interreplay.environments.own_modules import own_class
 from interreplay.environments.registration import own_name
-from interreplay.environments.space_records import record_of, space_of
+from interreplay.environments.spaces import record_of, space_of
 from interreplay.errors import CheckpointError, UsageError, in_words
 from interreplay.learning.exploration import Exploration, exploration_class, name_of
 from interreplay.learning.value.dqn import ConfiguredEpsilon
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints.search import CHECKPOINT, read_description
+from interreplay.runs.checkpoints import CHECKPOINT, read_description
 from interreplay.runs.state_files.arrays import encode
 
 ALGORITHM = "algorithm"

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.checkpoints import best as best_checkpoint
-from interreplay.runs.checkpoints.best import Best
+from interreplay.runs.checkpoints import BEST_NAME, Best, best_checkpoints, copy_with_links, mark_best, read_best
 from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.disk import replacement, sync
@@ -61,7 +60,7 @@ class RunFolder:
 
     def resumable(self) -> list[Path]:
         """Return all checkpoints, the best and the kept ones included, in descending order of environment steps."""
-        found = [*self.checkpoints(), *best_checkpoint.inside(self.path), *self.kept()]
+        found = [*self.checkpoints(), *best_checkpoints(self.path), *self.kept()]
         return sorted(found, key=steps_of, reverse=True)
 
     def kept(self) -> list[Path]:
@@ -87,16 +86,16 @@ class RunFolder:
 
     def save_best(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any], found: Best) -> Path:
         """Replace the best checkpoint; as `save`. If there is a checkpoint of the same steps, share its files."""
-        before = best_checkpoint.inside(self.path)
-        target = self.path / best_checkpoint.NAME.format(steps)
+        before = best_checkpoints(self.path)
+        target = self.path / BEST_NAME.format(steps)
         same = self.path / f"checkpoint_{steps:08d}"
 
         def written(work: Path) -> None:
             if same.exists():
-                best_checkpoint.share(same, work)
+                copy_with_links(same, work)
             else:
                 _with_settings(write, settings)(work)
-            best_checkpoint.mark(work, found, steps)
+            mark_best(work, found, steps)
 
         if target not in before:
             self._make(target, written)
@@ -115,7 +114,7 @@ class RunFolder:
 
     def best(self) -> Best | None:
         """Return the mean return of the best checkpoint, None if there is no best checkpoint."""
-        found = map(best_checkpoint.read, best_checkpoint.inside(self.path))
+        found = map(read_best, best_checkpoints(self.path))
         return max(filter(None, found), default=None)
 
     def _make(self, target: Path, write: Callable[[Path], Any]) -> None:

@@ -13,9 +13,8 @@ from torch.utils._pytree import tree_map
 
 import interreplay
 import interreplay.rllib as ours
-from interreplay.acting.observations import batch_of
-from interreplay.environments.space_records import record_of, space_of
-from interreplay.environments.spaces import as_column
+from interreplay.acting.trained_policy import batch_of
+from interreplay.environments.spaces import as_column, record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
 from interreplay.rllib.algorithms.sac import SACModule

@@ -17,7 +17,7 @@ from interreplay.experiments.flags.training_flags import make_parser, settings_f
 from interreplay.experiments.studies.trial_folder import TrialFolder
 from interreplay.experiments.training import train_loop
 from interreplay.experiments.tune.study_run import StudyRun
-from interreplay.runs.checkpoints.best import Best, best_of, found_in, inside, mark, read
+from interreplay.runs.checkpoints import Best, best_checkpoints, best_of, mark_best, read_best, return_in
 from interreplay.runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -42,13 +42,13 @@ def scored(monkeypatch):
         assert evaluations
         return Best(True, SCORES[result["env_steps"]])
 
-    monkeypatch.setattr(train_loop, "found_in", found)
+    monkeypatch.setattr(train_loop, "return_in", found)
 
 
 @pytest.fixture(scope="module")
 def of_scores(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(train_loop, "found_in", lambda result, evaluations: Best(True, SCORES[result["env_steps"]]))
+        patched.setattr(train_loop, "return_in", lambda result, evaluations: Best(True, SCORES[result["env_steps"]]))
         return train(tmp_path_factory.mktemp("runs"))
 
 
@@ -98,17 +98,17 @@ def test_a_run_resumes_from_its_best_checkpoint(run, scored, capsys):
 def test_a_best_checkpoint_after_the_resumed_one_is_set_aside(run, scored):
     aside = RunFolder(run).set_aside_after(200)
     assert [path.name for path in aside] == ["checkpoint_00000600.set_aside", "best_checkpoint_00000300.set_aside"]
-    assert RunFolder(run).best() is None and inside(run) == []
+    assert RunFolder(run).best() is None and best_checkpoints(run) == []
 
 
 @pytest.mark.slow
 def test_training_returns_count_without_evaluations(tmp_path):
     run = train(tmp_path, "--evaluation_interval", "0", "--total_env_steps", "300")
-    (best,) = inside(run)
+    (best,) = best_checkpoints(run)
     rows = [*csv.DictReader((run / "progress.csv").open())]
     returns = {int(float(r["env_steps"])): float(r["env_runners/episode_return_mean"] or "nan") for r in rows}
     known = {steps: value for steps, value in returns.items() if value == value}
-    assert known and read(best) == Best(False, pytest.approx(max(known.values())))
+    assert known and read_best(best) == Best(False, pytest.approx(max(known.values())))
     assert best.name == f"best_checkpoint_{max(known, key=known.get):08d}"
 
 
@@ -153,20 +153,20 @@ def test_a_run_of_a_study_keeps_its_best_and_clears_it_with_its_results(tmp_path
 def test_evaluations_count_before_training():
     assert Best(True, -10.0) > Best(False, 100.0) and Best(True, 2.0) > Best(True, 1.0)
     result = {"env_runners": {"episode_return_mean": 3.0}}
-    assert found_in(result, evaluations=True) is None and found_in(result, evaluations=False) == Best(False, 3.0)
+    assert return_in(result, evaluations=True) is None and return_in(result, evaluations=False) == Best(False, 3.0)
     result["evaluation"] = {"env_runners": {"episode_return_mean": -1.0}}
-    assert found_in(result, evaluations=True) == Best(True, -1.0)
-    assert found_in({"env_runners": {"episode_return_mean": float("nan")}}, evaluations=False) is None
-    assert found_in({}, evaluations=False) is None
+    assert return_in(result, evaluations=True) == Best(True, -1.0)
+    assert return_in({"env_runners": {"episode_return_mean": float("nan")}}, evaluations=False) is None
+    assert return_in({}, evaluations=False) is None
 
 
 def test_the_best_of_several_runs(tmp_path):
     for name, value in (("one", 1.0), ("two", 3.0), ("three", 2.0)):
         folder = tmp_path / name / "best_checkpoint_00000100"
         folder.mkdir(parents=True)
-        mark(folder, Best(True, value), 100)
+        mark_best(folder, Best(True, value), 100)
     (tmp_path / "two" / "best_checkpoint_00000100.set_aside").mkdir()
     broken = tmp_path / "four" / "best_checkpoint_00000100"
     broken.mkdir(parents=True)
     (broken / "best.json").write_text("{")
-    assert best_of(tmp_path).parent.name == "two" and read(broken) is None
+    assert best_of(tmp_path).parent.name == "two" and read_best(broken) is None

@@ -21,7 +21,7 @@ from interreplay.diagnostics.episode_table import (
     Q_EVERY,
     EpisodeTable,
 )
-from interreplay.experiments.training.episode_file import EpisodeFile
+from interreplay.experiments.training.result_log import EpisodeFile
 from replay_buffers import Online, Uniform
 from tests.builders import same_state
 

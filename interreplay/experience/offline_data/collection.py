@@ -13,8 +13,7 @@ import torch
 
 from interreplay.environments.actions import actions_of
 from interreplay.environments.relabeled import Relabel, narrowed
-from interreplay.environments.space_records import record_of
-from interreplay.environments.spaces import named_parts
+from interreplay.environments.spaces import named_parts, record_of
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.conversion import Conversion, Spaces
 from interreplay.experience.offline_data.dataset import Dataset

@@ -12,7 +12,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience.offline_data.dataset import Dataset, readable
 from interreplay.experience.store.reader import PORTION, ExperienceStore
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints.search import is_checkpoint
+from interreplay.runs.checkpoints import is_checkpoint
 from interreplay.runs.run_folder import RunFolder
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions

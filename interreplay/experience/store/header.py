@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from interreplay.environments.space_records import record_of, space_of
+from interreplay.environments.spaces import record_of, space_of
 from interreplay.errors import UsageError
 from interreplay.runs.state_files.disk import replacement
 

@@ -36,7 +36,7 @@ from interreplay.experiments.process.progress import reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.experiments.studies.trial_folder import STATUS
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.runs.checkpoints.best import best_of, inside
+from interreplay.runs.checkpoints import best_checkpoints, best_of
 from interreplay.runs.folder_lock import held
 from interreplay.runs.resume import changed_rates, reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
@@ -198,7 +198,7 @@ def train(
         summary = colored(summary, GREEN, sys.stdout)
     print(summary)
     saved = f"newest checkpoint {folder.checkpoints()[0].name}"
-    if best := inside(folder.path):
+    if best := best_checkpoints(folder.path):
         saved = f"{saved}, best {best[-1].name}"
     print(f"results in {folder.path}, {saved}")
     if settings.wandb and (line := offline_runs(folder.path)):

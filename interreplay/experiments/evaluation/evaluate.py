@@ -12,8 +12,7 @@ from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODE
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.ray_session import quiet
-from interreplay.runs.checkpoints.best import best_of, read
-from interreplay.runs.checkpoints.search import find
+from interreplay.runs.checkpoints import best_of, find, read_best
 
 
 def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
@@ -22,7 +21,7 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
         check_video(given.video)
     if given.best:
         checkpoint = best_of(given.checkpoint)
-        notify(f"{checkpoint}, {read(checkpoint)}")
+        notify(f"{checkpoint}, {read_best(checkpoint)}")
     else:
         found = find(given.checkpoint)
         checkpoint = found[0]

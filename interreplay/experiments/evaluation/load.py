@@ -21,7 +21,7 @@ from interreplay.rllib.checkpoints import config_of
 from interreplay.rllib.host import needs_ray
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints.search import CHECKPOINT, METADATA, read_description
+from interreplay.runs.checkpoints import CHECKPOINT, METADATA, read_description
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
 """File in which RLlib's own algorithms store their configuration."""

@@ -23,7 +23,7 @@ from interreplay.experiments.process.progress import shown
 from interreplay.rllib.actor_learner.a3c import A3CConfig
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import success_of
-from interreplay.runs.checkpoints.search import find
+from interreplay.runs.checkpoints import find
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
 from interreplay.learning.setting_fields import SEED, Accepts, Number, OneOf, Whole, json_or_python
-from interreplay.runs.early_stop import seconds
 
 _OPENING = "{[("
 _CLOSING = "}])"
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_SECONDS = (86_400, 3_600, 60, 1)
 
 
 def boolean(text: str) -> bool:
@@ -54,6 +56,16 @@ seed = reader(SEED)
 def choice(*names: str) -> Callable[[str], str]:
     """Return a reader that accepts one of several names."""
     return reader(OneOf(*names))
+
+
+def seconds(text: str) -> int:
+    """Return the seconds of a duration such as ``90s``, ``30m``, ``2h``, ``1d`` or ``1h30m``."""
+    match = _DURATION.fullmatch(text)
+    counts = match.groups("0") if match else ()
+    total = sum(int(count) * length for count, length in zip(counts, _SECONDS, strict=False))
+    if not 0 < total < 10**9:
+        raise ValueError(f"must be a duration such as 90s, 30m, 2h, 1d or 1h30m, got {text!r}")
+    return total
 
 
 def duration(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.runs.checkpoints import best as best_checkpoint
+from interreplay.runs.checkpoints import best_checkpoints
 from interreplay.runs.run_folder import RunFolder
 from interreplay.runs.state_files.disk import replacement
 
@@ -64,7 +64,7 @@ class TrialFolder(RunFolder):
         """Remove the results of an attempt without a checkpoint."""
         for path in [*map(self.path.joinpath, _RESULTS), *self.path.glob("events.out.*")]:
             path.unlink(missing_ok=True)
-        for folder in best_checkpoint.inside(self.path):
+        for folder in best_checkpoints(self.path):
             shutil.rmtree(folder, ignore_errors=True)
 
 

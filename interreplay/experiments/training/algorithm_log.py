@@ -9,8 +9,7 @@ from typing_extensions import Self
 
 from interreplay.environments.registration import own_name
 from interreplay.errors import UsageError
-from interreplay.experiments.training.episode_file import EpisodeFile
-from interreplay.experiments.training.result_log import RunLog
+from interreplay.experiments.training.result_log import EpisodeFile, RunLog
 from interreplay.runs.resume import plain
 
 

@@ -1,23 +1,52 @@
-"""TensorBoard's event files. A failed write raises in the writing thread."""
+"""TensorBoard's event files, and the numbers of a result that they show, in a few groups with standard names."""
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from ray.tune.utils import flatten_dict
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
 from interreplay.experiments.evaluation.video import gif
 
+EPISODES = {
+    "episode_return_mean": "return",
+    "episode_return_min": "return_min",
+    "episode_return_max": "return_max",
+    "episode_len_mean": "episode_length",
+    "success_rate": "success_rate",
+    "num_episodes_lifetime": "episodes",
+}
+SPEED = {
+    "env_runners/num_env_steps_sampled_lifetime_throughput/throughput_since_last_reduce": "env_steps_per_second",
+    "learners/default_policy/num_updates_lifetime": "updates",
+    "time_total_s": "seconds",
+    "timers/training_iteration": "iteration_seconds",
+    "timers/evaluation_iteration": "evaluation_seconds",
+    "env_runners/env_step_timer": "env_step_seconds",
+}
+_RUNNERS = re.compile(r"(evaluation/)?env_runners/(.+)")
+_HOST = re.compile(
+    r"(agent_|module_|num_|connector|env_to_module|module_to_env|episode_|sample$|.*_timer$|weights_seq)"
+)
+_LEFT_OUT = re.compile(
+    r"(config|pid|hostname|timers|perf|fault_tolerance|env_runner_group|info|done|timestamp|iterations_since_restore|"
+    r"time_\w+|timesteps_total|env_steps|num_\w+|training_iteration|evaluation/(actor_manager\w*|num_\w+)|"
+    r"learners/__all_modules__|learners/default_policy/num_\w+)(/|$)"
+)
+
 
 class EventFile:
-    """Events of one run, without tensorboardX's thread, which dies silently when the disk is full.
+    """Events of one run. A failed write raises; tensorboardX's thread dies silently when the disk is full.
 
     TensorBoard hides earlier events beyond the env steps from which a resumed run continues.
     """
@@ -58,3 +87,36 @@ class EventFile:
         with open(os.devnull, "wb") as null:
             os.dup2(null.fileno(), self.file.fileno())
         self.file.close()
+
+
+def scalars(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the names and values of a result that TensorBoard shows.
+
+    The groups are ``evaluation``, ``training`` (episodes), ``learner`` (losses), ``replay`` and ``speed``. Metrics of
+    user callbacks are in ``other``, or with the episodes if they were logged next to them.
+    """
+    for key, value in flatten_dict(dict(result), delimiter="/").items():
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            continue
+        name = _named(key)
+        if name is not None and not math.isnan(value):
+            yield name, float(value)
+
+
+def _named(key: str) -> str | None:
+    """Return the name of a number in TensorBoard, None if it is omitted."""
+    if key in SPEED:
+        return f"speed/{SPEED[key]}"
+    match = _RUNNERS.fullmatch(key)
+    if match:
+        group = (match[1] or "training/").rstrip("/")
+        inner = EPISODES.get(match[2], match[2])
+        if _HOST.match(inner) and match[2] not in EPISODES:
+            return None
+        return f"{group}/{inner}"
+    if _LEFT_OUT.match(key):
+        return None
+    for prefix, group in (("learners/default_policy/", "learner"), ("replay_buffer/", "replay")):
+        if key.startswith(prefix):
+            return f"{group}/{key.removeprefix(prefix)}"
+    return f"other/{key}"

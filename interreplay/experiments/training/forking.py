@@ -20,7 +20,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.checkpoints import ALGORITHM, BUFFER
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints.search import read_description
+from interreplay.runs.checkpoints import read_description
 from interreplay.runs.run_folder import find_checkpoints, read_settings
 
 MAY_DIFFER = ("replay buffer", "capacity")

@@ -1,4 +1,4 @@
-"""Write the results of a run in the formats of Ray Tune's loggers."""
+"""Write the results of a run in the formats of Ray Tune's loggers, and a row per training episode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import csv
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,29 @@ from ray.tune.logger import LoggerCallback
 from ray.tune.utils import flatten_dict
 from ray.tune.utils.util import SafeFallbackEncoder
 
-from interreplay.experiments.training.event_files import EventFile
-from interreplay.experiments.training.scalars import scalars
+from interreplay.diagnostics.episode_table import COLUMNS, EpisodeTable
+from interreplay.experiments.training.event_files import EventFile, scalars
 from interreplay.runs.state_files.disk import replacement
+
+EPISODES = "episodes.csv"
+
+
+@contextlib.contextmanager
+def appending(*paths: Path) -> Iterator[list[bool]]:
+    """Append to files in the block, to all or to none: after an OSError, they have their former size.
+
+    Yield whether each file is empty. Missing files are created.
+    """
+    sizes = []
+    for path in paths:
+        path.touch()
+        sizes.append(path.stat().st_size)
+    try:
+        yield [size == 0 for size in sizes]
+    except OSError:
+        for path, size in zip(paths, sizes, strict=True):
+            os.truncate(path, size)  # requires no space
+        raise
 
 
 @dataclass(eq=False)
@@ -88,20 +108,17 @@ class RunLog:
         row["timesteps_total"] = steps
         columns = flatten_dict(row, delimiter="/")
         self._add_columns(columns)
-        self._table.touch()
-        sizes = {path: path.stat().st_size for path in (self._table, self._lines)}
         try:
-            with self._table.open("a", newline="") as file:
-                writer = csv.DictWriter(file, self._header, restval="")
-                if not sizes[self._table]:
-                    writer.writeheader()
-                writer.writerow(columns)
-            with self._lines.open("a") as file:
-                file.write(json.dumps(row, cls=SafeFallbackEncoder) + "\n")
-            self._events.add_scalars(scalars(row), steps)
+            with appending(self._table, self._lines) as (is_new, _):
+                with self._table.open("a", newline="") as file:
+                    writer = csv.DictWriter(file, self._header, restval="")
+                    if is_new:
+                        writer.writeheader()
+                    writer.writerow(columns)
+                with self._lines.open("a") as file:
+                    file.write(json.dumps(row, cls=SafeFallbackEncoder) + "\n")
+                self._events.add_scalars(scalars(row), steps)
         except OSError:
-            for path, size in sizes.items():
-                os.truncate(path, size)  # requires no space
             self._events.discard()
             raise
         self._for_each_tracker(
@@ -137,3 +154,48 @@ class RunLog:
                 self._trackers.remove(tracker)
                 reason = " ".join(str(error).split())
                 self._notify(f"{type(tracker).__name__} stopped, the run continues without it: {reason}")
+
+
+class EpisodeFile:
+    """Writes the finished episodes of a run, if it records them, after dropping rows beyond its checkpoint."""
+
+    def __init__(self, folder: Path, algo: Any):
+        self.path = folder / EPISODES
+        self._table: EpisodeTable | None = getattr(algo, "episode_table", None)
+        self._last = 0
+        if self._table is not None and self.path.exists():
+            self._rewind(algo.env_steps)
+            self._table.continue_after(self._last)  # after --recover, more than in the checkpoint
+
+    def _rewind(self, env_steps: int) -> None:
+        """Keep the complete rows of episodes that ended by `env_steps`."""
+        with self.path.open(newline="") as old, replacement(self.path) as new:
+            writer = csv.DictWriter(new, COLUMNS)
+            writer.writeheader()
+            for row in csv.DictReader(old):
+                if row.keys() != set(COLUMNS) or None in row.values() or int(row["env_steps"]) > env_steps:
+                    break
+                writer.writerow(row)
+                self._last = int(row["episode"])
+
+    def write(self) -> None:
+        """Append the episodes that finished since the last call.
+
+        Raises:
+            OSError: The rows could not be written. They remain in the table, and a checkpoint contains them.
+        """
+        if self._table is None:
+            return
+        rows = [row for row in self._table.rows if row["episode"] > self._last]
+        if rows or not self.path.exists():
+            self._append(rows)
+        self._table.take()
+
+    def _append(self, rows: list[dict[str, Any]]) -> None:
+        with appending(self.path) as (is_new,), self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="")
+            if is_new:
+                writer.writeheader()
+            writer.writerows(rows)
+        if rows:
+            self._last = rows[-1]["episode"]

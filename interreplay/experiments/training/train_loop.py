@@ -4,24 +4,110 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experience.store import StoreWriter
+from interreplay.experiments.flags.values import seconds
 from interreplay.experiments.process.machine import versions
 from interreplay.experiments.process.outcome import first_line
-from interreplay.experiments.training.episode_file import EpisodeFile
 from interreplay.experiments.training.kept_experience import begin_recording
-from interreplay.experiments.training.requests import Requests
-from interreplay.experiments.training.result_log import RunLog
-from interreplay.runs.checkpoints.best import found_in
-from interreplay.runs.early_stop import EarlyStop, seconds
+from interreplay.experiments.training.result_log import EpisodeFile, RunLog
+from interreplay.runs.checkpoints import return_in
 from interreplay.runs.resume import with_unwritten
 from interreplay.runs.run_folder import RunFolder
+
+
+class Requests:
+    """Requests to save or to stop, of one run or of several runs that learn as one.
+
+    A run handles a request once it has drawn as many batches as the run that is ahead. Otherwise, runs could stop one
+    update apart, and could not learn as one when they are resumed.
+    """
+
+    def __init__(self) -> None:
+        self.timed_out = False
+        self._lock = threading.Lock()
+        self._draws: Counter[Hashable] = Counter()
+        self._saves: Counter[Hashable] = Counter()
+        self._save_requested = False
+        self._stop_requested = False
+        self._number_of_saves = 0
+        self._save_at = 0
+        self._stop_at: int | None = None
+
+    def save(self) -> None:
+        """Request a checkpoint of each run. Safe in signal handlers."""
+        self._save_requested = True
+
+    def stop(self) -> None:
+        """Request the end of each run. Safe in signal handlers."""
+        self._stop_requested = True
+
+    def count_draw(self, run: Hashable) -> None:
+        """Count a draw of batches that a run begins."""
+        with self._lock:
+            self._draws[run] += 1
+
+    def due(self, run: Hashable, before_draw: bool = False) -> str:
+        """Return what a run must do now: ``"stop"``, ``"save"``, or ``""`` to continue.
+
+        With `before_draw`, the run draws batches if it continues, which counts the draw.
+        """
+        with self._lock:
+            draws = self._draws[run]
+            most_draws = max(self._draws.values(), default=0)
+            if self._stop_requested and self._stop_at is None:
+                self._stop_at = most_draws
+            if self._save_requested:
+                self._save_requested = False
+                self._save_at = most_draws
+                self._number_of_saves += 1
+            if self._stop_at is not None and draws >= self._stop_at:
+                return "stop"
+            if self._saves[run] < self._number_of_saves and draws >= self._save_at:
+                self._saves[run] = self._number_of_saves
+                return "save"
+            if before_draw:
+                self._draws[run] += 1
+            return ""
+
+
+class EarlyStop:
+    """Decides after each evaluation whether a run has reached its goal or stopped improving, and for which `reason`.
+
+    Returns are of evaluations, or of training in runs without evaluations (`kind`). `earlier` returns precede a resume.
+    """
+
+    def __init__(self, target: float | None, patience: int | None, kind: str, earlier: Iterable[float] = ()):
+        self._target = target
+        self._patience = patience
+        self._kind = kind
+        self._best = -math.inf
+        self._since_best = 0
+        self.reason = ""
+        for value in earlier:
+            self.add(value)
+
+    def add(self, value: float) -> None:
+        """Add the mean return of the newest evaluation."""
+        self._since_best += 1
+        if value > self._best:
+            self._best = value
+            self._since_best = 0
+        self.reason = ""
+        if self._target is not None and self._best >= self._target:
+            self.reason = f"{self._kind} return {self._best:,.1f} reached --stop_at_return {self._target:g}"
+        elif self._patience is not None and self._since_best >= self._patience:
+            kind = "evaluations" if self._kind == "evaluation" else "iterations"
+            limit = f"--stop_without_improvement {self._patience}"
+            self.reason = f"{self._since_best} {kind} without a return above {self._best:,.1f} ({limit})"
 
 
 class _Stop(Exception):
@@ -122,7 +208,7 @@ class Training:
                 self._handle_requests()
                 repeated = self.algo.evaluation_failed
                 result = self.algo.train()
-                found = found_in(result, evaluations)
+                found = return_in(result, evaluations)
                 if found is not None:
                     early_stop.add(found.value)
                     self.stop_reason = early_stop.reason

@@ -15,8 +15,7 @@ from typing import Any
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
-from interreplay.experiments.training.requests import Requests
-from interreplay.experiments.training.train_loop import Training
+from interreplay.experiments.training.train_loop import Requests, Training
 from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
 from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group

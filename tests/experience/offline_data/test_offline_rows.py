@@ -35,7 +35,7 @@ from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.part import Context
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints.search import CHECKPOINT
+from interreplay.runs.checkpoints import CHECKPOINT
 from replay_buffers import NMER, PER, Uniform
 
 pytest.importorskip("minari")

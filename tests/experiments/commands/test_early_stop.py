@@ -12,8 +12,9 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 import custom_training
 from interreplay.experiments.commands import actor_learner, study
+from interreplay.experiments.flags.values import seconds
 from interreplay.experiments.training import train_loop
-from interreplay.runs.early_stop import EarlyStop, seconds
+from interreplay.experiments.training.train_loop import EarlyStop
 from interreplay.runs.run_folder import STEPS
 from tests.experiments.commands.command_lines import rows as rows_of_run
 

@@ -9,8 +9,7 @@ import pytest
 
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import run_folder
-from interreplay.runs.checkpoints.best import Best
-from interreplay.runs.checkpoints.search import find
+from interreplay.runs.checkpoints import Best, find
 from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of, with_unwritten
 from interreplay.runs.run_folder import (
     STEPS,

@@ -20,7 +20,7 @@ from interreplay.experiments.commands.study import main
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, TrialFolder
-from interreplay.experiments.training.requests import Requests
+from interreplay.experiments.training.train_loop import Requests
 from interreplay.experiments.tune import run_threads
 from interreplay.experiments.tune.run_together import Worker, receive, shares
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun

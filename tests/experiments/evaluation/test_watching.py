@@ -27,7 +27,7 @@ from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.evaluation.play import PlaybackOptions, playback_config, watch
 from interreplay.experiments.rllib_command import main
 from interreplay.rllib import A3CConfig
-from interreplay.runs.checkpoints.search import find
+from interreplay.runs.checkpoints import find
 from tests.rllib.small_runs import config
 
 pytestmark = pytest.mark.usefixtures("cluster")

@@ -1,1 +1,0 @@
-"""Checkpoints in the folders of runs: search, and the best checkpoint."""
