@@ -34,12 +34,11 @@ from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import GREEN, colored, folded
 from interreplay.experiments.process.progress import reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
-from interreplay.experiments.studies.trial_folder import STATUS
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints import best_checkpoints, best_of
 from interreplay.runs.folder_lock import held
 from interreplay.runs.resume import changed_rates, reopen, restore, run_folder_of, unwritten
-from interreplay.runs.run_folder import RunFolder, ensure_writable, find_checkpoints
+from interreplay.runs.run_folder import STATUS, RunFolder, ensure_writable, find_checkpoints
 
 if TYPE_CHECKING:
     from interreplay.experiments.training.train_loop import Training
@@ -116,18 +115,22 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
 
     # Importing Ray takes seconds, so it follows everything that can be rejected without it.
     from interreplay.experiments.training.build import build
-    from interreplay.experiments.training.forking import fork
     from interreplay.experiments.training.kept_experience import recover
-    from interreplay.experiments.training.trackers import trackers
     from interreplay.rllib import ray_session
 
     ray_session.prepare_host(settings.threads, settings.num_workers, settings.device)
-    logs = trackers(settings.wandb, settings.mlflow, resume="allow")
+    logs: list[Any] = []
+    if settings.wandb or settings.mlflow:
+        from interreplay.experiments.training.trackers import trackers
+
+        logs = trackers(settings.wandb, settings.mlflow, resume="allow")
     algo = build(ALGORITHMS[settings.trainer].config, settings, ready.source)
     timeout = given.get("hang_timeout", DEFAULTS["hang_timeout"])
     try:
         checkpoint = restore(algo, checkpoints, print) if checkpoints else None
         if checkpoint is None and settings.fork_from:
+            from interreplay.experiments.training.forking import fork
+
             fork(algo, settings, print)
         if checkpoint and given.get("recover"):
             recover(algo, checkpoint.parent, print)
@@ -172,7 +175,6 @@ def train(
         hang_timeout: Seconds without progress after which the process exits; 0 disables.
         result: A row of results that a full disk prevented from being written.
     """
-    from interreplay.experiments.training.trackers import offline_runs
     from interreplay.experiments.training.train_loop import Training
 
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
@@ -201,8 +203,11 @@ def train(
     if best := best_checkpoints(folder.path):
         saved = f"{saved}, best {best[-1].name}"
     print(f"results in {folder.path}, {saved}")
-    if settings.wandb and (line := offline_runs(folder.path)):
-        print(line)
+    if settings.wandb:
+        from interreplay.experiments.training.trackers import offline_runs
+
+        if line := offline_runs(folder.path):
+            print(line)
     if training.complete:
         if training.stop_reason and algo.env_steps < settings.total_env_steps:
             print(f"stopped before {settings.total_env_steps:,} {reporter.unit}: {training.stop_reason}")

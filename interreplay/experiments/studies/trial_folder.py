@@ -9,10 +9,9 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.runs.checkpoints import best_checkpoints
-from interreplay.runs.run_folder import RunFolder
+from interreplay.runs.run_folder import STATUS, RunFolder
 from interreplay.runs.state_files.disk import replacement
 
-STATUS = "status.json"
 DRAWN = "drawn.json"
 WAITING = "waiting"
 RUNNING = "running"

@@ -10,7 +10,6 @@ from ray.rllib.algorithms.algorithm import Algorithm
 
 from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError
-from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -31,7 +30,11 @@ def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> An
         config = configure(config_name, settings)
         if source is not None:
             config.replay_from(source)
-        video = EvaluationVideo(config) if settings.video_to_tensorboard else None
+        video = None
+        if settings.video_to_tensorboard:
+            from interreplay.experiments.evaluation.video import EvaluationVideo
+
+            video = EvaluationVideo(config)
         algorithm = config.build_algo()
         algorithm.evaluation_video = video
         return algorithm

@@ -16,8 +16,6 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
-from interreplay.experiments.evaluation.video import gif
-
 EPISODES = {
     "episode_return_mean": "return",
     "episode_return_min": "return_min",
@@ -70,6 +68,8 @@ class EventFile:
 
     def add_video(self, name: str, frames: list[np.ndarray], steps: int) -> None:
         """Add a video to the images; arguments as for `RunLog.video`."""
+        from interreplay.experiments.evaluation.video import gif
+
         height, width, _ = frames[0].shape
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif(frames))
         self._add([Summary.Value(tag=name, image=image)], steps)

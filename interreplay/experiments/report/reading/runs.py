@@ -17,8 +17,9 @@ from interreplay.experiments.report.reading.results import Results, read_results
 from interreplay.experiments.report.reading.settings import Description, describe, method_names
 from interreplay.experiments.studies.study import STUDY
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FAILED, STATUS, STOPPED, TrialFolder
+from interreplay.experiments.studies.trial_folder import FAILED, STOPPED, TrialFolder
 from interreplay.runs.results.reader import FILES
+from interreplay.runs.run_folder import STATUS
 
 FINISHED = "finished"
 UNFINISHED = "unfinished"
