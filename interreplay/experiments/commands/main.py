@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 
@@ -27,12 +26,10 @@ COMMANDS = {
     "smoketest": (f"{HERE}.smoketest", "check this installation"),
 }
 """Modules with a function ``main(argv)`` that returns an exit code, and their purposes."""
-REPORT_NEEDS = ("matplotlib", "pandas")
-"""Optional packages that the report requires; they are searched for, not imported."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; return the exit code, 2 for an unknown one and for the report without its packages."""
+    """Run a subcommand; return the exit code, 2 for an unknown one."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         with outcome.lasting_output():
@@ -45,11 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = words
     if name == "cluster":
         name = "study"  # its previous name
-    if name == "report" and (lacking := missing()):
-        sys.stderr.write(f"interreplay: error: {lacking[0]} is missing; pip install 'interreplay[analysis]'\n")
-        return 2
-    if name not in available():
-        sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, available())}\n")
+    if name not in COMMANDS:
+        sys.stderr.write(f"interreplay: error: unknown command {name!r}; {accepted_names(name, COMMANDS)}\n")
         return 2
     sys.argv = [f"interreplay {name}", *rest]
     return _run(COMMANDS[name][0], rest)
@@ -84,23 +78,10 @@ def _run(module: str, words: Sequence[str] | None) -> int:
     return found.main(words)
 
 
-def missing() -> list[str]:
-    """Return the packages that the report requires and that are not installed."""
-    return [name for name in REPORT_NEEDS if importlib.util.find_spec(name) is None]
-
-
-def available() -> dict[str, str]:
-    """Return the subcommands with installed packages, and their purposes."""
-    found = {name: purpose for name, (_, purpose) in COMMANDS.items()}
-    if missing():
-        del found["report"]
-    return found
-
-
 def usage() -> str:
     """Return the usage message."""
     lines = ["usage: interreplay COMMAND ...", ""]
-    for name, purpose in available().items():
+    for name, (_, purpose) in COMMANDS.items():
         lines.append(f"  {name:<10} {purpose}")
     lines += ["", "interreplay COMMAND --help prints its flags, interreplay --version the version."]
     return "\n".join(lines)

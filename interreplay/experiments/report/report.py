@@ -61,6 +61,11 @@ def make_report(
     Raises:
         UsageError: No run is found, the output cannot be written, or the extra `analysis` is not installed.
     """
+    try:
+        from interreplay.experiments.report.draw import write
+        from interreplay.experiments.report.page import page
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing; pip install 'interreplay[analysis]'") from None
     check_output(output)
     runs = read_runs(results)
     sections = build(runs, baseline=baseline, measure=measure, count=count, scores=scores or Scores())
@@ -76,12 +81,6 @@ def make_report(
         for figure in drawn[section.algorithm]:
             lines.update(figure.legend())
     style = styles(sorted(methods), {section.baseline for section in sections}, sorted(lines - methods))
-
-    try:
-        from interreplay.experiments.report.draw import write
-        from interreplay.experiments.report.page import page
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is missing; pip install 'interreplay[analysis]'") from None
 
     try:
         output.mkdir(parents=True, exist_ok=True)
