@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.environments.actions import actions_of
-from interreplay.environments.spaces import as_column, leaves, named_parts
+from interreplay.environments.spaces import as_column, leaves, parts_of
 from interreplay.learning.exploration import Exploration, Noisy, Sampled, make_exploration
 from interreplay.learning.policies import Policy
 from interreplay.transitions import as_tensors
@@ -158,9 +157,7 @@ def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray],
         ValueError: The observation does not match the space.
     """
     spaces = leaves(space)
-    given = named_parts(observation)
-    if not isinstance(given, Mapping):
-        given = {"": given}
+    given = parts_of(observation)
     if given.keys() != spaces.keys():
         found = ", ".join(map(repr, sorted(given)))
         expected = ", ".join(map(repr, sorted(spaces)))

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import find_highest_version, load_env_creator, 
 
 from interreplay.environments import registration
 from interreplay.environments.own_modules import check_arguments, described, import_own
-from interreplay.environments.spaces import check_numbers, leaves, named_parts
+from interreplay.environments.spaces import check_numbers, leaves, parts_of
 from interreplay.environments.wrapped import wrap
 from interreplay.errors import UsageError, did_you_mean, exits_as_errors
 from interreplay.storage.frame_pool import shared
@@ -126,18 +126,13 @@ def _stacks(env: gym.Env) -> tuple[str, ...]:
         return ()
     obs, _ = env.reset(seed=0)
     following, *_ = env.step(env.action_space.sample())
-    before = _named(obs)
-    after = _named(following)
+    before = parts_of(obs)
+    after = parts_of(following)
     stacks = []
     for name in parts:
         if shared(as_tensor(before[name])[None], as_tensor(after[name])[None]):
             stacks.append(name)
     return tuple(stacks)
-
-
-def _named(observation: Any) -> dict[str, Any]:
-    parts = named_parts(observation)
-    return parts if isinstance(parts, dict) else {"": parts}
 
 
 def _current_name(env_id: str) -> tuple[str, str]:

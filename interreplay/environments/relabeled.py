@@ -18,8 +18,9 @@ import numpy as np
 from interreplay.environments.atari import KEY as LEARNER_VIEW
 from interreplay.environments.atari import learner_view
 from interreplay.environments.own_modules import described, import_own
-from interreplay.environments.spaces import named_parts
+from interreplay.environments.spaces import as_column
 from interreplay.errors import UsageError, accepted_names, did_you_mean
+from interreplay.transitions import map_observation
 
 WRAPPER = "interreplay.environments.relabeled:Relabeled"
 """Name of the wrapper `Relabeled`, as in `--wrapper`."""
@@ -184,19 +185,9 @@ class Relabeled(gym.Wrapper):
         self._obs = state["obs"]
 
 
-def narrowed(value: Any) -> Any:
-    """Return an array, or arrays by name, in the stored dtype: float64 as float32."""
-    if isinstance(value, dict):
-        return {name: narrowed(part) for name, part in value.items()}
-    return value.astype(np.float32) if value.dtype == np.float64 else value
-
-
 def _row(value: Any) -> Any:
     """Return one observation or action as arrays with one row, by name if it has parts."""
-    parts = named_parts(value)
-    if isinstance(parts, dict):
-        return {name: narrowed(np.asarray(part)[None]) for name, part in parts.items()}
-    return narrowed(np.asarray(parts)[None])
+    return map_observation(lambda part: part[None], as_column(value))
 
 
 def _imported(name: str) -> RewardFunction:

@@ -89,11 +89,14 @@ def check_numbers(which: str, space: gym.Space) -> None:
     raise ValueError(f"the {which} space {space} has no numbers; expected at least one")
 
 
+def parts_of(observation: Any) -> dict[str, Any]:
+    """Return the parts of observations by name, as in `leaves`; observations without parts are the part ``""``."""
+    return dict(_walk(observation, ""))
+
+
 def named_parts(observation: Any) -> Any:
-    """Return a batch of observations as a flat dict of parts, named as in `leaves`; unchanged without parts."""
-    if isinstance(observation, Mapping | tuple):
-        return dict(_walk(observation, ""))
-    return observation
+    """Return the parts of observations by name, as in `leaves`; observations without parts are returned unchanged."""
+    return parts_of(observation) if isinstance(observation, Mapping | tuple) else observation
 
 
 def as_column(observation: Any) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interreplay.errors import CheckpointError, UsageError
+from interreplay.runs.results.reader import mean_return
 from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.manifest import MANIFEST
 
@@ -96,7 +97,7 @@ def return_in(result: Mapping[str, Any], evaluations: bool) -> Best | None:
     """Return the mean return of a result, None if it has none; of training if the run has no evaluations."""
     if evaluations:
         result = result.get("evaluation", {})
-    value = float(result.get("env_runners", {}).get("episode_return_mean", math.nan))
+    value = mean_return(result)
     if math.isnan(value):
         return None
     return Best(evaluations, value)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from interreplay.environments.actions import actions_of
-from interreplay.environments.relabeled import Relabel, narrowed
-from interreplay.environments.spaces import named_parts, record_of
+from interreplay.environments.relabeled import Relabel
+from interreplay.environments.spaces import as_column, record_of
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.conversion import Conversion, Spaces
 from interreplay.experience.offline_data.dataset import Dataset
@@ -235,7 +235,7 @@ def relabeled(relabel: Relabel, rows: Transitions, action_space: Any, place: str
     }
     obs = map_observation(lambda column: column.numpy(), rows.obs)
     next_obs = map_observation(lambda column: column.numpy(), rows.next_obs)
-    action = narrowed(named_parts(actions_of(action_space).to_env(rows.actions.numpy())))
+    action = as_column(actions_of(action_space).to_env(rows.actions.numpy()))
     return relabel(obs, action, next_obs, columns, place)
 
 

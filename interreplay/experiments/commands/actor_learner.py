@@ -128,7 +128,7 @@ IGNORED = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of the platform; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    return outcome.run(sys.argv[0].rsplit("/", 1)[-1], lambda: act(words))
+    return outcome.run(lambda: act(words))
 
 
 def act(words: Sequence[str]) -> int:

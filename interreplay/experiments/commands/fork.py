@@ -17,7 +17,7 @@ from interreplay.experiments.commands.study_checks import check, check_processor
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
-from interreplay.experiments.flags.training_flags import default_settings, plain, settings_for
+from interreplay.experiments.flags.training_flags import default_settings, settings_for
 from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
@@ -28,6 +28,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
 from interreplay.runs.folder_lock import held
 from interreplay.runs.results.reader import curve
+from interreplay.runs.resume import plain
 from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings, steps_of
 
 FORK = "fork.json"
@@ -150,7 +151,7 @@ def settings_of_parent(parent: Mapping[str, Any]) -> dict[str, Any]:
         value = parent[name]
         if name == "wrapper" and parent.get("relabel"):  # --relabel adds a wrapper
             value = [wrapper for wrapper in value if wrapper["type"] != WRAPPER]
-        if plain({name: value}) != plain({name: usual[name]}):
+        if plain(value) != plain(usual[name]):
             found[name] = value
     return found
 

@@ -105,8 +105,7 @@ def make_parser() -> OneLineParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train with LCER's flags; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    prog = sys.argv[0].rsplit("/", 1)[-1]
-    return outcome.run(prog, lambda: train.main(translated(words)))
+    return outcome.run(lambda: train.main(translated(words)))
 
 
 def translated(words: Sequence[str]) -> list[str]:
@@ -199,8 +198,7 @@ def enjoy(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if not any(word.partition("=")[0] == "--checkpoint" for word in words):
         return evaluate.main(words)
-    prog = sys.argv[0].rsplit("/", 1)[-1]
-    return outcome.run(prog, lambda: evaluate.main(enjoyed(words)))
+    return outcome.run(lambda: evaluate.main(enjoyed(words)))
 
 
 def enjoyed(words: Sequence[str]) -> list[str]:

@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not {"-h", "--help"}.isdisjoint(words):
         with outcome.lasting_output():
             print(f"{usage(prog)}\nIt accepts the flags of custom_training.py, also as KEY=VALUE:\n")
-    return outcome.run(prog, lambda: train.main(translated(words)))
+    return outcome.run(lambda: train.main(translated(words)))
 
 
 def usage(prog: str) -> str:

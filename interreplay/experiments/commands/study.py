@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser,
 from interreplay.experiments.flags.replay_flags import methods_with
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
-from interreplay.experiments.flags.training_flags import plain, settings_for
+from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.flags.values import only, written
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE
@@ -41,6 +41,7 @@ from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, St
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER, TrialFolder, shortened
 from interreplay.runs.folder_lock import held
+from interreplay.runs.resume import plain
 from interreplay.runs.run_folder import check_name, find_checkpoints, steps_of
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
@@ -116,8 +117,7 @@ def act(given: Mapping[str, Any]) -> int:
         study = folder.read()
     else:
         study, folder = read_new(given)
-    how = asdict(study.execution)
-    study = replace(study, execution=Execution(**how | only(given, EXECUTION)))
+    study = replace(study, execution=replace(study.execution, **only(given, EXECUTION)))
     check_search(study, given)
     numbers = range(len(study.runs))
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")

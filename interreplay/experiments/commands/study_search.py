@@ -6,18 +6,15 @@ import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.run_flags import CATALOGUE
 from interreplay.experiments.studies.grid import SettingsResolver, with_values
-from interreplay.experiments.studies.study import TPE, PlannedRun, Study
+from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import OVER
 from interreplay.runs.results.reader import curve
-
-Job = tuple[Path, dict[str, Any]]
 
 
 def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:

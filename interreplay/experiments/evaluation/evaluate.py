@@ -7,7 +7,6 @@ from collections.abc import Callable
 from itertools import count
 
 from interreplay.experiments.evaluation.play import Episode, PlaybackOptions, watch
-from interreplay.experiments.evaluation.video import check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
@@ -17,8 +16,6 @@ from interreplay.runs.checkpoints import best_of, find, read_best
 
 def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
     """Play episodes and report each of them, then their means and the files written."""
-    if given.video:
-        check_video(given.video)
     if given.best:
         checkpoint = best_of(given.checkpoint)
         notify(f"{checkpoint}, {read_best(checkpoint)}")

@@ -178,7 +178,7 @@ class OneLineParser(argparse.ArgumentParser):
         """Run a command with one-line errors; return the exit code. `options` are passed to `outcome.run`."""
         words = sys.argv[1:] if argv is None else argv
         words = list(map(underscored, words))
-        return outcome.run(self.prog, lambda: act(self.given(words)), **options)
+        return outcome.run(lambda: act(self.given(words)), prog=self.prog, **options)
 
 
 class _Help(argparse.Action):

@@ -41,6 +41,7 @@ from interreplay.experiments.flags.run_flags import (
 )
 from interreplay.experiments.flags.values import only, without
 from interreplay.learning.algorithms_table import ALGORITHMS, is_algorithm
+from interreplay.runs.resume import plain
 
 
 class RunSettings(SimpleNamespace):
@@ -127,15 +128,6 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return RunSettings(**settings)
-
-
-def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as they are read from JSON: tuples become lists."""
-    found = dict(settings)
-    for name, value in settings.items():
-        if isinstance(value, tuple):
-            found[name] = list(value)
-    return found
 
 
 def default_settings(trainer: str) -> dict[str, Any]:

@@ -18,14 +18,15 @@ GREEN = 32
 """Colors of escape sequences."""
 
 
-def run(prog: str, act: Callable[[], int], stopped: str = "stopped at once; what was saved before is kept") -> int:
+def run(act: Callable[[], int], stopped: str = "stopped at once; what was saved before is kept", prog: str = "") -> int:
     """Run a command and return its exit code. A closed output pipe does not end it.
 
-    `stopped` is the message after Ctrl-C.
+    `stopped` is the message after Ctrl-C, and `prog` the name in messages; by default that of this program.
 
     Returns:
         The exit code of `act`, or of an `InterreplayError` (2, or 1 if a run failed), or 130 after Ctrl-C.
     """
+    prog = prog or os.path.basename(sys.argv[0])
     with lasting_output():
         try:
             return act()
@@ -56,6 +57,13 @@ def folded(text: str, stream: TextIO) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or the error's class if the message is empty."""
     return str(error).strip().partition("\n")[0].strip() or type(error).__name__
+
+
+def write_line(line: str, stream: TextIO | None = None) -> None:
+    """Write a line to a stream, by default standard output, and flush it."""
+    stream = stream or sys.stdout
+    stream.write(f"{line}\n")
+    stream.flush()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
-from interreplay.experiments.process.outcome import GREEN, colored
+from interreplay.experiments.process.outcome import GREEN, colored, write_line
+from interreplay.runs.results.reader import mean_return
 
 
 def bar(total: int, stream: TextIO, steps: int = 0, unit: str = "step") -> tqdm:
@@ -35,7 +36,28 @@ def move(progress_bar: tqdm, steps: int, text: str) -> None:
     progress_bar.update(steps - progress_bar.n)
 
 
-class Reporter:
+class LinesAndBar:
+    """Writes lines to a stream, above a progress bar if there is one."""
+
+    _bar: tqdm | None = None
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def note(self, line: str) -> None:
+        """Write a line."""
+        if self._bar is not None:
+            self._bar.write(line, file=self._stream)
+        else:
+            write_line(line, self._stream)
+
+    def close(self) -> None:
+        """Close the bar; it stays on the screen."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Reporter(LinesAndBar):
     """Reports steps, steps per second, return and evaluation return, and the success rate if there is one.
 
     On a terminal, the bar shows the rate and the time left; otherwise, each line does.
@@ -60,6 +82,7 @@ class Reporter:
         warm_up: int = 0,
         best: float = math.nan,
     ):
+        super().__init__(stream)
         self.start_steps = steps
         self.start_time = time.monotonic()
         self._warm_up = warm_up
@@ -67,7 +90,6 @@ class Reporter:
         self._lap_steps = steps
         self._lap_time = self.start_time
         self._total = total
-        self._stream = stream
         self._quiet = quiet
         self.unit = unit
         self._best = best
@@ -75,7 +97,6 @@ class Reporter:
         self.last_evaluation = math.nan
         self.last_success = math.nan
         self.left(steps)
-        self._bar = None
         if stream.isatty() and not quiet:
             self._bar = bar(total, stream, steps, unit.removesuffix("s"))
 
@@ -101,9 +122,9 @@ class Reporter:
         # A success rate of deterministic actions replaces the one of training.
         self.report(
             steps,
-            _mean(result, "episode_return_mean"),
-            _mean(evaluation, "episode_return_mean"),
-            _mean(evaluation or result, "success_rate"),
+            mean_return(result),
+            mean_return(evaluation),
+            float((evaluation or result).get("env_runners", {}).get("success_rate", math.nan)),
         )
 
     def report(self, steps: int, trained: float, evaluated: float, success: float = math.nan) -> None:
@@ -140,14 +161,6 @@ class Reporter:
             return ""
         return f"{separator}success {self.last_success:.2f}"
 
-    def note(self, line: str) -> None:
-        """Write a line, above the bar if there is one."""
-        if self._bar is not None:
-            self._bar.write(line, file=self._stream)
-        else:
-            self._stream.write(line + "\n")
-            self._stream.flush()
-
     def summary(self, steps: int, best_evaluation: float) -> str:
         """Return the last line's figures; the best evaluation return is NaN if there was no evaluation."""
         seconds = time.monotonic() - self.start_time
@@ -156,11 +169,6 @@ class Reporter:
             f"{steps:,} {self.unit}, {seconds:,.0f} s ({rate:.0f} {self.unit}/s), return {shown(self.last_return)}, "
             f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)}){self._success(', ')}"
         )
-
-    def close(self) -> None:
-        """Close the bar; it stays on the screen."""
-        if self._bar is not None:
-            self._bar.close()
 
 
 def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
@@ -182,10 +190,6 @@ def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: flo
 def shown(value: float) -> str:
     """Return a mean return with one decimal, or a dash if there is none yet."""
     return "-" if math.isnan(value) else f"{value:,.1f}"
-
-
-def _mean(part: dict[str, Any], name: str) -> float:
-    return float(part.get("env_runners", {}).get(name, math.nan))
 
 
 def duration(seconds: float) -> str:

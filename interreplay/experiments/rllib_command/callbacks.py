@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 from ray import tune
 
 from interreplay.experiments.process.progress import shown
+from interreplay.runs.results.reader import mean_return
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -32,7 +32,7 @@ class ProgressTable(tune.Callback):
         if not self._last:
             self._report(f"{'trial':<40} {'iteration':>9} {'env steps':>12} {'return':>10} {'seconds':>8}")
         self._last[trial.trial_id] = now
-        reached = shown(result.get("env_runners", {}).get("episode_return_mean", math.nan))
+        reached = shown(mean_return(result))
         steps = int(result.get("num_env_steps_sampled_lifetime", 0))
         seconds = f"{result.get('time_total_s', 0):,.0f}"
         self._report(f"{trial!s:<40} {result.get('training_iteration', 0):>9} {steps:>12,} {reached:>10} {seconds:>8}")

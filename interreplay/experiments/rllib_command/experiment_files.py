@@ -11,9 +11,10 @@ from typing import Any
 
 import yaml
 
-from interreplay.errors import UsageError, accepted_names
+from interreplay.errors import UsageError
 from interreplay.experiments.flags.presets import read_yaml
 from interreplay.experiments.rllib_command.experiments import Experiment
+from interreplay.experiments.studies.grid import check_keys
 from interreplay.runs.run_folder import check_name
 
 KEYS = {
@@ -45,9 +46,8 @@ def _experiment(place: str, name: str, given: Any) -> Experiment:
     if not isinstance(given, dict):
         raise UsageError(f"{place} is {given!r}; expected {', '.join(KEYS)}")
     given = {key: value for key, value in given.items() if value is not None}
+    check_keys(place, given, KEYS)
     for key, value in given.items():
-        if key not in KEYS:
-            raise UsageError(f"{place}: unknown {key!r}; {accepted_names(str(key), KEYS)}")
         kind, expected = KEYS[key]
         if not isinstance(value, kind):
             raise UsageError(f"{place}: {key} is {value!r}; expected {expected}")

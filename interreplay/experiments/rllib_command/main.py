@@ -24,6 +24,7 @@ from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, che
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import whole
 from interreplay.experiments.process.machine import counted, own_cpus, own_gpus
+from interreplay.experiments.process.outcome import write_line
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.rllib_command.algorithm_names import names
@@ -33,6 +34,7 @@ from interreplay.experiments.rllib_command.experiments import Experiment
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray
+from interreplay.runs.results.reader import mean_return
 from interreplay.runs.run_folder import check_name, ensure_writable
 
 
@@ -79,14 +81,8 @@ def act(given: argparse.Namespace) -> int:
     if given.command == "train":
         return train(given)
     check_evaluate(given)
-    evaluate(given, print_line)
+    evaluate(given, write_line)
     return 0
-
-
-def print_line(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def train(given: argparse.Namespace) -> int:
@@ -110,20 +106,20 @@ def train(given: argparse.Namespace) -> int:
     for each in experiments:
         callbacks = [*trackers(given.wandb, given.mlflow), saver]
         if given.verbose == 1:
-            callbacks.append(ProgressTable(print_line))
-        tuners.append(each.tuner(given.output_dir, given.verbose // 2, print_line, callbacks))
+            callbacks.append(ProgressTable(write_line))
+        tuners.append(each.tuner(given.output_dir, given.verbose // 2, write_line, callbacks))
     start_ray(math.ceil(available["CPU"]))
     failed = False
     with Interrupts(saver.stop, saver.save) as interrupts:
         for experiment, tuner, again in zip(experiments, tuners, resumed, strict=True):
             folder = given.output_dir / experiment.name
             if again:
-                print_line(f"{folder} continues with its recorded settings")
+                write_line(f"{folder} continues with its recorded settings")
                 tuner = _restored(folder, tuner)
             results = tuner.fit()
             failed |= results.num_errors > 0
             for result in results:
-                print_line(_summary(result))
+                write_line(_summary(result))
             if interrupts.received:
                 how = "no checkpoint was made, so the same command with --resume begins again"
                 if any(trial.checkpoint for trial in results._experiment_analysis.trials):
@@ -185,8 +181,7 @@ def _summary(result: tune.Result) -> str:
         return f"failed: {result.path}: {' '.join(str(result.error).split())[-300:]}"
     metrics = result.metrics or {}
     steps = int(metrics.get("num_env_steps_sampled_lifetime", 0))
-    reached = metrics.get("env_runners", {}).get("episode_return_mean", math.nan)
-    line = f"{steps:,} steps, return {shown(reached)}"
+    line = f"{steps:,} steps, return {shown(mean_return(metrics))}"
     if result.checkpoint:
         line = f"{line}; checkpoint {result.checkpoint.path}"
     return line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from interreplay.experiments.flags.replay_flags import readable, short
 from interreplay.experiments.flags.values import read_written, written
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.learning.setting_fields import SEED, Whole
+from interreplay.runs.resume import plain
 
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
 SEED_COUNT = Whole(1, 1_000)
@@ -175,19 +176,13 @@ def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
         if instead is not None:
             raise UsageError(f"settings: {key} does not belong in a study; use {instead or 'interreplay train'}")
         try:
-            read = read_written(flags[name], value)
+            found[name] = plain(read_written(flags[name], value))
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
-        found[name] = as_in_file(read)
     return found
 
 
-def as_in_file(value: Any) -> Any:
-    """Return the value of a flag in the form of a study file: tuples as lists."""
-    return list(value) if isinstance(value, tuple) else value
-
-
-def check_keys(where: str, mapping: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
+def check_keys(where: str, mapping: Mapping[Any, Any], accepted: Collection[str]) -> None:
     """Reject unknown keys, and suggest the most similar one."""
     for key in mapping:
         if key not in accepted:

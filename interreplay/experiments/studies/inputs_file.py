@@ -10,8 +10,9 @@ from typing import Any
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.original_flags import BLENDS, BUFFER_ARGUMENTS, GAUSSIAN_PROCESS_NAMES, METHODS
 from interreplay.experiments.flags.values import without
-from interreplay.experiments.studies.grid import SettingsResolver, as_in_file, make_run
+from interreplay.experiments.studies.grid import SettingsResolver, make_run
 from interreplay.experiments.studies.study import PlannedRun
+from interreplay.runs.resume import plain
 
 FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
 FLAGS = {"replay_ratio": "updates_per_step"}
@@ -63,5 +64,5 @@ def _flags(given: dict[str, Any], resolver: SettingsResolver) -> dict[str, Any]:
             continue
         flag = resolver.flags[name]
         if flag.in_study is None or flag.scope not in ("execution", "invocation"):
-            flags[name] = as_in_file(value)
+            flags[name] = plain(value)
     return flags

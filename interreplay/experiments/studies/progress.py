@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from interreplay.experiments.process.outcome import GREEN, RED, colored
-from interreplay.experiments.process.progress import bar, duration, move, shown
+from interreplay.experiments.process.progress import LinesAndBar, bar, duration, move, shown
 
 EVERY = 300.0
 LEAST = 0.01
 """Share of a run's env steps to make before the time left is estimated: a run may resume just before a result."""
 
 
-class StudyReporter:
+class StudyReporter(LinesAndBar):
     """Reports events of runs, above a progress bar of all env steps if the output is a terminal.
 
     Runs that are not finished have their total env steps by name, and those at which they resume. Without a bar, a line
@@ -26,7 +26,7 @@ class StudyReporter:
         self, totals: Mapping[str, int], saved: Mapping[str, int], done: int, stream: TextIO, every: float = EVERY
     ):
         self._totals = totals
-        self._stream = stream
+        super().__init__(stream)
         self._every = every
         self._all = len(totals) + done
         self._done = done
@@ -39,22 +39,8 @@ class StudyReporter:
         self._begun = time.monotonic()
         self._last = self._begun
         self.failed: dict[str, str] = {}
-        self._bar = None
         if stream.isatty():
             self._bar = bar(sum(totals.values()), stream, self._saved)
-
-    def note(self, line: str) -> None:
-        """Write a line, above the bar if there is one."""
-        if self._bar is not None:
-            self._bar.write(line, file=self._stream)
-        else:
-            self._stream.write(line + "\n")
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Close the bar."""
-        if self._bar is not None:
-            self._bar.close()
 
     def on_event(self, event: str, name: str, figures: Mapping[str, Any]) -> None:
         """Record an event of a run, and print a line for retries, failures and ends; see `run_study.run_trials`."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.runs.run_folder import check_name
 
 STUDY = "study.yaml"
+Job = tuple[Path, dict[str, Any]]
+"""Folder and settings of a run."""
+OnEvent = Callable[[str, str, dict[str, Any]], Any]
+"""Called with an event (``start``, ``result``, ``retry``, ``fail`` or ``end``), the run's name and its figures."""
 TPE = "tpe"
 """The searcher that draws the settings of each run when it starts."""
 LONGEST_NAME = 200

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 
+from interreplay.experiments.studies.study import OnEvent
 from interreplay.experiments.studies.trial_folder import FINISHED, STOPPED, TrialFolder
 
-OnEvent = Callable[[str, str, dict[str, Any]], Any]
 PATIENCE = 60.0
 """Seconds in which running trials must have saved after a request to stop."""
 

@@ -21,15 +21,14 @@ from ray.tune.schedulers import TrialScheduler
 from interreplay.errors import RunFailure, UsageError
 from interreplay.experiments.process.machine import check_room, counted, own_cpus
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.studies.study import Execution, cpus_per_run
+from interreplay.experiments.studies.study import Execution, Job, OnEvent, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.tune.callbacks import OnEvent, Progress, StopWhenSaved
+from interreplay.experiments.tune.callbacks import Progress, StopWhenSaved
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch
 from interreplay.experiments.tune.signal_actor import start_signal_actor
 from interreplay.experiments.tune.trainable import Trial
 from interreplay.rllib import ray_session
 
-Job = tuple[Path, dict[str, Any]]
 _TUNE = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # runs write their own results
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # studies resume from the folders of their runs
@@ -73,8 +72,7 @@ def run_trials(
         jobs: Folder and settings of each run, in the order in which they start.
         execution: Resources, retries and limits.
         folder: Folder of the study, in which Tune keeps its own files too.
-        on_event: Called with an event (``start``, ``result``, ``retry``, ``fail`` or ``end``), the run's name and its
-            figures.
+        on_event: Receives the events of runs, see `OnEvent`.
         beat: Called twice a second.
         scheduler: Stops runs early; None stops none.
         searcher: Draws the settings of each run when it starts; None uses the settings of the jobs.

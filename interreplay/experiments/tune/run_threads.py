@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.experiments.process.signals import HANDLED, Interrupts
-from interreplay.experiments.studies.study import Execution
+from interreplay.experiments.studies.study import Execution, Job
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 from interreplay.experiments.training.train_loop import Requests, Training
 from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
@@ -21,7 +21,6 @@ from interreplay.rllib import ray_session
 from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
 from interreplay.runs.folder_lock import FolderInUse
 
-Job = tuple[Path, dict[str, Any]]
 Event = tuple[str, str, dict[str, Any]]
 
 
@@ -157,7 +156,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 
 
 def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
-    """Execute a run and put its events, see `run_study.run_trials`."""
+    """Execute a run and put its events, see `OnEvent`."""
     name = run.folder.path.name
     events.put(("start", name, {}))
     figures: dict[str, Any] = {}

@@ -12,9 +12,9 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from interreplay.experiments.process.signals import HANDLED, Interrupts
-from interreplay.experiments.studies.study import Execution
+from interreplay.experiments.studies.study import Execution, Job, OnEvent
 from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
-from interreplay.experiments.tune.run_threads import Job, work
+from interreplay.experiments.tune.run_threads import work
 
 
 class Worker:
@@ -62,7 +62,7 @@ class Worker:
 def run_together(
     jobs: Sequence[Job],
     execution: Execution,
-    on_event: Callable[[str, str, dict[str, Any]], Any],
+    on_event: OnEvent,
     beat: Callable[[], Any],
     note: Callable[[str], object],
 ) -> int:
@@ -122,7 +122,7 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     return [ordered[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True) if end > start]
 
 
-def receive(worker: Worker, on_event: Callable[[str, str, dict[str, Any]], Any], note: Callable[[str], object]) -> None:
+def receive(worker: Worker, on_event: OnEvent, note: Callable[[str], object]) -> None:
     """Report the next event or note of a process; raise EOFError if it has ended."""
     try:
         received = worker.events.recv()
@@ -137,7 +137,7 @@ def receive(worker: Worker, on_event: Callable[[str, str, dict[str, Any]], Any],
     on_event(event, name, figures)
 
 
-def repair(worker: Worker, reason: str, max_failures: int, on_event: Callable[[str, str, dict[str, Any]], Any]) -> None:
+def repair(worker: Worker, reason: str, max_failures: int, on_event: OnEvent) -> None:
     """Restart a process that ended with unfinished runs, or report that they failed."""
     names = worker.unfinished()
     again = worker.starts <= max_failures

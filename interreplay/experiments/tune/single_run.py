@@ -6,7 +6,7 @@ import contextlib
 import math
 from typing import Any, TextIO
 
-from interreplay.experiments.process.outcome import RED, colored
+from interreplay.experiments.process.outcome import RED, colored, write_line
 from interreplay.experiments.process.progress import Reporter, reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.experiments.studies.study import Execution
@@ -29,13 +29,13 @@ def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, st
         except FolderInUse:  # the run does not fail: another process trains it
             raise
         except PermanentFailure as error:
-            _write(stream, colored(f"failed for good: {error}", RED, stream))
+            write_line(colored(f"failed for good: {error}", RED, stream), stream)
             return 1
         except Exception as error:
             outcome = "failed, trying again from its last checkpoint"
             if attempt == how.max_failures:
                 outcome = "failed for good"
-            _write(stream, colored(f"{outcome}: {described(error)}", RED, stream))
+            write_line(colored(f"{outcome}: {described(error)}", RED, stream), stream)
     with contextlib.suppress(OSError):  # full disk
         folder.note(state=FAILED)
     return 1
@@ -53,7 +53,7 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
     run = StudyRun(folder.path, settings, hang_timeout, progress)
     with Interrupts(lambda: run.ask("stop"), lambda: run.ask("save")) as interrupts, run:
         if run.over:
-            _write(stream, f"already {run.over}")
+            write_line(f"already {run.over}", stream)
         try:
             for figures in run.results():
                 reporters[0].report(figures["env_steps"], figures["return"], figures["evaluation_return"])
@@ -64,12 +64,7 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
             return 0
     status = run.folder.status()
     reason = status.get("reason") or "by a signal"
-    _write(stream, f"{run.over} ({reason}) at {status['env_steps']:,} steps; the same command resumes it")
+    write_line(f"{run.over} ({reason}) at {status['env_steps']:,} steps; the same command resumes it", stream)
     if interrupts.received:
         return interrupts.exit_code
     return RESUMABLE
-
-
-def _write(stream: TextIO, line: str) -> None:
-    stream.write(line + "\n")
-    stream.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
@@ -28,6 +27,7 @@ from interreplay.experiments.training.forking import fork
 from interreplay.experiments.training.train_loop import Training
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.folder_lock import held
+from interreplay.runs.results.reader import mean_return
 from interreplay.runs.resume import first_settings, plain, restore, unwritten
 
 NOT_STARTED = "not started"
@@ -233,6 +233,5 @@ def described(error: BaseException) -> str:
 
 def figures(result: dict[str, Any], steps: int) -> dict[str, Any]:
     """Return env steps and mean returns of an iteration as plain numbers."""
-    trained = result.get("env_runners", {}).get("episode_return_mean", math.nan)
-    evaluated = result.get("evaluation", {}).get("env_runners", {}).get("episode_return_mean", math.nan)
-    return {"env_steps": steps, "return": float(trained), "evaluation_return": float(evaluated)}
+    evaluated = mean_return(result.get("evaluation", {}))
+    return {"env_steps": steps, "return": mean_return(result), "evaluation_return": evaluated}

@@ -87,6 +87,11 @@ def named(row: Mapping[str, Any], name: str) -> float:
     return math.nan
 
 
+def mean_return(result: Mapping[str, Any]) -> float:
+    """Return the mean return of the episodes of a result, or of the part ``evaluation`` of one; NaN without episodes."""
+    return float(result.get("env_runners", {}).get("episode_return_mean", math.nan))
+
+
 def kept_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with increasing env steps. For steps that were repeated after a restart, the last row is kept."""
     kept: list[dict[str, Any]] = []

@@ -173,7 +173,7 @@ def test_an_error_is_red_on_a_terminal(terminal, monkeypatch):
     def fail():
         raise UsageError("no")
 
-    assert outcome.run("train", fail) == 2
+    assert outcome.run(fail, prog="train") == 2
     assert written() == "\x1b[31mtrain: error: no\x1b[0m\r\n"
 
 

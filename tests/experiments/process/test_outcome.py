@@ -28,25 +28,25 @@ def test_an_error_is_one_line_and_an_exit_code(capsys):
         def act(error=error):
             raise error
 
-        assert outcome.run("prog", act) == code
+        assert outcome.run(act, prog="prog") == code
         out, err = capsys.readouterr()
         assert out == "" and err == f"prog: error: {' '.join(str(error).split())}\n"
 
 
 def test_exit_codes_of_a_command_and_of_ctrl_c(capsys):
-    assert outcome.run("prog", lambda: 7) == 7
+    assert outcome.run(lambda: 7) == 7
 
     def act():
         raise KeyboardInterrupt
 
-    assert outcome.run("prog", act, "stopped") == 130
+    assert outcome.run(act, "stopped", prog="prog") == 130
     assert capsys.readouterr().err == "prog: stopped\n"
 
 
 def test_a_bug_keeps_its_traceback_and_the_streams_are_restored():
     before = sys.stdout, sys.stderr
     with pytest.raises(ZeroDivisionError):
-        outcome.run("prog", lambda: 1 // 0)
+        outcome.run(lambda: 1 // 0)
     assert (sys.stdout, sys.stderr) == before
 
 
