@@ -18,7 +18,7 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import without_harmless
+from interreplay.experiments.flags.reading import has_flag, without_harmless
 from interreplay.experiments.flags.values import boolean, number, only, whole, without
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import own_cpus
@@ -139,7 +139,7 @@ def act(words: Sequence[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(usage())
         return 0
-    if any(word.partition("=")[0] == "--resume" for word in words):  # the command that a run prints
+    if has_flag(words, "--resume"):  # the command that a run prints
         return train.main(list(words))
     words, notes = without_harmless(words)
     given = read(words)
@@ -148,7 +148,8 @@ def act(words: Sequence[str]) -> int:
         raise UsageError(f"--op_mode {mode}; expected one of {', '.join(MODES)}")
     if ignored := only(given, IGNORED):
         notes.append(f"--{', --'.join(ignored)} has no effect: a setting of the platform's implementation")
-    sys.stdout.writelines(f"{note}\n" for note in notes)
+    for note in notes:
+        print(note)
     if mode == "train":
         return train.main(translated(given))
     run = given.get("load_model_url")

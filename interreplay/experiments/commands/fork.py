@@ -17,7 +17,7 @@ from interreplay.experiments.commands.study_checks import check, check_processor
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.run_flags import FLAGS, METHOD
-from interreplay.experiments.flags.training_flags import default_settings, settings_for
+from interreplay.experiments.flags.training_flags import default_settings
 from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
@@ -75,7 +75,7 @@ def act(given: argparse.Namespace) -> int:
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
     check(study, numbers, here=True)
-    check_processors(study.execution, [vars(settings_for(run.given())) for run in study.runs], alone=False)
+    check_processors(study.execution, study.runs, alone=False)
     study = folder.begin(study)
     fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
     write_result(folder.path / FORK, json.dumps(fork, indent=1) + "\n")

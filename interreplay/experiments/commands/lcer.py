@@ -20,7 +20,7 @@ from interreplay.environments.lookup import find_environment
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import OneLineParser, underscored
+from interreplay.experiments.flags.reading import OneLineParser, has_flag, underscored
 from interreplay.experiments.process import outcome
 
 CLUSTERS = 1_000
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def translated(words: Sequence[str]) -> list[str]:
     """Translate LCER's flags to those of `interreplay.experiments.commands.train`; leave all others unchanged."""
     given, others = make_parser().parse_known_args(list(map(underscored, words)))
-    if any(word.partition("=")[0] == "--resume" for word in others):
+    if has_flag(others, "--resume"):
         return list(words)
     if bool(given.updates_per_step) == bool(given.n_update_batches):
         raise UsageError("expected one of --updates-per-step and --n-update-batches to be 0, and the other above 0")
@@ -196,7 +196,7 @@ def _model(given: argparse.Namespace) -> dict[str, Any]:
 def enjoy(argv: Sequence[str] | None = None) -> int:
     """Evaluate a policy with the flags of LCER's ``enjoy.py``, or with our own; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if not any(word.partition("=")[0] == "--checkpoint" for word in words):
+    if not has_flag(words, "--checkpoint"):
         return evaluate.main(words)
     return outcome.run(lambda: evaluate.main(enjoyed(words)))
 

@@ -20,7 +20,7 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import shown
-from interreplay.experiments.flags.replay_flags import readable, short, source_of
+from interreplay.experiments.flags.replay_flags import readable, readable_arguments, short, source_of
 from interreplay.experiments.flags.training_flags import RunSettings, preset_summary, settings_for, settings_resumed
 from interreplay.experiments.process.machine import check_device, check_workers, chosen_device, free_memory, own_gpus
 from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of, check_actions
@@ -124,7 +124,7 @@ def describe(settings: SimpleNamespace) -> str:
     arguments = dict(settings.buffer_args)
     if settings.prioritized is not None:
         arguments["selector"] = "Prioritized"
-    method = readable({"type": settings.buffer} | {name: readable(value) for name, value in arguments.items()})
+    method = readable({"type": settings.buffer} | readable_arguments(arguments))
     return f"{short(settings.trainer)} with {method} on {settings.env}, seed {settings.seed}"
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags import presets
+from interreplay.experiments.flags.values import only, without
+from interreplay.runs.results.reader import flat
 
 GROUPS = {"hyper_params": "hyper_params", "models": "model"}
 """Folders that an experiment file names under ``defaults``, and their keys."""
@@ -77,7 +79,7 @@ def read_experiment(name: str, words: Sequence[str]) -> tuple[list[str], bool] |
         words += [f"grad_clip={clips[0]}"] if clips[0] else []
         if rates[0] != rates[1] or clips[0] != clips[1]:
             raise UsageError(f"{place}: actor and critic differ; expected one learning rate and one gradient clip")
-    for key, value in (*_flat("hyper_params", hyper), *_flat("experiment_info", about)):
+    for key, value in flat({"hyper_params": hyper, "experiment_info": about}, separator="."):
         last = key.rpartition(".")[2]
         if last in IGNORED or (last in ("weight_decay", "q_reg_coeff") and not value):
             continue
@@ -112,15 +114,6 @@ def _trainer(about: Mapping[str, Any], place: str) -> str:
             f"an agent of RLcycle, or trainer=my_module:MyAlgorithm for one of your own"
         )
     return found
-
-
-def _flat(prefix: str, contents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values."""
-    for key, value in contents.items():
-        if isinstance(value, Mapping):
-            yield from _flat(f"{prefix}.{key}", value)
-        else:
-            yield f"{prefix}.{key}", value
 
 
 def _network(model: Mapping[str, Any], place: str) -> tuple[dict[str, Any], list[str]]:
@@ -164,7 +157,7 @@ def _layers(contents: Mapping[str, Any], place: str, ends: bool = False) -> dict
         activation = params.get("post_activation_fn", params.get("activation_fn"))
         if kind == "Conv2DLayer":
             found[name] = {"layer": "Conv2d", "out_channels": size}
-            found[name] |= {key: params[key] for key in ("kernel_size", "stride") if key in params}
+            found[name] |= only(params, ("kernel_size", "stride"))
         elif kind == "LinearLayer":
             found[name] = {"layer": "Linear", "out_features": size}
         elif kind == "FactorizedNoisyLinearLayer":
@@ -181,7 +174,7 @@ def _layers(contents: Mapping[str, Any], place: str, ends: bool = False) -> dict
             raise UsageError(f"{place}.{name}: activation {activation!r}; expected relu, tanh, identity or softmax")
     if ends:
         found.pop(f"{last}_activation", None)  # the algorithm squashes actions
-        found[last] = {key: value for key, value in found[last].items() if key not in ("out_features", "outputs")}
+        found[last] = without(found[last], ("out_features", "outputs"))
     return found
 
 

@@ -131,12 +131,11 @@ def act(given: Mapping[str, Any]) -> int:
         if given["run"] not in numbers:
             raise UsageError(f"--run {given['run']}: the study has {len(study.runs)} runs, 0 to {numbers[-1]}")
         numbers = range(given["run"], given["run"] + 1)
-    left = [number for number in numbers if folder.trial(study.runs[number]).status()["state"] not in OVER]
+    left = [number for number in numbers if not folder.trial(study.runs[number]).is_over]
     check(study, left, here=address == "local", folder=folder)
     check_together(study, address)
     if address == "local" and left:
-        settings = [vars(settings_for(study.runs[number].given())) for number in left]
-        check_processors(study.execution, settings, "run" in given)
+        check_processors(study.execution, map(study.runs.__getitem__, left), "run" in given)
     if given.get("dry_run"):
         lines = [("", "run", "steps", "state")]
         for number, run in enumerate(study.runs):
@@ -256,7 +255,7 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
         address: Address of a Ray cluster, or ``"local"``.
         again: What continues the study, for the last line; "" names ``--resume``.
     """
-    todo = [run for run in study.runs if folder.trial(run).status()["state"] not in OVER]
+    todo = [run for run in study.runs if not folder.trial(run).is_over]
     done = len(study.runs) - len(todo)
     print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
     if not todo:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import RefusedRuns, UsageError
@@ -179,8 +178,9 @@ def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> 
             raise UsageError(f"--device {device}: the job has no GPU; request one, or use --device cpu")
 
 
-def check_processors(execution: Execution, settings: Sequence[Mapping[str, Any]], alone: bool) -> None:
+def check_processors(execution: Execution, runs: Iterable[PlannedRun], alone: bool) -> None:
     """Reject runs that would wait for CPUs or GPUs that this machine lacks; `alone` is true with ``--run``."""
+    settings = [vars(settings_for(run.given())) for run in runs]
     for each in settings:
         check_workers(each["num_workers"])
     if not alone:

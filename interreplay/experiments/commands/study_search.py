@@ -13,7 +13,6 @@ from interreplay.experiments.flags.run_flags import CATALOGUE
 from interreplay.experiments.studies.grid import SettingsResolver, with_values
 from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import OVER
 from interreplay.runs.results.reader import curve
 
 
@@ -87,7 +86,7 @@ def sequential(
     before = []
     for run in study.runs:
         trial = folder.trial(run)
-        if trial.status()["state"] in OVER:
+        if trial.is_over:
             newest = [value for _, value in curve(trial.path)[-1:]] or [math.nan]
             before.append((trial.drawn() or {}, newest[0]))
         else:

@@ -257,7 +257,8 @@ class FlagParser(OneLineParser):
         words, notes = without_harmless(words)
         if self._get_positional_actions():
             words = with_truth(words, self._option_string_actions)
-        sys.stdout.writelines(f"{note}\n" for note in notes)
+        for note in notes:
+            outcome.write_line(note)
         assigned: list[str] = []
         if self._complete:
             words, assigned = self._divided(words)
@@ -364,6 +365,11 @@ def without_harmless(words: Sequence[str]) -> tuple[list[str], list[str]]:
             rest.pop(0)
         notes.append(f"--{name} has no effect: {why}")
     return kept, notes
+
+
+def has_flag(words: Iterable[str], flag: str) -> bool:
+    """Return whether words contain a flag, with its value in the same or in the next word."""
+    return any(word.partition("=")[0] == flag for word in words)
 
 
 def underscored(word: str) -> str:

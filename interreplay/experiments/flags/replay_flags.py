@@ -98,6 +98,11 @@ def readable(value: Any) -> Any:
     return f"{short(str(value['type']))}({','.join(arguments)})".removesuffix("()")
 
 
+def readable_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a replay method, each as `readable` shows it."""
+    return {name: readable(value) for name, value in arguments.items()}
+
+
 def short(name: str) -> str:
     """Return a buffer's or a part's name without its module."""
     return name.rpartition(":")[2]

@@ -28,7 +28,6 @@ from interreplay.experiments.flags.replay_flags import (
     unroll_replay_for,
 )
 from interreplay.experiments.flags.run_flags import (
-    ALIASES,
     CHANGEABLE,
     COMMON,
     DEFAULTS,
@@ -87,7 +86,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     Raises:
         UsageError: Settings contradict each other, or a name is unknown.
     """
-    given = {ALIASES.get(name, name): value for name, value in given.items()}
+    given = by_name(given)
     trainer = given.get("trainer", DEFAULTS["trainer"])
     if not is_algorithm(trainer):
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}, or module:Class")

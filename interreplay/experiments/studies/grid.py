@@ -16,7 +16,7 @@ import yaml
 from interreplay.errors import RefusedRuns, UsageError, accepted_names, did_you_mean
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.replay_flags import readable, short
-from interreplay.experiments.flags.values import read_written, written
+from interreplay.experiments.flags.values import only, read_written, written
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.learning.setting_fields import SEED, Whole
 from interreplay.runs.resume import plain
@@ -63,7 +63,7 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     The contents are the lists ``buffers``, ``envs``, ``trainers`` and ``seeds``, and ``settings``. Next to ``grids``,
     they are the defaults of each grid.
     """
-    common = {key: contents[key] for key in GRID_KEYS if key in contents}
+    common = only(contents, GRID_KEYS)
     grids = contents.get("grids", [{}])
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise UsageError("grids: expected a list of mappings such as {trainers: [SAC], buffers: [NMER]}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from interreplay.experiments.studies.results_table import aligned
@@ -81,18 +82,17 @@ def independent(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
 
 def table_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
     """Return the lines of a table: each arm with its means, and its differences from the first arm."""
-    measured: dict[str, dict[str, dict[int, float]]] = {}
-    for arm, curves in arms.items():
-        found = {seed: measures_of(points) for seed, points in curves.items()}
-        measured[arm] = {name: {seed: values[name] for seed, values in found.items()} for name in MEASURES}
-    first = next(iter(measured), "")
+    rows = pd.DataFrame(rows_of(arms)).set_index("seed")
+    first = rows["arm"].iloc[0]
+    compared = rows[rows["arm"] == first]
     lines: list[tuple[str, ...]] = [("arm", "seeds", *MEASURES.values(), *(f"{n} - {first}" for n in MEASURES))]
-    for arm, values in measured.items():
-        means = [f"{np.mean(list(values[name].values())):,.1f}" for name in MEASURES]
-        differences = [""] * len(MEASURES)
-        if arm != first:
-            differences = [str(paired(values[name], measured[first][name])) for name in MEASURES]
-        lines.append((arm, str(len(values["mean"])), *means, *differences))
+    for arm, values in rows.groupby("arm", sort=False):
+        means: list[str] = []
+        differences: list[str] = []
+        for name in MEASURES:
+            means.append(f"{values[name].mean():,.1f}")
+            differences.append("" if arm == first else str(paired(dict(values[name]), dict(compared[name]))))
+        lines.append((arm, str(len(values)), *means, *differences))
     return lines
 
 

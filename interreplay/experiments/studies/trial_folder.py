@@ -32,6 +32,11 @@ class TrialFolder(RunFolder):
         empty = {"state": WAITING, "failures": [], "starts": 0, "seconds": 0.0, "env_steps": 0}
         return empty | (self._read(STATUS, "start that run again") or {})
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has finished or was stopped early."""
+        return self.status()["state"] in OVER
+
     def note(self, **changes: Any) -> dict[str, Any]:
         """Change the status. The file is replaced atomically."""
         status = self.status() | changes

@@ -12,6 +12,7 @@ from interreplay.environments.own_modules import own_class
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.run_flags import environment_config
+from interreplay.experiments.flags.values import only
 from interreplay.learning.algorithms_table import ALGORITHMS
 
 OF_LOOP = ("steps_per_iteration", "matrix_dtype", "cuda_graph", "normalize_observations")
@@ -54,7 +55,7 @@ def new_config(name: str) -> Any:
 
 def algorithm_settings(settings: SimpleNamespace) -> dict[str, Any]:
     """Return the settings of the algorithm itself, including defaults, by the names of its configuration."""
-    own = {name: getattr(settings, name) for name in ALGORITHMS[settings.trainer].defaults}
+    own = only(vars(settings), ALGORITHMS[settings.trainer].defaults)
     own["train_batch_size_per_learner"] = own.pop("train_batch_size")
     return own
 
@@ -65,13 +66,13 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     config = new_config(config_name)
     env, arguments = environment_config(vars(s))
     config.environment(env, env_config=arguments)
-    of_loop = {name: getattr(s, name) for name in OF_LOOP}
+    of_loop = only(vars(s), OF_LOOP)
     if ALGORITHMS[s.trainer].unrolls:
         config.replay(s.buffer, **s.buffer_args)
     else:
         name, arguments = source_of(s)
         config.replay(name, **arguments)
-        of_loop |= {name: getattr(s, name) for name in OF_ROWS}
+        of_loop |= only(vars(s), OF_ROWS)
         of_loop["collect"] = s.updates is None
         of_loop["num_steps_sampled_before_learning_starts"] = s.learning_starts
     config.training(**algorithm_settings(s) | of_loop, gamma=s.gamma, anneal_steps=s.total_env_steps)

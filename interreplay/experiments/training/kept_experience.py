@@ -12,6 +12,7 @@ from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experience.store import ExperienceStore, StoreWriter
 from interreplay.experience.store.header import EXPERIENCE, width
 from interreplay.experience.store.reader import store_in
+from interreplay.experiments.flags.values import only
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.storage.columns import is_observation
 
@@ -31,9 +32,7 @@ def begin_recording(
     rows = rows_to_keep(settings, algo)
     if not rows:
         return None
-    about = {
-        name: getattr(settings, name) for name in ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel")
-    }
+    about = only(vars(settings), ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel"))
     return algo.keep_experience(folder / EXPERIENCE, rows, about, notify)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experience.store import StoreWriter
-from interreplay.experiments.flags.values import seconds
+from interreplay.experiments.flags.values import seconds, without
 from interreplay.experiments.process.machine import versions
 from interreplay.experiments.process.outcome import first_line
 from interreplay.experiments.training.kept_experience import begin_recording
@@ -247,7 +247,7 @@ class Training:
 
     def _write(self, log: RunLog, result: dict[str, Any]) -> None:
         """Write a result. If that fails, save a checkpoint with the result, which a resumed run writes first."""
-        self._unwritten = {name: value for name, value in result.items() if name != "config"}
+        self._unwritten = without(result, ["config"])
         try:
             log.write(result, self.algo.env_steps)
             self._unwritten = None

@@ -14,7 +14,7 @@ from typing import Any
 
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution, Job
-from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
+from interreplay.experiments.studies.trial_folder import FAILED, TrialFolder
 from interreplay.experiments.training.train_loop import Requests, Training
 from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
@@ -133,7 +133,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 
     with Interrupts(lambda: request("stop"), lambda: request("save"), silent=True) as interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the parent process
-        left = [job for job in jobs if TrialFolder(job[0]).status()["state"] not in OVER]
+        left = [job for job in jobs if not TrialFolder(job[0]).is_over]
         for attempt in range(execution.max_failures + 1):
             if not left or interrupts.received:
                 break

@@ -11,9 +11,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
+from interreplay.experiments.flags.values import without
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent
-from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
+from interreplay.experiments.studies.trial_folder import TrialFolder
 from interreplay.experiments.tune.run_threads import work
 
 
@@ -56,7 +57,7 @@ class Worker:
 
     def unfinished(self) -> list[str]:
         """Return the names of the runs that have not ended."""
-        return [folder.name for folder, _ in self._jobs if TrialFolder(folder).status()["state"] not in OVER]
+        return [folder.name for folder, _ in self._jobs if not TrialFolder(folder).is_over]
 
 
 def run_together(
@@ -115,7 +116,7 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     """Distribute jobs evenly over processes; jobs that differ only in method and seed stay together."""
     alike: dict[str, list[Job]] = {}
     for job in jobs:
-        learned = {name: value for name, value in job[1].items() if name not in ("buffer", "buffer_args", "seed")}
+        learned = without(job[1], ("buffer", "buffer_args", "seed"))
         alike.setdefault(repr(sorted(learned.items())), []).append(job)
     ordered = [job for group in alike.values() for job in group]
     ends = [len(jobs) * number // count for number in range(count + 1)]

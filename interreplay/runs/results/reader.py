@@ -60,11 +60,11 @@ def _lines(folder: Path) -> Iterator[str]:
             return
 
 
-def flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings, with their names joined by ``/``."""
+def flat(row: Mapping[str, Any], above: str = "", separator: str = "/") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings, with their names joined by a separator."""
     for name, value in row.items():
         if isinstance(value, dict):
-            yield from flat(value, f"{above}{name}/")
+            yield from flat(value, f"{above}{name}{separator}", separator)
         else:
             yield f"{above}{name}", value
 

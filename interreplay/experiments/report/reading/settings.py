@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interreplay.experiments.flags.replay_flags import readable, short
+from interreplay.experiments.flags.replay_flags import readable_arguments, short
 from interreplay.experiments.flags.run_flags import by_name, with_scope
+from interreplay.experiments.flags.values import without
 from interreplay.runs.results.reader import flat
 
 # Entries of params.json that do not distinguish methods, or have a field of `Description`.
@@ -80,12 +81,12 @@ def _whole_number(params: Mapping[str, Any], name: str) -> int | None:
 
 
 def _from_own_params(params: Mapping[str, Any]) -> Description:
-    arguments = {name: readable(value) for name, value in (params.get("buffer_args") or {}).items()}
+    arguments = readable_arguments(params.get("buffer_args") or {})
     if params.get("prioritized") is not None:
         arguments["selector"] = "Prioritized"
     buffer = short(str(params.get("buffer", "unknown")))
     settings: dict[str, Any] = {"buffer": buffer}  # a study replaces the field of the same name by its label
-    settings.update((name, value) for name, value in params.items() if name not in NOT_A_METHOD)
+    settings |= without(params, NOT_A_METHOD)
     return Description(
         algorithm=str(params.get("trainer", "unknown")),
         env=str(params.get("env", "unknown")),
@@ -116,7 +117,7 @@ def _from_rllib_params(params: Mapping[str, Any], folder: str) -> Description:
         buffer=kind,
         seed=_whole_number(params, "seed"),
         settings=settings,
-        arguments={key: readable(value) for key, value in replay.items()},
+        arguments=readable_arguments(replay),
         of_tune=True,
     )
 
