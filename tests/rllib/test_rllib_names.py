@@ -14,8 +14,7 @@ from ray.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpiso
 from torch import nn
 
 from interreplay.errors import UsageError
-from interreplay.experiments.rllib_command.algorithm_names import config_for
-from interreplay.experiments.rllib_command.experiments import configured
+from interreplay.experiments.rllib_command.experiments import config_for, configured
 from interreplay.rllib import C51Config, DQNConfig, RainbowConfig, ReplayBuffer, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_settings import BUFFERS, NAMES
 

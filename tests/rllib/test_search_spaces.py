@@ -11,8 +11,7 @@ from ray.tune.registry import get_trainable_cls
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.errors import UsageError
-from interreplay.experiments.rllib_command.algorithm_names import config_for
-from interreplay.experiments.rllib_command.experiments import configured, trial_name
+from interreplay.experiments.rllib_command.experiments import config_for, configured, trial_name
 from interreplay.experiments.rllib_command.main import asked_for, main, make_parser
 from interreplay.rllib import SAC, IMPALAConfig, SACConfig, TD3Config
 from interreplay.rllib.stock.configs import DOTTED, StockSACConfig

@@ -16,9 +16,9 @@ from interreplay.experience.offline_data.conversion import Spaces
 from interreplay.experience.offline_data.dataset import readable
 from interreplay.experience.offline_data.where import Where
 from interreplay.runs import state_files
-from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import ensure_writable
 from interreplay.runs.state_files import manifest
+from interreplay.runs.state_files.disk import held
 from interreplay.storage.fixed_rows import FixedStorage
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions

@@ -35,8 +35,7 @@ from interreplay.experience.store.segments import (
     segment_name,
 )
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.runs.folder_lock import UNSUPPORTED
-from interreplay.runs.state_files.disk import sync
+from interreplay.runs.state_files.disk import UNSUPPORTED, sync
 from interreplay.transitions import Transitions, cat_columns, unchecked
 
 SECONDS = 1.0

@@ -27,7 +27,7 @@ def act(given: argparse.Namespace) -> int:
     check_evaluate(given)
     if given.video:
         choose_working_backend()
-    from interreplay.experiments.evaluation.evaluate import evaluate  # imports Ray, so after the checks
+    from interreplay.experiments.evaluation.play import evaluate  # imports Ray, so after the checks
 
     evaluate(given, print)
     return 0

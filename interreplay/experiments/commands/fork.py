@@ -26,10 +26,10 @@ from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FINISHED, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
-from interreplay.runs.folder_lock import held
 from interreplay.runs.results.reader import curve
 from interreplay.runs.resume import plain
 from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings, steps_of
+from interreplay.runs.state_files.disk import held
 
 FORK = "fork.json"
 PAIRED = "paired.csv"

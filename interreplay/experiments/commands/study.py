@@ -40,9 +40,9 @@ from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER, TrialFolder, shortened
-from interreplay.runs.folder_lock import held
 from interreplay.runs.resume import plain
 from interreplay.runs.run_folder import check_name, find_checkpoints, steps_of
+from interreplay.runs.state_files.disk import held
 
 NOT_WHAT = {"list_buffers", "list_presets", "output_dir", *EXECUTION} - {"searcher"}
 WHAT = {"study", "inputs", "resume", "searcher", *GRID, *SEARCH, *FLAGS} - NOT_WHAT

@@ -36,9 +36,9 @@ from interreplay.experiments.process.progress import reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.checkpoints import best_checkpoints, best_of
-from interreplay.runs.folder_lock import held
 from interreplay.runs.resume import changed_rates, reopen, restore, run_folder_of, unwritten
 from interreplay.runs.run_folder import STATUS, RunFolder, ensure_writable, find_checkpoints
+from interreplay.runs.state_files.disk import held
 
 if TYPE_CHECKING:
     from interreplay.experiments.training.train_loop import Training

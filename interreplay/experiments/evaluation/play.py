@@ -1,10 +1,15 @@
-"""Play episodes of a trained policy without exploration, and record them as a video or a dataset."""
+"""Play episodes of a trained policy without exploration, and record them as a video or a dataset.
+
+`evaluate` implements `interreplay evaluate`, `enjoy.py` and `rllib evaluate`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -18,12 +23,14 @@ from interreplay.experience.offline_data.minari_episodes import check_new
 from interreplay.experiments.evaluation.load import built, restore, saved_config
 from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
+from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
 from interreplay.rllib.actor_learner.a3c import A3CConfig
 from interreplay.rllib.env_runner.runner import BatchEnvRunner
 from interreplay.rllib.env_runner.runner_state import success_of
-from interreplay.runs.checkpoints import find
+from interreplay.rllib.ray_session import quiet
+from interreplay.runs.checkpoints import best_of, find, read_best
 
 
 @dataclass(frozen=True)
@@ -117,12 +124,12 @@ def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Epis
 
 def _play(runner: Any, options: PlaybackOptions) -> Iterator[Any]:
     """Yield finished episodes until the requested number of episodes or steps is reached."""
-    count = 0
+    played = 0
     steps = 0
     seed = options.seed
-    while count < (options.episodes or math.inf) and steps < (options.steps or math.inf):
+    while played < (options.episodes or math.inf) and steps < (options.steps or math.inf):
         if options.seed is not None:
-            seed = options.seed + count
+            seed = options.seed + played
         if not isinstance(runner, BatchEnvRunner):
             # RLlib's runners reset with the seed of their configuration at every call; None keeps the random state.
             runner._seed = seed
@@ -130,7 +137,7 @@ def _play(runner: Any, options: PlaybackOptions) -> Iterator[Any]:
         elif seed is not None:
             runner.seed_next_reset(seed)
         (episode,) = runner.sample(num_episodes=1, explore=False)
-        count += 1
+        played += 1
         steps += len(episode)
         yield episode
 
@@ -154,3 +161,37 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
         video.fps = check_rendering(config)
         config.callbacks(on_episode_step=Camera(video.add, video.next_step_is_shown))
     return config
+
+
+def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
+    """Play episodes and report each of them, then their means and the files written."""
+    if given.best:
+        checkpoint = best_of(given.checkpoint)
+        notify(f"{checkpoint}, {read_best(checkpoint)}")
+    else:
+        found = find(given.checkpoint)
+        checkpoint = found[0]
+        if found != [given.checkpoint.absolute()]:
+            notify(f"{checkpoint}, the newest of {counted(len(found), 'checkpoint')}")
+    quiet()
+    numbers = count(1)
+
+    def report(episode: Episode) -> None:
+        success = {None: "", True: ", success", False: ", no success"}[episode.success]
+        notify(f"episode {next(numbers)}: return {shown(episode.ret)} in {episode.length} steps{success}")
+
+    episodes = given.episodes
+    if episodes is None and given.steps is None:
+        episodes = EPISODES
+    options = PlaybackOptions(
+        run=given.run,
+        steps=given.steps,
+        episodes=episodes,
+        seed=given.seed,
+        video=given.video,
+        window=given.render,
+        dataset=given.record_data,
+        trusted=given.trust_checkpoint,
+        video_episodes=given.video_episodes or VIDEO_EPISODES,
+    )
+    notify(watch(checkpoint, options, report).summary())

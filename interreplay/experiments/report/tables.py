@@ -10,8 +10,7 @@ import pandas as pd
 
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.report.curves import SUMMARIES, align
-from interreplay.experiments.report.reading.results import REPLAY
-from interreplay.experiments.report.reading.runs import Run
+from interreplay.experiments.report.reading.runs import REPLAY, Run
 from interreplay.experiments.report.sections import FEW, MEASURES, Section, Task
 from interreplay.runs.results.intervals import Array, difference, improvement, interval, iqm, mean, ratio
 

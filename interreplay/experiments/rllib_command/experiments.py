@@ -1,4 +1,4 @@
-"""Experiments of `rllib train`, executed by Ray Tune."""
+"""Experiments of `rllib train`, executed by Ray Tune, and the names of algorithms: ours and RLlib's."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ from typing import Any
 
 from ray import tune
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
+from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.utils import replay_buffers as stock_buffers
+from ray.tune.registry import ENV_CREATOR, _global_registry
 from ray.tune.search.variant_generator import generate_variants
 
+from interreplay.environments.lookup import find_environment
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.rllib_command.algorithm_names import WITH_OUR_BUFFERS, config_for
+from interreplay.experiments.training.build import new_config
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions, is_algorithm
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import explained, settings_as_properties
 from interreplay.rllib.host import choices, is_search_space
+from interreplay.rllib.stock.configs import StockDQNConfig, StockSACConfig
+
+WITH_OUR_BUFFERS = {DQNConfig: StockDQNConfig, SACConfig: StockSACConfig}
+STOCK = "-stock"
 
 RENAMED = {
     "timesteps_total": "num_env_steps_sampled_lifetime",
@@ -41,7 +51,7 @@ class Experiment:
 
     Attributes:
         name: Name of its folder of results.
-        run: Name of the algorithm, as for `algorithm_names.config_for`.
+        run: Name of the algorithm, as for `config_for`.
         env: The environment.
         stop: Results at which it stops, whichever is reached first.
         config: Settings of the algorithm; values may be ``{"grid_search": [...]}``.
@@ -160,3 +170,46 @@ def _is_ours(replay: Any) -> bool:
     if is_search_space(kinds[0]):
         kinds = list(choices(kinds[0]))
     return any(isinstance(kind, str) and "." not in kind and not hasattr(stock_buffers, kind) for kind in kinds)
+
+
+def config_for(
+    run: str, env: str, report: Callable[[str], object], arguments: Mapping[str, Any] | None = None
+) -> AlgorithmConfig:
+    """Return the default configuration of an algorithm for an environment.
+
+    Names such as ``SAC`` select our algorithms, ``SAC-stock`` selects RLlib's.
+
+    Args:
+        run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
+        env: A Gymnasium id, retired versions included, or a name registered with Ray Tune.
+        report: Receives a line about the replacement of a retired version.
+        arguments: Arguments of the environment, if they are known.
+
+    Raises:
+        UsageError: The algorithm or environment is unknown; the message suggests the nearest name.
+    """
+    name = env
+    space = None  # unknown before the environment is made
+    if not _global_registry.contains(ENV_CREATOR, env):
+        found = find_environment(env, arguments or {})
+        name = found.name
+        space = found.action_space
+        if found.note:
+            report(found.note)
+    stock = run.removesuffix(STOCK)
+    if is_algorithm(run):
+        if space is not None:
+            check_actions(run, name, space, "--run")
+        config = new_config(ALGORITHMS[run].config)
+    elif stock in STOCK_ALGORITHMS:
+        config = STOCK_ALGORITHMS[stock]()[1]
+    else:
+        raise UsageError(f"unknown algorithm {run!r}; {accepted_names(run, names())}")
+    return config.environment(name)
+
+
+def names() -> list[str]:
+    """Return the names that `config_for` accepts, ours first."""
+    both = [name for name in ALGORITHMS if name in STOCK_ALGORITHMS]
+    only_stock = sorted(STOCK_ALGORITHMS.keys() - ALGORITHMS.keys())
+    return [*ALGORITHMS, *only_stock, *(name + STOCK for name in both)]

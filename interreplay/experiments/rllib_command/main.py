@@ -19,7 +19,7 @@ import ray
 from ray import tune
 
 from interreplay.errors import UsageError
-from interreplay.experiments.evaluation.evaluate import evaluate
+from interreplay.experiments.evaluation.play import evaluate
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import whole
@@ -27,10 +27,9 @@ from interreplay.experiments.process.machine import counted, own_cpus, own_gpus
 from interreplay.experiments.process.outcome import write_line
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.process.signals import Interrupts
-from interreplay.experiments.rllib_command.algorithm_names import names
 from interreplay.experiments.rllib_command.callbacks import ProgressTable, SaveOnSignal
 from interreplay.experiments.rllib_command.experiment_files import changed, read_file, read_settings
-from interreplay.experiments.rllib_command.experiments import Experiment
+from interreplay.experiments.rllib_command.experiments import Experiment, names
 from interreplay.experiments.training.trackers import trackers
 from interreplay.rllib import ray_session
 from interreplay.rllib.ray_session import start_ray

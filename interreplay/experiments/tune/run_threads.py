@@ -19,7 +19,7 @@ from interreplay.experiments.training.train_loop import Requests, Training
 from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
 from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
-from interreplay.runs.folder_lock import FolderInUse
+from interreplay.runs.state_files.disk import FolderInUse
 
 Event = tuple[str, str, dict[str, Any]]
 

@@ -13,7 +13,7 @@ from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session
-from interreplay.runs.folder_lock import FolderInUse
+from interreplay.runs.state_files.disk import FolderInUse
 
 
 def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO) -> int:

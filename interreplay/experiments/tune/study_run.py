@@ -26,9 +26,9 @@ from interreplay.experiments.training.build import build
 from interreplay.experiments.training.forking import fork
 from interreplay.experiments.training.train_loop import Training
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.runs.folder_lock import held
 from interreplay.runs.results.reader import mean_return
 from interreplay.runs.resume import first_settings, plain, restore, unwritten
+from interreplay.runs.state_files.disk import held
 
 NOT_STARTED = "not started"
 """State in the event of a run that another process trains. Its folder is not changed."""

@@ -12,7 +12,7 @@ from ray import tune
 from interreplay.experiments.tune.signal_actor import listen
 from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
-from interreplay.runs.folder_lock import FolderInUse
+from interreplay.runs.state_files.disk import FolderInUse
 
 
 class Trial(tune.Trainable):

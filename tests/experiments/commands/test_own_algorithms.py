@@ -13,7 +13,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, export, train
 from interreplay.experiments.commands.study import main as study_command
 from interreplay.experiments.commands.study import read_new
-from interreplay.experiments.rllib_command.algorithm_names import config_for
+from interreplay.experiments.rllib_command.experiments import config_for
 from interreplay.experiments.training.build import configure
 from interreplay.learning.algorithms_table import ALGORITHMS
 from tests.experiments.commands.command_lines import settings, users_folder

@@ -19,10 +19,11 @@ import custom_training
 from interreplay.acting.stored_policy import POLICY
 from interreplay.errors import EnvironmentFailure, UsageError
 from interreplay.experiments.commands import train
-from interreplay.runs import folder_lock, state_files
-from interreplay.runs.folder_lock import held
+from interreplay.runs import state_files
 from interreplay.runs.resume import unwritten
 from interreplay.runs.run_folder import STEPS, RunFolder
+from interreplay.runs.state_files import disk
+from interreplay.runs.state_files.disk import held
 from tests.experiments.commands.command_lines import PATIENCE, checkpoints, one_line, rows, start, steps, the_run
 
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
@@ -398,14 +399,14 @@ def test_evaluations_are_signs_of_life(tmp_path):
 
 def test_a_folder_is_locked_or_the_reason_is_reported(tmp_path, monkeypatch):
     (tmp_path / "lock.txt").touch()
-    (tmp_path / folder_lock.LOCK).symlink_to(tmp_path / "lock.txt")
+    (tmp_path / disk.LOCK).symlink_to(tmp_path / "lock.txt")
     with pytest.raises(OSError, match="symbolic link"), held(tmp_path, "a run"):
         raise AssertionError("a link to another file locks nothing")
-    (tmp_path / folder_lock.LOCK).unlink()
+    (tmp_path / disk.LOCK).unlink()
 
     def unsupported(lock):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(folder_lock.FileLock, "acquire", unsupported)
+    monkeypatch.setattr(disk.FileLock, "acquire", unsupported)
     with held(tmp_path, "a run"):  # a file system without locks
         pass

@@ -325,7 +325,7 @@ def test_the_first_working_rendering_backend_is_selected(monkeypatch):
 
 @pytest.mark.slow
 def test_all_commands_print_the_same(trained, capsys, monkeypatch):
-    monkeypatch.setattr("interreplay.experiments.evaluation.evaluate.quiet", lambda: None)
+    monkeypatch.setattr("interreplay.experiments.evaluation.play.quiet", lambda: None)
     words = [str(trained), "--run", "SAC", "--steps", "30", "--seed", "2"]
     printed = []
     for call in (main.main, dispatcher.main):

@@ -17,10 +17,9 @@ import pytest
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation.play import PlaybackOptions, watch
 from interreplay.experiments.rllib_command import main
-from interreplay.experiments.rllib_command.algorithm_names import config_for, names
 from interreplay.experiments.rllib_command.callbacks import ProgressTable, SaveOnSignal
 from interreplay.experiments.rllib_command.experiment_files import read_file, read_settings
-from interreplay.experiments.rllib_command.experiments import Experiment, configured
+from interreplay.experiments.rllib_command.experiments import Experiment, config_for, configured, names
 from tests.rllib.small_runs import config
 
 ROOT = Path(__file__).resolve().parents[3]

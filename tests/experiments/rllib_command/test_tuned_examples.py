@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from ray.tune.search.variant_generator import generate_variants
 
-from interreplay.experiments.rllib_command.algorithm_names import config_for
 from interreplay.experiments.rllib_command.experiment_files import read_file
-from interreplay.experiments.rllib_command.experiments import configured
+from interreplay.experiments.rllib_command.experiments import config_for, configured
 from interreplay.rllib.algorithms.off_policy import OffPolicyConfig
 from interreplay.rllib.algorithms.rllib_settings import TABLE
 

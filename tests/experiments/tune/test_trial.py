@@ -30,9 +30,9 @@ from interreplay.experiments.tune import run_threads, study_run, trainable
 from interreplay.experiments.tune.single_run import run_single
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.runs import state_files
-from interreplay.runs.folder_lock import held
 from interreplay.runs.run_folder import RunFolder
 from interreplay.runs.state_files.arrays import encode
+from interreplay.runs.state_files.disk import held
 
 LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 100 --steps_per_iteration 25"
 LINE += " --learning_starts 15 --train_batch_size 16 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"

@@ -13,12 +13,11 @@ from typing import Any
 import pandas as pd
 
 from interreplay.errors import UsageError
-from interreplay.experiments.report.reading.results import Results, read_results
 from interreplay.experiments.report.reading.settings import Description, describe, method_names
 from interreplay.experiments.studies.study import STUDY
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FAILED, STOPPED, TrialFolder
-from interreplay.runs.results.reader import FILES
+from interreplay.runs.results.reader import FILES, NAMES, kept_rows, named, number, read_rows
 from interreplay.runs.run_folder import STATUS
 
 FINISHED = "finished"
@@ -29,6 +28,40 @@ UNREADABLE = "unreadable"
 ERROR = "error.txt"
 LONGEST_NOTE = 200
 RUN_FILES = {*FILES, ERROR, STATUS, "params.json"}
+REPLAY = "replay_buffer/"
+LEARNED = "learners/default_policy/"
+UNROLL_METRICS = ("rho_mean", "rho_clipped_share", "kl_to_behavior", "kept_share", "effective_sample_size")
+"""Metrics of updates from unrolls that are read as diagnostics of replay."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results of a run, whether Tune marked it as done, and problems of the file.
+
+    The table has a row per result with rising env_steps: the columns of `NAMES`, and diagnostics as
+    ``replay_buffer/...``.
+    """
+
+    table: pd.DataFrame
+    done: bool = False
+    note: str = ""
+
+
+def read_results(folder: Path) -> Results:
+    """Return the results in the folder of a run."""
+    found, note = read_rows(folder)
+    rows = []
+    for reported in kept_rows(found):
+        row = {name: named(reported, name) for name in NAMES}
+        for name, value in reported.items():
+            if name.startswith(REPLAY):
+                row[name] = number(value)
+            elif name.removeprefix(LEARNED) in UNROLL_METRICS:
+                row[REPLAY + name.removeprefix(LEARNED)] = number(value)
+        rows.append(row)
+    table = pd.DataFrame(rows, dtype=float)
+    done = bool(found) and bool(found[-1].get("done"))
+    return Results(table, done, note)
 
 
 @dataclass(frozen=True)
@@ -36,7 +69,7 @@ class Run:
     """One run.
 
     Its `state` is ``"finished"``, ``"unfinished"``, ``"crashed"``, ``"empty"`` or ``"unreadable"``. `results` has a row
-    per result, see `results.Results`. `method` is the name of the replay method in the report; if it is a short form,
+    per result, see `Results`. `method` is the name of the replay method in the report; if it is a short form,
     `full_name` adds the settings. A run `repeats` if another run with the same settings and seed counts instead.
     """
 
