@@ -28,6 +28,7 @@ from interreplay.experiments.flags.replay_flags import (
     unroll_replay_for,
 )
 from interreplay.experiments.flags.run_flags import (
+    ALIASES,
     CHANGEABLE,
     COMMON,
     DEFAULTS,
@@ -40,7 +41,6 @@ from interreplay.experiments.flags.run_flags import (
 )
 from interreplay.experiments.flags.values import only, without
 from interreplay.learning.algorithms_table import ALGORITHMS, is_algorithm
-from interreplay.runs.resume import plain
 
 
 class RunSettings(SimpleNamespace):
@@ -86,7 +86,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     Raises:
         UsageError: Settings contradict each other, or a name is unknown.
     """
-    given = by_name(given)
+    given = {ALIASES.get(name, name): value for name, value in given.items()}
     trainer = given.get("trainer", DEFAULTS["trainer"])
     if not is_algorithm(trainer):
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}, or module:Class")
@@ -116,7 +116,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         relabel = Relabel(settings["relabel"])
         wrapper = {"type": WRAPPER, "function": relabel.name, "source": relabel.digest}
         settings["wrapper"] = [*settings["wrapper"], wrapper]
-    settings = plain(settings)
+    settings = with_lists(settings)
     try:
         row.settings(**only(settings, row.defaults))
     except ValueError as error:
@@ -127,6 +127,15 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return RunSettings(**settings)
+
+
+def with_lists(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings as they are read from JSON: tuples become lists."""
+    found = dict(settings)
+    for name, value in settings.items():
+        if isinstance(value, tuple):
+            found[name] = list(value)
+    return found
 
 
 def default_settings(trainer: str) -> dict[str, Any]:
@@ -159,7 +168,7 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
 def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
     """Return a line about the defaults that a preset changed, "" if it changed none."""
     tuned = vars(settings or settings_for(given))
-    usual = plain(default_settings(given.get("trainer", DEFAULTS["trainer"])))
+    usual = with_lists(default_settings(given.get("trainer", DEFAULTS["trainer"])))
     changed = {name: tuned[name] for name in tuned_for(given) if tuned[name] != usual.get(name)}
     if not changed:
         return ""
@@ -182,7 +191,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
         requested |= replay_resumed(saved, given)
     if "env" in requested:
         requested["env"] = find_environment(requested["env"], saved["env_args"]).name
-    requested = updates_resumed(saved, plain(requested))
+    requested = updates_resumed(saved, with_lists(requested))
     algorithm_settings(only(requested, RATES), trainer)
     if requested.get("device") == "auto":  # keep the checkpoint's
         del requested["device"]
