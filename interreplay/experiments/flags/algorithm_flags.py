@@ -8,7 +8,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import boolean, only, reader, sources, written
+from interreplay.experiments.flags.values import boolean, only, reader, sources, whole, written
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, VARIANTS
 from interreplay.learning.setting_fields import Accepts, Named, OrWord, Widths, YesNo, accepted_by
 from interreplay.learning.settings import ReplaySettings
@@ -110,10 +110,10 @@ def loop_flag(name: str, **options: Any) -> Flag:
     return Flag(name, **(stated | options))
 
 
-def flag_of_run(name: str, type: Callable[[str], Any], default: Any, help: str) -> Flag:
-    """Return a flag of the run; its help lists the algorithms with another default. Arguments as for `Flag`."""
+def flag_of_run(name: str, help: str) -> Flag:
+    """Return a flag with a whole number, by default 1; its help lists the algorithms with another default."""
     own = {owner: row.of_run[name] for owner, row in ALGORITHMS.items() if name in row.of_run}
-    return Flag(name, type, default, f"{help} ({exceptions(own, default)})")
+    return Flag(name, whole(1), 1, f"{help} ({exceptions(own, 1)})")
 
 
 def algorithm_settings(given: Mapping[str, Any], trainer: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from interreplay.errors import UsageError
@@ -89,21 +90,25 @@ BUFFER_ARGUMENTS = {
 PRIORITY_ARGUMENTS = {f"prioritized_replay_{name}": name for name in ("alpha", "beta", "eps")}
 """Flags that set one argument of the `Prioritized` selector."""
 
+_method = partial(Flag, scope="method")
+
 ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
-    Flag("custom_replay_buffer", boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
-    *(Flag(flag, boolean, False, method) for flag, method in METHODS.items()),
-    Flag("mixup_interpolation", boolean, False, "blend by mixup; NMER unless another such method is named"),
-    Flag("smote_interpolation", boolean, False, "blend by mixup with lambda ~ U(0, 1), as --mixup_alpha 1 does"),
-    Flag("kneighbors", whole(1), None, "the replay method's k, its number of neighbors"),
-    Flag("mixup_alpha", number(0, open_low=True), None, "the replay method's alpha, of its Beta(alpha, alpha)"),
-    Flag("prob_interpolation", number(0, 1), None, "probability of blending a row"),
-    Flag("interp_decay_rate", number(0), None, "decrease of --prob_interpolation over the run; it stays at 0 or more"),
-    Flag("prioritized_replay", boolean, False, "select by TD error: PER alone, or the selector of another method"),
-    Flag("prioritized_replay_alpha", number(0), None, "exponent of the priorities"),
-    Flag("prioritized_replay_beta", number(0, 1), None, "exponent of the importance weights at the start"),
-    Flag("prioritized_replay_eps", number(0, open_low=True), None, "added to every priority"),
-    Flag("use_importance_sampling", boolean, True, "False: no importance weights, beta stays 0"),
-    Flag(
+    _method("custom_replay_buffer", boolean, None, "True: NMER; False: Uniform, or PER with --prioritized_replay"),
+    *(_method(flag, boolean, False, method) for flag, method in METHODS.items()),
+    _method("mixup_interpolation", boolean, False, "blend by mixup; NMER unless another such method is named"),
+    _method("smote_interpolation", boolean, False, "blend by mixup with lambda ~ U(0, 1), as --mixup_alpha 1 does"),
+    _method("kneighbors", whole(1), None, "the replay method's k, its number of neighbors"),
+    _method("mixup_alpha", number(0, open_low=True), None, "the replay method's alpha, of its Beta(alpha, alpha)"),
+    _method("prob_interpolation", number(0, 1), None, "probability of blending a row"),
+    _method(
+        "interp_decay_rate", number(0), None, "decrease of --prob_interpolation over the run; it stays at 0 or more"
+    ),
+    _method("prioritized_replay", boolean, False, "select by TD error: PER alone, or the selector of another method"),
+    _method("prioritized_replay_alpha", number(0), None, "exponent of the priorities"),
+    _method("prioritized_replay_beta", number(0, 1), None, "exponent of the importance weights at the start"),
+    _method("prioritized_replay_eps", number(0, open_low=True), None, "added to every priority"),
+    _method("use_importance_sampling", boolean, True, "False: no importance weights, beta stays 0"),
+    _method(
         "interp_prio_update",
         boolean,
         False,
@@ -135,39 +140,39 @@ def smoothness(text: str) -> float:
 
 
 GAUSSIAN_PROCESS_FLAGS = (
-    Flag("kernel", choice("rbf", "matern", "rq"), "rq", "covariance function of the Gaussian processes"),
-    Flag("matern_nu", smoothness, 2.5, "smoothness of the Matern kernel: .5, 1.5 or 2.5"),
-    Flag("use_ard", boolean, True, "one length scale per feature"),
-    Flag("composite_kernel", boolean, False, "product of a kernel of states and one of actions"),
-    Flag("mean_type", choice("zero", "constant", "linear"), "zero", "mean function of the Gaussian processes"),
-    Flag("use_priors", boolean, False, "Gamma priors on hyperparameters"),
-    Flag("use_delta", boolean, True, "predict changes of state; False is rejected"),
-    Flag("standardize_gpr_x", boolean, True, "scale a neighborhood's features to mean 0 and standard deviation 1"),
-    Flag("normalize", boolean, False, "scale a neighborhood's features to 0 ... 1 instead"),
-    Flag("gp_pca", boolean, False, "work on principal components of a neighborhood's features"),
-    Flag("gp_pca_components", whole(1), 8, "number of principal components"),
-    Flag("mc_hyper", boolean, True, "average the hyperparameters of fits to --train_size neighborhoods"),
-    Flag(
+    _method("kernel", choice("rbf", "matern", "rq"), "rq", "covariance function of the Gaussian processes"),
+    _method("matern_nu", smoothness, 2.5, "smoothness of the Matern kernel: .5, 1.5 or 2.5"),
+    _method("use_ard", boolean, True, "one length scale per feature"),
+    _method("composite_kernel", boolean, False, "product of a kernel of states and one of actions"),
+    _method("mean_type", choice("zero", "constant", "linear"), "zero", "mean function of the Gaussian processes"),
+    _method("use_priors", boolean, False, "Gamma priors on hyperparameters"),
+    _method("use_delta", boolean, True, "predict changes of state; False is rejected"),
+    _method("standardize_gpr_x", boolean, True, "scale a neighborhood's features to mean 0 and standard deviation 1"),
+    _method("normalize", boolean, False, "scale a neighborhood's features to 0 ... 1 instead"),
+    _method("gp_pca", boolean, False, "work on principal components of a neighborhood's features"),
+    _method("gp_pca_components", whole(1), 8, "number of principal components"),
+    _method("mc_hyper", boolean, True, "average the hyperparameters of fits to --train_size neighborhoods"),
+    _method(
         "global_hyperparams",
         boolean,
         True,
         "share hyperparameters between neighborhoods, fitted to --train_size random rows without --mc_hyper; False: fit"
         " every neighborhood of every batch",
     ),
-    Flag(
+    _method(
         "train_size",
         whole(1),
         None,
         "number of neighborhoods (default: 32) or, with --mc_hyper False, of rows (default: 256) in a fit",
     ),
-    Flag("retrain_interval", whole(1), 1_000, "updates between two fits of shared hyperparameters"),
-    Flag("warmstart_global", boolean, True, "start a fit at the previous result"),
-    Flag("use_botorch", boolean, False, "fit by L-BFGS with priors, as BoTorch does, instead of Adam"),
-    Flag("sample_gp_cov", boolean, False, "draw outcomes from the posterior instead of using its mean"),
-    Flag("weighted_updates", boolean, False, "weight rows in all losses by the certainty of their prediction"),
-    Flag("fp32", boolean, True, "float32; False: float64"),
-    Flag("perform_holdout_eval", boolean, False, "hold rows out regularly and report the prediction error"),
-    Flag("holdout_split", number(0, 0.9, open_low=True), 0.2, "share of a neighborhood to hold out"),
+    _method("retrain_interval", whole(1), 1_000, "updates between two fits of shared hyperparameters"),
+    _method("warmstart_global", boolean, True, "start a fit at the previous result"),
+    _method("use_botorch", boolean, False, "fit by L-BFGS with priors, as BoTorch does, instead of Adam"),
+    _method("sample_gp_cov", boolean, False, "draw outcomes from the posterior instead of using its mean"),
+    _method("weighted_updates", boolean, False, "weight rows in all losses by the certainty of their prediction"),
+    _method("fp32", boolean, True, "float32; False: float64"),
+    _method("perform_holdout_eval", boolean, False, "hold rows out regularly and report the prediction error"),
+    _method("holdout_split", number(0, 0.9, open_low=True), 0.2, "share of a neighborhood to hold out"),
 )
 GAUSSIAN_PROCESS_NAMES = frozenset(flag.name for flag in GAUSSIAN_PROCESS_FLAGS)
 

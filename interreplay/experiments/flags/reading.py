@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -109,11 +109,6 @@ class Flag:
         if self.many:
             return {"action": _Joined, "nargs": "+", "flag": self, "metavar": metavar}
         return {"type": self.type, "action": "append" if self.repeat else "store", "metavar": metavar}
-
-
-def scoped(scope: str, flags: Sequence[Flag]) -> tuple[Flag, ...]:
-    """Return the flags with another scope."""
-    return tuple(replace(flag, scope=scope) for flag in flags)
 
 
 class _Joined(argparse.Action):

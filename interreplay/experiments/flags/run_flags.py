@@ -17,7 +17,7 @@ from interreplay.experiments.flags.algorithm_flags import (
 )
 from interreplay.experiments.flags.offline_flags import OFFLINE_FLAGS
 from interreplay.experiments.flags.original_flags import GAUSSIAN_PROCESS_FLAGS, ORIGINAL_REPLAY_FLAGS
-from interreplay.experiments.flags.reading import Flag, scoped
+from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.replay_flags import CATALOGUE, PART_FLAGS, named_part
 from interreplay.experiments.flags.values import (
     absolute_path,
@@ -184,13 +184,8 @@ LEARNER = (
 )
 MACHINE = (
     Flag("num_workers", whole(0), 0, "sampling processes; 0 samples in the training process"),
-    flag_of_run("num_envs_per_worker", whole(1), 1, "environments per sampling process"),
-    flag_of_run(
-        "rollout_fragment_length",
-        whole(1),
-        1,
-        "steps per environment between two rounds of updates, or per unroll",
-    ),
+    flag_of_run("num_envs_per_worker", "environments per sampling process"),
+    flag_of_run("rollout_fragment_length", "steps per environment between two rounds of updates, or per unroll"),
     Flag(
         "device",
         choice("cpu", "cuda", "auto"),
@@ -274,8 +269,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "learner": LEARNER,
     "sampling and machine": MACHINE,
     "evaluation and results": RESULTS,
-    "replay, as in the original work": scoped("method", ORIGINAL_REPLAY_FLAGS),
-    "Gaussian processes, as in the original work (BIER)": scoped("method", GAUSSIAN_PROCESS_FLAGS),
+    "replay, as in the original work": ORIGINAL_REPLAY_FLAGS,
+    "Gaussian processes, as in the original work (BIER)": GAUSSIAN_PROCESS_FLAGS,
 }
 
 COMMON = (

@@ -44,9 +44,9 @@ def number(low: float = -float("inf"), high: float = float("inf"), *, open_low: 
     return reader(Number(low, high, open_low=open_low))
 
 
-def whole(low: int, high: int | None = None) -> Callable[[str], int]:
-    """Return a reader of whole numbers between two bounds, also written like ``1e6`` or ``1_000_000``."""
-    return reader(Whole(low, high))
+def whole(low: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers from a bound on, also written like ``1e6`` or ``1_000_000``."""
+    return reader(Whole(low))
 
 
 seed = reader(SEED)

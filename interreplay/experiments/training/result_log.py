@@ -135,9 +135,9 @@ class RunLog:
                 writer.writerows(csv.DictReader(old))
         self._header = header
 
-    def video(self, name: str, frames: list[np.ndarray], steps: int) -> None:
-        """Add a video of images ``(height, width, 3)`` uint8 to TensorBoard's images."""
-        self._events.add_video(name, frames, steps)
+    def video(self, frames: list[np.ndarray], steps: int) -> None:
+        """Add a video of an evaluation, images ``(height, width, 3)`` uint8, to TensorBoard's images."""
+        self._events.add_video("evaluation", frames, steps)
 
     def close(self) -> None:
         """Close the files."""

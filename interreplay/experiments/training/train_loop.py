@@ -256,7 +256,7 @@ class Training:
             if self.algo.evaluation_video is not None:
                 frames = self.algo.evaluation_video.take()
                 if frames:
-                    log.video("evaluation", frames, self.algo.env_steps)
+                    log.video(frames, self.algo.env_steps)
         except OSError as error:
             problem = f"results in {self.folder.path} cannot be written ({error.strerror})"
             raise UsageError(f"{problem}; {self.rescue()}") from error
