@@ -12,7 +12,7 @@ import pandas as pd
 
 from interreplay.environments.relabeled import WRAPPER
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study import LANGUAGE, run_all
+from interreplay.experiments.commands.study import run_all
 from interreplay.experiments.commands.study_checks import check, check_processors
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import OneLineParser
@@ -138,7 +138,7 @@ def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, An
         "settings": settings,
     }
     execution = Execution(cpus_per_trial=given.cpus_per_trial, max_concurrent=given.max_concurrent or 0)
-    return Study(expand(contents, LANGUAGE), execution)
+    return Study(expand(contents), execution)
 
 
 def settings_of_parent(parent: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
         check_parent(settings)
     device = chosen_device(settings.device, own_gpus())
     check_device(device)
-    environment = environment_of(settings)
+    environment = find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
     output_dir = given.get("output_dir", settings.output_dir)
     if home:
         output_dir = home.parent
@@ -95,11 +95,6 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     if not checkpoints and not settings.fork_from:
         lines.append(first_update(settings))
     return PreparedRun(settings, source, tuple(filter(None, lines)))
-
-
-def environment_of(settings: SimpleNamespace) -> Environment:
-    """Return the environment of a run with its wrappers."""
-    return find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
 
 
 def check_parent(settings: SimpleNamespace) -> None:

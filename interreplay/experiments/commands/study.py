@@ -19,7 +19,6 @@ from interreplay.experiments.commands.study_checks import (
     check_job,
     check_processors,
     check_together,
-    found,
 )
 from interreplay.experiments.commands.study_search import check_search, searched, sequential, with_draws
 from interreplay.experiments.commands.train import requested_list
@@ -28,13 +27,13 @@ from interreplay.experiments.flags.original_flags import RENAMED
 from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, program
 from interreplay.experiments.flags.replay_flags import methods_with
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
-from interreplay.experiments.flags.study_flags import EXECUTION, FILE_KEYS, GRID, SEARCH, STUDY_GROUPS
+from interreplay.experiments.flags.study_flags import EXECUTION, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.flags.values import only, written
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.signals import RESUMABLE
 from interreplay.experiments.studies import inputs_file, results_table
-from interreplay.experiments.studies.grid import SettingsResolver, as_seeds, expand, read_study_file, typed
+from interreplay.experiments.studies.grid import as_seeds, expand, read_study_file, typed
 from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
@@ -56,7 +55,6 @@ INSTEAD = {
     **dict.fromkeys(("wandb", "mlflow"), "runs of studies log to their folders only; use interreplay train"),
 }
 """Flags of other commands, and what to do instead."""
-LANGUAGE = SettingsResolver(FLAGS, settings_for, lambda settings: found(settings).name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,13 +157,13 @@ def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     check_name(home, "the study file's name")
     contents: dict[str, Any] = {}
     if "study" in given:
-        contents = read_study_file(Path(given["study"]), FILE_KEYS)
+        contents = read_study_file(Path(given["study"]))
     contents |= only(given, GRID)
     if "seeds" in given:
         contents["seeds"] = as_seeds(given["seeds"])
-    flags = typed(plain(settings), FLAGS)
-    contents["settings"] = typed(contents.get("settings"), FLAGS) | flags
-    runs = expand(contents, LANGUAGE)
+    flags = typed(plain(settings))
+    contents["settings"] = typed(contents.get("settings")) | flags
+    runs = expand(contents)
     for grid in contents.get("grids", []):
         for name in GRID:
             if name in given and name in grid:
@@ -186,7 +184,7 @@ def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[
     if more:
         raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
     parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
-    runs, folders = inputs_file.read(given["inputs"], parser.given, LANGUAGE)
+    runs, folders = inputs_file.read(given["inputs"], parser.given)
     if "output_dir" not in given and len(set(folders)) > 1:
         raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
     return planned(runs, {}, given, Path(*folders[:1] or ["results"]))
@@ -199,7 +197,7 @@ def planned(
     names = (*SEARCH, "searcher")
     search: dict[str, Any] = dict.fromkeys(names)
     search |= only(contents, names) | only(given, names)
-    runs = searched(runs, search, LANGUAGE)
+    runs = searched(runs, search)
     execution = Execution(**only(contents, EXECUTION))
     if search["searcher"] == TPE:
         execution = replace(execution, search=dict(search["search"]))
@@ -296,7 +294,7 @@ def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[An
     from interreplay.experiments.tune import run_study
     from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
 
-    searcher = sequential(study, folder, LANGUAGE, functools.partial(settings_of, study, folder))
+    searcher = sequential(study, folder, functools.partial(settings_of, study, folder))
     execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
     scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
     return run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
@@ -304,7 +302,7 @@ def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[An
 
 def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> int:
     """Write and print the tables; return the exit code."""
-    study = with_draws(study, folder, LANGUAGE)
+    study = with_draws(study, folder)
     rows, table = results_table.write(folder, study.runs)
     where = f"{folder.path}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")

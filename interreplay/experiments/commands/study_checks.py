@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 
-from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import RefusedRuns, UsageError
 from interreplay.experience import ModelBased, RowSource
 from interreplay.experience.offline_data import open_rows
@@ -15,7 +14,6 @@ from interreplay.experiments.commands.preparation import (
     check_memory,
     check_networks,
     check_parent,
-    environment_of,
     replay_bytes,
     source_for,
 )
@@ -31,6 +29,7 @@ from interreplay.experiments.process.machine import (
     own_cpus,
     own_gpus,
 )
+from interreplay.experiments.studies.grid import environment_of
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
@@ -43,7 +42,6 @@ from interreplay.part import Context
 
 UPDATES: dict[str, type[Update]] = {"TQC": TQCUpdate, "CrossQ": CrossQUpdate}
 """Updates that provide less than other actor-critic updates."""
-find = functools.lru_cache(maxsize=None)(find_environment)
 
 
 def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> None:
@@ -88,7 +86,7 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     elif not own_gpus():
         device = "cpu"  # another machine has the GPU
     settings = settings.replaced(device=device)
-    environment = found(settings)
+    environment = environment_of(settings)
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
     if here and settings.offline_data is not None:
         spaces = (environment.observation_space, environment.action_space)
@@ -125,13 +123,6 @@ def offers_of(trainer: str) -> frozenset[str]:
     if trainer in VARIANTS:
         offers = DQNUpdate.offers | {CRITIC_LOSS}  # unless the network learns a distribution
     return offers | {SUCCESS_COLUMN}
-
-
-def found(settings: SimpleNamespace) -> Environment:
-    """Return the environment of a run; environments without arguments and wrappers are made only once."""
-    if settings.env_args or settings.wrapper or settings.frame_stack > 1:
-        return environment_of(settings)
-    return find(settings.env)
 
 
 def check_together(study: Study, address: str) -> None:

@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.experiments.flags.run_flags import CATALOGUE
-from interreplay.experiments.studies.grid import SettingsResolver, with_values
+from interreplay.experiments.studies.grid import with_values
 from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.runs.results.reader import curve
 
 
-def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
+def searched(runs: list[PlannedRun], given: Mapping[str, Any]) -> list[PlannedRun]:
     """Return the runs; runs that accept searched settings are repeated for every draw."""
     search = given["search"]
     one_by_one = given.get("searcher") == TPE
@@ -37,7 +36,7 @@ def searched(runs: list[PlannedRun], given: Mapping[str, Any], resolver: Setting
         if importlib.util.find_spec("optuna") is None:
             raise UsageError(f"--searcher {TPE} needs optuna: pip install 'interreplay[search]'")
         distributions(domains(search))
-    return sampled(runs, search, given["num_samples"] or 10, resolver, CATALOGUE)
+    return sampled(runs, search, given["num_samples"] or 10)
 
 
 def check_search(study: Study, given: Mapping[str, Any]) -> None:
@@ -52,7 +51,7 @@ def check_search(study: Study, given: Mapping[str, Any]) -> None:
         raise UsageError(f"--scheduler {how.scheduler} compares returns, so it supports one environment only")
 
 
-def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) -> Study:
+def with_draws(study: Study, folder: StudyFolder) -> Study:
     """Return a study with the values drawn so far, if they are drawn one after another."""
     if study.execution.searcher != TPE:
         return study
@@ -62,13 +61,11 @@ def with_draws(study: Study, folder: StudyFolder, resolver: SettingsResolver) ->
         if values is None:
             runs.append(replace(run, sampled={}))  # its values are drawn when it starts
         else:
-            runs.append(with_values(run, values, resolver))
+            runs.append(with_values(run, values))
     return replace(study, runs=runs)
 
 
-def sequential(
-    study: Study, folder: StudyFolder, resolver: SettingsResolver, settings_of: Callable[[PlannedRun], dict[str, Any]]
-) -> Any:
+def sequential(study: Study, folder: StudyFolder, settings_of: Callable[[PlannedRun], dict[str, Any]]) -> Any:
     """Return the search that draws the remaining runs, given the previous results; None if all were drawn before."""
     if study.execution.searcher != TPE:
         return None
@@ -76,7 +73,7 @@ def sequential(
 
     def job_of(run: PlannedRun) -> Callable[[Mapping[str, Any]], Job]:
         def job(values: Mapping[str, Any]) -> Job:
-            settings = settings_of(with_values(run, dict(values), resolver))
+            settings = settings_of(with_values(run, dict(values)))
             folder.trial(run).note_drawn(dict(values))
             return folder.path.absolute() / run.name, settings
 

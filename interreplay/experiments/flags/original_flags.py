@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from interreplay.errors import UsageError
@@ -115,6 +116,7 @@ ORIGINAL_REPLAY_FLAGS: tuple[Flag, ...] = (
         "credit a blend's TD error to both ends by share, not to the anchor only",
     ),
 )
+ORIGINAL_REPLAY_NAMES = frozenset(map(attrgetter("name"), ORIGINAL_REPLAY_FLAGS))
 
 GAUSSIAN_PROCESS_ARGUMENTS = {
     "kernel": "kernel",
@@ -174,7 +176,7 @@ GAUSSIAN_PROCESS_FLAGS = (
     _method("perform_holdout_eval", boolean, False, "hold rows out regularly and report the prediction error"),
     _method("holdout_split", number(0, 0.9, open_low=True), 0.2, "share of a neighborhood to hold out"),
 )
-GAUSSIAN_PROCESS_NAMES = frozenset(flag.name for flag in GAUSSIAN_PROCESS_FLAGS)
+GAUSSIAN_PROCESS_NAMES = frozenset(map(attrgetter("name"), GAUSSIAN_PROCESS_FLAGS))
 
 
 def gaussian_process_arguments(given: Mapping[str, Any]) -> list[tuple[str, str, Any]]:

@@ -18,6 +18,7 @@ from interreplay.experiments.flags.original_flags import (
     CHOOSING_FLAGS,
     GAUSSIAN_PROCESS_NAMES,
     METHODS,
+    ORIGINAL_REPLAY_NAMES,
     PRIORITY_ARGUMENTS,
     gaussian_process_arguments,
 )
@@ -125,7 +126,7 @@ def replay_for(
     if buffer is not None and not names_method(given):
         given = {**given, "buffer": buffer}
     name = method_of(given)
-    parameters = _parameters(name)
+    parameters = parameters_of(name)
     arguments = _part_arguments(given, name, parameters)
     for flag, argument, value in _named_arguments(given):
         _check_argument(flag, name, argument, parameters)
@@ -157,7 +158,6 @@ def replay_for(
 def unroll_replay_for(
     given: Mapping[str, Any],
     trainer: str,
-    method: Collection[str],
     buffer: str | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -166,11 +166,10 @@ def unroll_replay_for(
     Args:
         given: Flags and values that were given, including a preset's.
         trainer: The algorithm.
-        method: Names of the flags about the replay method.
         buffer: `FRESH` or `MIX`, used if no flag names one; None for the algorithm's own.
         arguments: Arguments of the mix that flags do not replace.
     """
-    of_rows = given.keys() & {*method, *OF_ROWS} - {"buffer", "buffer_arg", "replay_parameters"}
+    of_rows = given.keys() & {*PARTS, *ORIGINAL_REPLAY_NAMES, *GAUSSIAN_PROCESS_NAMES, *OF_ROWS}
     if of_rows:
         raise UsageError(
             f"--{min(of_rows)} applies to replayed transitions; {trainer} learns from unrolls, and --replay_parameters "
@@ -250,7 +249,7 @@ def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
     """
     word = f"--buffer_arg {name}={value or 'VALUE'}"
     method = method_of(given)
-    if name in _parameters(method) and name not in SET_BY_FLAGS:
+    if name in parameters_of(method) and name not in SET_BY_FLAGS:
         return f"use {word} to set {name} of {short(method)}"
     if others := methods_with(name):
         return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}"
@@ -261,7 +260,7 @@ def methods_with(argument: str) -> list[str]:
     """Return the replay methods that have an argument."""
     if argument in SET_BY_FLAGS:
         return []
-    return [name for name in CATALOGUE if argument in _parameters(name)]
+    return [name for name in CATALOGUE if argument in parameters_of(name)]
 
 
 def method_of(given: Mapping[str, Any]) -> str:
@@ -281,7 +280,7 @@ def method_of(given: Mapping[str, Any]) -> str:
     elif chosen:
         name = METHODS.get([*named, ""][0], "NMER")
         choice = f"--{chosen[0]}"
-    parameters = _parameters(name)
+    parameters = parameters_of(name)
     if given.get("custom_replay_buffer") is False and (chosen or name != stock):
         raise UsageError(f"--custom_replay_buffer False, which means {stock}, contradicts {choice}; give one of them")
     for flag in named:
@@ -293,7 +292,7 @@ def method_of(given: Mapping[str, Any]) -> str:
     return name
 
 
-def _parameters(name: str) -> list[str]:
+def parameters_of(name: str) -> list[str]:
     """Return the names of a replay method's arguments."""
     method = CATALOGUE.get(name)
     if method is None:

@@ -107,7 +107,7 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
         buffer = row.buffer
         buffer_args = row.buffer_args
     if row.unrolls:
-        settings |= unroll_replay_for(chosen | only(given, METHOD), trainer, METHOD, buffer, buffer_args)
+        settings |= unroll_replay_for(chosen | only(given, METHOD), trainer, buffer, buffer_args)
     else:
         settings |= replay_for(given, buffer, buffer_args)
     if settings["offline_data"] is not None and settings["buffer"] == MODEL_BASED:
@@ -211,7 +211,7 @@ def replay_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> dict[str,
     """Return the replay settings of flags next to ``--resume``; the checkpoint's settings if no flag is given."""
     trainer = saved.get("trainer", DEFAULTS["trainer"])
     if ALGORITHMS[trainer].unrolls:
-        return unroll_replay_for(given, trainer, METHOD, saved["buffer"], saved["buffer_args"])
+        return unroll_replay_for(given, trainer, saved["buffer"], saved["buffer_args"])
     requested = replay_for(given, saved["buffer"])
     requested["buffer_args"] = saved["buffer_args"] | requested["buffer_args"]
     if "prioritized_replay" not in given:

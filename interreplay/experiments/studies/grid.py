@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
+from interreplay.environments.lookup import Environment, find_environment
 from interreplay.errors import RefusedRuns, UsageError, accepted_names, did_you_mean
-from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.replay_flags import readable, short
+from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.study_flags import FILE_KEYS
+from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.flags.values import only, read_written, written
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.learning.setting_fields import SEED, Whole
@@ -26,18 +29,17 @@ SEED_COUNT = Whole(1, 1_000)
 """Larger numbers are rejected because they are probably seeds."""
 
 
-class SettingsResolver(NamedTuple):
-    """Resolves flags of ``custom_training`` to the settings of a run, and these to its current environment id.
-
-    Both functions raise `UsageError`.
-    """
-
-    flags: Mapping[str, Flag]
-    settings_for: Callable[[dict[str, Any]], SimpleNamespace]
-    environment: Callable[[SimpleNamespace], str]
+_find = functools.cache(find_environment)
 
 
-def read_study_file(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]:
+def environment_of(settings: SimpleNamespace) -> Environment:
+    """Return the environment of a run; environments without arguments and wrappers are made only once."""
+    if settings.env_args or settings.wrapper or settings.frame_stack > 1:
+        return find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
+    return _find(settings.env)
+
+
+def read_study_file(path: Path) -> dict[str, Any]:
     """Return the contents of a study file: keys of a grid, ``grids``, and the settings of its execution."""
     try:
         contents = yaml.safe_load(path.read_text())
@@ -48,16 +50,16 @@ def read_study_file(path: Path, execution: Mapping[str, Flag]) -> dict[str, Any]
         raise UsageError(f"study file {path} is not valid YAML: {' '.join(str(error).split())}; {hint}") from None
     if not isinstance(contents, dict) or not contents:
         raise UsageError(f"study file {path} holds no study; expected keys such as buffers, envs, trainers and seeds")
-    check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *execution))
-    for key in execution.keys() & contents.keys():
+    check_keys(str(path), contents, (*GRID_KEYS, "grids", "search", *FILE_KEYS))
+    for key in FILE_KEYS.keys() & contents.keys():
         try:
-            contents[key] = execution[key].type(written(contents[key]))
+            contents[key] = FILE_KEYS[key].type(written(contents[key]))
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{key} {error}") from None
     return contents
 
 
-def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[PlannedRun]:
+def expand(contents: Mapping[str, Any]) -> list[PlannedRun]:
     """Return the runs of a grid, or of several under ``grids``, ordered by seed.
 
     The contents are the lists ``buffers``, ``envs``, ``trainers`` and ``seeds``, and ``settings``. Next to ``grids``,
@@ -70,14 +72,14 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     described: list[tuple[int, dict[str, Any], str | None]] = []
     for grid in grids:
         check_keys("grids", grid, GRID_KEYS)
-        settings = typed(common.get("settings"), resolver.flags) | typed(grid.get("settings"), resolver.flags)
-        described += _combinations(common | grid | {"settings": settings}, resolver)
+        settings = typed(common.get("settings")) | typed(grid.get("settings"))
+        described += _combinations(common | grid | {"settings": settings})
     described.sort(key=lambda each: each[0])
     runs = []
     reasons = {}
     for number, (_, flags, label) in enumerate(described):
         try:
-            runs.append(make_run(flags, label, resolver))
+            runs.append(make_run(flags, label))
         except UsageError as error:
             reasons[number] = str(error)
     if reasons:
@@ -85,27 +87,25 @@ def expand(contents: Mapping[str, Any], resolver: SettingsResolver) -> list[Plan
     return runs
 
 
-def _combinations(
-    grid: Mapping[str, Any], resolver: SettingsResolver
-) -> Iterator[tuple[int, dict[str, Any], str | None]]:
+def _combinations(grid: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any], str | None]]:
     """Yield the position of the seed, the flags and the label of each run of a grid."""
     seeds = seeds_from(grid.get("seeds", 1))
-    buffers = map(partial(_buffer, resolver=resolver), _listed(grid, "buffers", [None]))
-    envs = map(partial(_with_settings, "env", resolver), _listed(grid, "envs", ["InvertedPendulum-v5"]))
-    trainers = map(partial(_with_settings, "trainer", resolver), _listed(grid, "trainers", ["SAC"]))
+    buffers = map(_buffer, _listed(grid, "buffers", [None]))
+    envs = map(functools.partial(_with_settings, "env"), _listed(grid, "envs", ["InvertedPendulum-v5"]))
+    trainers = map(functools.partial(_with_settings, "trainer"), _listed(grid, "trainers", ["SAC"]))
     for (place, seed), env, trainer, buffer in itertools.product(enumerate(seeds), envs, trainers, buffers):
         label, own = buffer
         yield place, grid["settings"] | trainer | env | own | {"seed": seed}, label
 
 
-def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolver, **more: Any) -> PlannedRun:
+def make_run(flags: dict[str, Any], label: str | None, **more: Any) -> PlannedRun:
     """Return a run from its flags, after checking them; `more` are further attributes of the `PlannedRun`.
 
     The flag ``buffer_args`` is a mapping. The default label contains the arguments of the replay method.
     """
     run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
-    settings = resolver.settings_for(run.given())
-    env = resolver.environment(settings)
+    settings = settings_for(run.given())
+    env = environment_of(settings).name
     if not label:
         arguments = [f"{name}={readable(value)}" for name, value in settings.buffer_args.items()]
         if settings.prioritized is not None:
@@ -116,18 +116,18 @@ def make_run(flags: dict[str, Any], label: str | None, resolver: SettingsResolve
     return PlannedRun(settings.trainer, env, label, settings.seed, flags | {"env": env}, **more)
 
 
-def with_values(run: PlannedRun, values: Mapping[str, Any], resolver: SettingsResolver) -> PlannedRun:
+def with_values(run: PlannedRun, values: Mapping[str, Any]) -> PlannedRun:
     """Return a run of a search with other values of flags or arguments of the replay method, and the same name."""
     flags = dict(run.flags)
     arguments = dict(flags.get("buffer_args", {}))
     for name, value in values.items():
-        if name in resolver.flags:
-            flags |= typed({name: value}, resolver.flags)
+        if name in FLAGS:
+            flags |= typed({name: value})
         else:
             arguments[name] = value
     if arguments:
         flags["buffer_args"] = arguments
-    return replace(make_run(flags, run.label, resolver, sampled=dict(values)), called=run.called)
+    return replace(make_run(flags, run.label, sampled=dict(values)), called=run.called)
 
 
 def _listed(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[Any]:
@@ -139,12 +139,12 @@ def _listed(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[Any]:
     return value
 
 
-def _buffer(value: Any, resolver: SettingsResolver) -> tuple[str | None, dict[str, Any]]:
+def _buffer(value: Any) -> tuple[str | None, dict[str, Any]]:
     """Return the label and the flags of an entry of ``buffers``."""
     if value is None:
         return None, {}
     name, options = entry(value, "buffer")
-    flags = typed(options.pop("settings", None), resolver.flags) | {"buffer": name}
+    flags = typed(options.pop("settings", None)) | {"buffer": name}
     label = options.pop("label", None)
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label {label!r} of {name}: expected a name")
@@ -153,30 +153,30 @@ def _buffer(value: Any, resolver: SettingsResolver) -> tuple[str | None, dict[st
     return label, flags
 
 
-def _with_settings(kind: str, resolver: SettingsResolver, value: Any) -> dict[str, Any]:
+def _with_settings(kind: str, value: Any) -> dict[str, Any]:
     """Return the flags of an entry of ``envs`` or ``trainers``."""
     name, options = entry(value, kind)
-    return {kind: name} | typed(options, resolver.flags)
+    return {kind: name} | typed(options)
 
 
-def typed(settings: Any, flags: Mapping[str, Flag]) -> dict[str, Any]:
+def typed(settings: Any) -> dict[str, Any]:
     """Convert settings from YAML with the readers of the flags of the same names."""
     if not isinstance(settings, dict | None):
         raise UsageError(f"settings {settings!r}: expected a mapping such as {{total_env_steps: 10000}}")
     found = {}
     for key, value in (settings or {}).items():
         name = str(key).replace("-", "_")
-        name = next((flag.name for flag in flags.values() if name in flag.aliases), name)
-        if name not in flags:
-            near = did_you_mean(name, sorted(name for name, flag in flags.items() if flag.in_study is None))
+        name = next((flag.name for flag in FLAGS.values() if name in flag.aliases), name)
+        if name not in FLAGS:
+            near = did_you_mean(name, sorted(name for name, flag in FLAGS.items() if flag.in_study is None))
             raise UsageError(
                 f"settings: unknown {key!r}; {near} accepted: every flag that interreplay train --help all lists"
             )
-        instead = flags[name].in_study
+        instead = FLAGS[name].in_study
         if instead is not None:
             raise UsageError(f"settings: {key} does not belong in a study; use {instead or 'interreplay train'}")
         try:
-            found[name] = plain(read_written(flags[name], value))
+            found[name] = plain(read_written(FLAGS[name], value))
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +16,13 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler, MedianSt
 from ray.tune.search.optuna import OptunaSearch
 from ray.tune.search.sample import Domain
 
-from interreplay.buffer.catalogue import OF_PARTS, resolve
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experiments.studies.grid import SettingsResolver, with_values
+from interreplay.experiments.flags.replay_flags import parameters_of
+from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.studies.grid import with_values
 from interreplay.experiments.studies.study import PlannedRun
+from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs.resume import plain
 
 DISTRIBUTIONS = (
@@ -52,23 +54,17 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
     return found
 
 
-def sampled(
-    runs: Sequence[PlannedRun],
-    search: Mapping[str, str],
-    samples: int,
-    resolver: SettingsResolver,
-    catalogue: Mapping[str, Callable[..., Any]],
-) -> list[PlannedRun]:
+def sampled(runs: Sequence[PlannedRun], search: Mapping[str, str], samples: int) -> list[PlannedRun]:
     """Repeat each run that accepts a searched setting `samples` times, with new values each time.
 
     The n-th values of a replay method are equal for all environments and seeds. Distributions are texts, by flags or by
-    arguments of the replay methods in the catalogue.
+    arguments of the replay methods.
     """
     found = domains(search)
-    known = set(resolver.flags)
+    known = set(FLAGS)
     rounds: dict[int, list[PlannedRun]] = {}
     for run in runs:
-        accepted = resolver.flags.keys() | _arguments(run, resolver, catalogue)
+        accepted = FLAGS.keys() | _arguments(run)
         known |= accepted
         taken = accepted & found.keys()
         if not taken:
@@ -78,7 +74,7 @@ def sampled(
             values = {}
             for name in sorted(taken):
                 values[name] = _draw(found[name], f"{run.trainer} {run.label} {name} {number}")
-            drawn = with_values(replace(run, label=f"{run.label}_{number:03d}"), values, resolver)
+            drawn = with_values(replace(run, label=f"{run.label}_{number:03d}"), values)
             rounds.setdefault(number, []).append(drawn)
     unused = sorted(found.keys() - known)
     if unused:
@@ -89,15 +85,12 @@ def sampled(
     return planned
 
 
-def _arguments(run: PlannedRun, resolver: SettingsResolver, catalogue: Mapping[str, Callable[..., Any]]) -> set[str]:
+def _arguments(run: PlannedRun) -> set[str]:
     """Return the arguments of a run's replay method."""
-    name = resolver.settings_for(run.given()).buffer
-    recipe = catalogue.get(name)
-    if ":" in name or name == OF_PARTS:
-        recipe = resolve(name)
-    if recipe is None:  # a store of unrolls
+    settings = settings_for(run.given())
+    if ALGORITHMS[settings.trainer].unrolls:
         return set()
-    return set(inspect.signature(recipe).parameters)
+    return set(parameters_of(settings.buffer))
 
 
 def _draw(domain: Domain, key: str) -> Any:

@@ -24,7 +24,7 @@ from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.study_checks import check
-from interreplay.experiments.flags.run_flags import FLAGS, environment_config
+from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.experiments.studies.grid import typed
 from interreplay.experiments.studies.results_table import as_command
@@ -88,7 +88,7 @@ def test_files_and_studies_accept_the_same_settings(folder):
     )
     found = settings("--config", "mine.yaml")
     assert found.wrapper == [SCALED, {"type": "gymnasium.wrappers:ClipReward", "min_reward": -1}]
-    assert typed({"wrapper": [SCALED, "my_envs:ScaledReward"]}, FLAGS)["wrapper"] == [
+    assert typed({"wrapper": [SCALED, "my_envs:ScaledReward"]})["wrapper"] == [
         SCALED,
         {"type": "my_envs:ScaledReward"},
     ]

@@ -13,10 +13,9 @@ from custom_training import main
 from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.evaluate import main as evaluate
-from interreplay.experiments.commands.preparation import environment_of, mix_for, replay_bytes
-from interreplay.experiments.commands.study import LANGUAGE
+from interreplay.experiments.commands.preparation import mix_for, replay_bytes
 from interreplay.experiments.flags.training_flags import settings_resumed
-from interreplay.experiments.studies.grid import expand
+from interreplay.experiments.studies.grid import environment_of, expand
 from interreplay.unrolls.replay import CachedReplay, UnrollReplay
 
 ORIGINAL = (
@@ -109,7 +108,7 @@ def test_a_study_compares_replayed_sources():
     mix = [{"type": "queue", "share": 0.5}, {"type": "elite", "capacity": 100, "share": 0.5}]
     grid = {"trainers": ["IMPALA"], "envs": ["CartPole-v1"], "buffers": ["Fresh", {"UnrollMix": {"parameters": mix}}]}
     grid["buffers"].append({"UnrollMix": {"label": "elite 1", "parameters": [mix[0], mix[1] | {"strategy": 1}]}})
-    fresh, third, first = expand(grid, LANGUAGE)
+    fresh, third, first = expand(grid)
     assert fresh.label == "Fresh" and third.label.startswith("UnrollMix(") and first.label == "elite 1"
     assert settings_for(first.given()).buffer_args["parameters"][1]["strategy"] == 1
 

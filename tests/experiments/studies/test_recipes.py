@@ -9,7 +9,6 @@ import yaml
 
 from argument_parser import make_parser, settings_for
 from interreplay.experiments.commands.actor_learner import read, translated
-from interreplay.experiments.commands.study import LANGUAGE
 from interreplay.experiments.studies.grid import GRID_KEYS, expand
 
 STUDY = Path(__file__).resolve().parents[3] / "studies/actor_learner_recipes.yaml"
@@ -24,7 +23,7 @@ MEASUREMENT = {
 def test_an_arm_has_the_settings_of_its_command(label):
     contents = yaml.safe_load(STUDY.read_text())
     grid = {key: contents[key] for key in GRID_KEYS}
-    for run in expand(grid, LANGUAGE):
+    for run in expand(grid):
         if run.label != label:
             continue
         words = ["--trainer=IMPALA", f"--env={run.env}"]

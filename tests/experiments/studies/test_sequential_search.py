@@ -164,7 +164,7 @@ def test_runs_that_have_not_started_have_no_values(tmp_path):
     study, folder = command.read_new(given)
     study = replace(study, execution=replace(study.execution, searcher="tpe"))
     folder.trial(study.runs[0]).note_drawn({"tau": 0.5})
-    runs = study_search.with_draws(study, folder, command.LANGUAGE).runs
+    runs = study_search.with_draws(study, folder).runs
     assert [run.sampled for run in runs] == [{"tau": 0.5}, {}]
 
 

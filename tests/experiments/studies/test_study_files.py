@@ -15,7 +15,6 @@ import pytest
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as cluster_run
-from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
@@ -239,7 +238,7 @@ def test_truth_values_in_mappings_equal_those_of_custom_training(file):
     assert runs[0].flags["env_args"] == {"sutton_barto_reward": True}
     assert runs[0].flags["selector"] == {"type": "Prioritized", "alpha": 0.5, "beta": None}
     noise = {"exploration": {"type": "my_noise:Sticky", "decays": True, "end": None}}
-    assert typed(noise, FLAGS) == noise
+    assert typed(noise) == noise
 
 
 def test_flags_make_the_same_study_as_a_file(file):
