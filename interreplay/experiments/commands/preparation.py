@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from interreplay.environments.lookup import Environment, find_environment
 from interreplay.environments.spaces import flat_actions
 from interreplay.errors import UsageError
 from interreplay.experience import Mix, RowSource, make_source
-from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import shown
@@ -81,7 +79,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     lines.append(describe(settings))
     if getattr(settings, "offline_data", None) is not None:
         spaces = (environment.observation_space, environment.action_space)
-        key, recorded = check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+        key, recorded = check_recorded(settings, spaces)
         settings = settings.replaced(offline_key=key)
         lines.append(recorded)
     source: Source

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 
 from interreplay.errors import RefusedRuns, UsageError
 from interreplay.experience import ModelBased, RowSource
-from interreplay.experience.offline_data import open_rows
 from interreplay.experiments.commands.preparation import (
     check_memory,
     check_networks,
@@ -90,7 +88,7 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
     if here and settings.offline_data is not None:
         spaces = (environment.observation_space, environment.action_space)
-        check_recorded(settings, functools.partial(open_rows, spaces=spaces))
+        check_recorded(settings, spaces)
     source = None
     if not ALGORITHMS[settings.trainer].unrolls:
         source = source_for(settings.replaced(device="cpu", offline_data=None), environment)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium as gym
+
 from interreplay.environments.relabeled import module_name
 from interreplay.errors import UsageError
+from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.find import expanded
 from interreplay.experience.offline_data.where import SYNTAX, Where
 from interreplay.experiments.flags.reading import Flag
@@ -140,17 +143,17 @@ def updates_resumed(saved: Mapping[str, Any], requested: dict[str, Any]) -> dict
     return requested
 
 
-def check_recorded(settings: SimpleNamespace, open_rows: Callable[..., Any]) -> tuple[str, str]:
+def check_recorded(settings: SimpleNamespace, spaces: tuple[gym.Space, gym.Space]) -> tuple[str, str]:
     """Open the recorded experience of a run; return its key and a line about it.
 
     Args:
         settings: The settings of the run; those of a resumed run contain the key.
-        open_rows: Opens recorded rows, given their name, conditions and reward function.
+        spaces: Spaces of observations and actions of the environment.
 
     Raises:
         UsageError: The rows cannot be read, do not fit the environment, or have changed since the run began.
     """
-    rows = open_rows(settings.offline_data, where=settings.offline_where, relabel=settings.relabel)
+    rows = open_rows(settings.offline_data, spaces, where=settings.offline_where, relabel=settings.relabel)
     known = getattr(settings, "offline_key", None)
     if known not in (None, rows.key):
         raise UsageError(
