@@ -65,20 +65,20 @@ def published_table(sections: Sequence[Section]) -> pd.DataFrame:
                 means = own.values.mean(axis=0)
                 sds = pd.DataFrame(own.values).std().to_numpy()
                 label = {**common, "method": method, "source": OWN, "seeds": len(own.values)}
-                rows += [label | row for row in _at_steps(own.steps, means, sds)]
+                rows += _at_steps(label, own.steps, means, sds)
             for (method, source), curve in curves.groupby(["method", "source"]):
                 label = {**common, "method": method, "source": source, "seeds": int(curve["seeds"].max())}
-                rows += [label | row for row in _at_steps(*curve[["env_steps", "mean", "sd"]].to_numpy(float).T)]
+                rows += _at_steps(label, *curve[["env_steps", "mean", "sd"]].to_numpy(float).T)
     return pd.DataFrame(rows)
 
 
-def _at_steps(steps: np.ndarray, means: np.ndarray, sds: np.ndarray) -> list[dict[str, Any]]:
-    """Return the mean and the standard deviation at each of `STEPS`, and whether they are interpolated."""
+def _at_steps(label: dict[str, Any], steps: np.ndarray, means: np.ndarray, sds: np.ndarray) -> list[dict[str, Any]]:
+    """Return a label with the mean and the standard deviation at each of `STEPS`, and whether they are interpolated."""
     rows = []
     for at in STEPS:
         mean = float(np.interp(at, steps, means, left=np.nan, right=np.nan))
         sd = float(np.interp(at, steps, sds, left=np.nan, right=np.nan))
-        rows.append({"env_steps": at, "mean": mean, "sd": sd, "interpolated": at not in steps})
+        rows.append(label | {"env_steps": at, "mean": mean, "sd": sd, "interpolated": at not in steps})
     return rows
 
 

@@ -184,7 +184,12 @@ def _differences(runs: Sequence[Description]) -> set[str]:
     for run in runs:
         names |= run.arguments.keys()
         names |= {name for name in run.settings if name.partition("/")[0] in known}  # also entries of mappings
-    return {name for name in names if len({_text(_value(run, name)) for run in runs}) > 1}
+    differing = set()
+    for name in names:
+        values = {_text(_value(run, name)) for run in runs}
+        if len(values) > 1:
+            differing.add(name)
+    return differing
 
 
 def _value(run: Description, name: str) -> Any:
