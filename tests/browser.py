@@ -1,7 +1,5 @@
 """Headless Chromium for tests of pages, and addresses of folders on disk and over HTTP."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Random transitions, states and parametrizations for tests."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator

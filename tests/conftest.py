@@ -1,7 +1,5 @@
 """Fixtures of all tests: one thread, and one Ray per test process. `builders.py` creates the data."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -1,7 +1,5 @@
 """Small stores of synthetic rows."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import torch

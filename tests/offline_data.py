@@ -1,7 +1,5 @@
 """Recorded experience of Pendulum in all supported formats."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 

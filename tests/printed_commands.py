@@ -1,7 +1,5 @@
 """The commands and flags that README and docs print."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

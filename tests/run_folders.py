@@ -1,7 +1,5 @@
 """Small synthetic result folders, as training writes them."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Replay methods check their numbers at construction, and the message names the argument."""
 
-from __future__ import annotations
-
 import inspect
 import math
 

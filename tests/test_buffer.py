@@ -1,7 +1,5 @@
 """ReplayBuffer: adding rows in portions, rejected rows, updates after overwriting, users' parts."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The contract of every method of the catalog."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`DeviceNMER` on a CPU: the contract, its rows and neighbors compared with `NMER`, and rows that wait."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The code blocks of docs/extending.md run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

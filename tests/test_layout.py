@@ -1,7 +1,5 @@
 """The repository's structure: directions of imports, and rules for files."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

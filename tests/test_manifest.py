@@ -1,7 +1,5 @@
 """A manifest detects every damaged file, including itself, and files that were added later."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """States on disk are read as written, or rejected with one line."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

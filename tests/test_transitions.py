@@ -1,7 +1,5 @@
 """Transitions: shapes, shared memory, indexing and blending."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small algorithms of every kind, untrained or after one iteration, and their observations."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 

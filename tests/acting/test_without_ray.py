@@ -1,7 +1,5 @@
 """Buffers, updates and trained policies work where Ray is not installed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

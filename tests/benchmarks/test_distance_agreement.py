@@ -1,7 +1,5 @@
 """Elite draws by stored distances agree with draws for which every candidate is measured."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

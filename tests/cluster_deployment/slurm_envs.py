@@ -1,7 +1,5 @@
 """Environment of the Slurm tests; the jobs import it."""
 
-from __future__ import annotations
-
 import os
 import time
 

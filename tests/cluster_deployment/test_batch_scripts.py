@@ -1,7 +1,5 @@
 """The parts of the batch scripts that run without Slurm: environments, scratch folders, signals, requeueing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The launcher's check before submission: each run of the study can start in the environment of the runs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

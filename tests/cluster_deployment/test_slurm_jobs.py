@@ -3,8 +3,6 @@
 Each job proves several properties, and all of them run at the same time.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The launcher, with an sbatch that only records its arguments."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """The device that is compared with the CPU: `--device cuda`, or by default a stand-in for a GPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Buffers with batches on another device: the batches equal those on the CPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from builders import Episodes

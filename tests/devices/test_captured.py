@@ -1,7 +1,5 @@
 """Updates as CUDA graphs are bit-equal to usual updates. These tests require a GPU: `--device cuda`."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 

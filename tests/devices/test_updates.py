@@ -1,7 +1,5 @@
 """Updates on another device equal those on the CPU and never wait for the device."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The estimated memory of a buffer compared with its actual memory."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The on-manifold error: 0 for real transitions, above 0 for synthetic ones."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

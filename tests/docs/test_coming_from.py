@@ -1,7 +1,5 @@
 """The page for users of other libraries: our names on it exist, and its Python code runs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

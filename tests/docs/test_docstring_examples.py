@@ -1,7 +1,5 @@
 """Every replay method and every configuration has an example in its docstring, which runs."""
 
-from __future__ import annotations
-
 import doctest
 
 import pytest

@@ -3,8 +3,6 @@
 The commands of NMER and BIER are in `test_original_commands.py`.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -1,7 +1,5 @@
 """The commands that README and docs print are accepted by the parsers of the commands."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

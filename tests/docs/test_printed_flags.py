@@ -1,7 +1,5 @@
 """Every flag that README and docs name is a flag of one of our programs, or of a program in the list below."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The README is correct: its Python runs, its commands are valid, and git ignores their output."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

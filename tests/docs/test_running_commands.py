@@ -3,8 +3,6 @@
 `test_printed_commands.py` parses templates in tables, such as ``interreplay evaluate RUN --episodes N``.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The generated page of settings lists every setting of every algorithm with its default."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The documentation: links are valid, code matches this version, and the site builds without a warning."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import posixpath

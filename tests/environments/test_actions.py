@@ -1,7 +1,5 @@
 """Conversion of stored actions to actions of environments with integers."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

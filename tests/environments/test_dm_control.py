@@ -1,7 +1,5 @@
 """The DeepMind control suite: flat observations, truncation at its time limit, training."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

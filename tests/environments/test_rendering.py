@@ -1,7 +1,5 @@
 """MuJoCo's rendering backend: as chosen, on the screen, or without a screen."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

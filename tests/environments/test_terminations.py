@@ -1,7 +1,5 @@
 """Termination functions agree with the environments that they are named after, on random states."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import warnings

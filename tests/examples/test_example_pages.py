@@ -1,7 +1,5 @@
 """The pages of the examples match the current scripts and show their pictures."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

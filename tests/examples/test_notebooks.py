@@ -1,7 +1,5 @@
 """The notebooks are their scripts, have no outputs, and run."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import logging

@@ -1,7 +1,5 @@
 """The loops without Ray run unchanged in a process without Ray, and learn."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Shares are exact, a mix of one source equals the source, and errors reach the source that drew the row."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from builders import make, same_sample

@@ -1,7 +1,5 @@
 """A learned model in addition to replay: schedules, shares, stored rows, goals, states, rejected arguments."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

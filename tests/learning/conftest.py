@@ -1,7 +1,5 @@
 """Fixtures of the tests of updates: float64, which separates rounding from mistakes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

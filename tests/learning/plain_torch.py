@@ -1,7 +1,5 @@
 """The primitives of `interreplay.learning.networks` in plain PyTorch, as references for their tests."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Clusters compared with a recomputation from the stored rows, and LCER's partners with their definition."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows with discrete columns: neighbors with equal values by brute force, and no blends of other rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Hindsight goals compared with a naive scan of all rows that were added."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

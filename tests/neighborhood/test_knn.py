@@ -1,7 +1,5 @@
 """KNN compared with brute force: growth, wrapping, drift of the scale, duplicates, uniform draws, states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`NeighborLists` compared with distances by definition: growth, full rings, drift of the scale, duplicates, states."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

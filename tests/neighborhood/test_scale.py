@@ -1,7 +1,5 @@
 """The running scale compared with numpy, with removed rows and constant dimensions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

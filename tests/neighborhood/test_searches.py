@@ -1,7 +1,5 @@
 """Searches of the inverted file compared with brute force, with added and removed rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """RandomNeighbor and Successor draw valid partners, and all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

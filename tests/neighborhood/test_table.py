@@ -1,7 +1,5 @@
 """The neighbor table: keys sort by distance, overwritten rows are dropped, and every offer is considered."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of

@@ -1,7 +1,5 @@
 """Distributions: the wheel contains all files that the packages read, the sdist the whole repository."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

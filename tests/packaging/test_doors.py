@@ -1,7 +1,5 @@
 """The top-level scripts report missing packages in one line, such as before `.venv` is activated."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The image definitions, without a build: what they copy exists, what they install is pinned, nothing runs as root."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

@@ -1,7 +1,5 @@
 """Requirements: the supported versions of Python, pins within the ranges, and names of extras."""
 
-from __future__ import annotations
-
 import configparser
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """Users' files with the names of ours: commands use our scripts, and a hidden catalog is reported."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Environments with typical failures, and one whose observation is its position."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Small configurations of our algorithms, their runs, and how their weights are compared."""
 
-from __future__ import annotations
-
 import torch
 
 from interreplay.experiments.flags import presets

@@ -1,7 +1,5 @@
 """IMPALA, CLEAR, LASER and A2C in RLlib: training, values over truncations, resumed runs, rejections."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Configurations and the Algorithms that they build."""
 
-from __future__ import annotations
-
 import pytest
 
 from interreplay import rllib

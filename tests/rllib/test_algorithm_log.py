@@ -1,7 +1,5 @@
 """The public way to write the results of an algorithm that is trained in Python."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

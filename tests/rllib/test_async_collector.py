@@ -1,7 +1,5 @@
 """The asynchronous collector in a checkpoint: unused answers, their metrics, and errors of requests in flight."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

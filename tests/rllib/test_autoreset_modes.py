@@ -1,7 +1,5 @@
 """Vector environments reset in the step after an episode's last; others are rejected."""
 
-from __future__ import annotations
-
 import failing_envs
 import gymnasium as gym
 import pytest

@@ -1,7 +1,5 @@
 """Checkpoints store plain data, and loading one from elsewhere does not execute code."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

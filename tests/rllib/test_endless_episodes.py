@@ -1,7 +1,5 @@
 """Evaluations of environments whose episodes may never end: they have a limit, and a request to stop ends them."""
 
-from __future__ import annotations
-
 import logging
 import threading
 

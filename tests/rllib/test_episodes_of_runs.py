@@ -1,7 +1,5 @@
 """`episode_table` in training: every algorithm and kind of runner, and equal files after a resume."""
 
-from __future__ import annotations
-
 import csv
 import json
 

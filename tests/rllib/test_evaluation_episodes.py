@@ -1,7 +1,5 @@
 """Evaluations in several environments use the episodes that begin first, regardless of their length."""
 
-from __future__ import annotations
-
 from itertools import count
 
 import gymnasium as gym

@@ -1,7 +1,5 @@
 """Environments that raise errors or return invalid values cause one named error, and earlier rows can be saved."""
 
-from __future__ import annotations
-
 import failing_envs
 import gymnasium as gym
 import pytest

@@ -8,8 +8,6 @@ every iteration, sums over all parameters and over all stored rows. ``python -m 
 current results, for decisions that change them on purpose.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

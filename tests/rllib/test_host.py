@@ -3,8 +3,6 @@
 Each test checks one fact about the installed RLlib without training.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import subprocess

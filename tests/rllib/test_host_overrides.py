@@ -4,8 +4,6 @@ The fast path runs inside RLlib's classes, so some of these are private. An upgr
 changes its arguments fails here before it fails in training.
 """
 
-from __future__ import annotations
-
 import dis
 import inspect
 import io

@@ -1,7 +1,5 @@
 """The supported range of Ray versions, and the warning about a version outside of it."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import subprocess

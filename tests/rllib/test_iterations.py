@@ -1,7 +1,5 @@
 """Iterations: counts, length, callbacks, and the start of learning."""
 
-from __future__ import annotations
-
 import sys
 
 import failing_envs

@@ -1,7 +1,5 @@
 """Runs keep their transitions, recover those after a checkpoint, learn from them again, and are forked."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

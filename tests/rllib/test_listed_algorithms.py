@@ -1,7 +1,5 @@
 """Algorithms with listed networks train, equal built-in ones bit for bit, resume, and export their policy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

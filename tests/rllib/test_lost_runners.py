@@ -1,7 +1,5 @@
 """Remote runners of a resumed run, and runners that die or hang: one error names them, and the run can be saved."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Runs with recorded experience, alone or mixed with collected rows: the command line, resuming, rejections."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

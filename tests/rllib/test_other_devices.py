@@ -3,8 +3,6 @@
 In cases with graphs, a replacement of `CapturedUpdate` copies the batches, which must be in main memory.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Transitions packed for transfers between processes."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

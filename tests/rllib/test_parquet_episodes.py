@@ -1,7 +1,5 @@
 """RLlib's Parquet episodes, packed as its offline runner packs them, without its packages."""
 
-from __future__ import annotations
-
 import pickle
 
 import gymnasium as gym

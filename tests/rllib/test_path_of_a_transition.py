@@ -1,7 +1,5 @@
 """The path of a transition through the package: as documented in docs/concepts.md, and short."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import is_dataclass

@@ -1,7 +1,5 @@
 """Policies with an LSTM: consistent acting and learning, a memory task, resumes, and stored policies."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

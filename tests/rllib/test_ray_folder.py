@@ -1,7 +1,5 @@
 """Ray's folder: only this user can read it, and it is removed at the end."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Unrolls of remote runners: synchronous, asynchronous, after resumes, lost runners and failing environments."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Settings by RLlib's names: translated, or rejected with their replacements in one message."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tune's search spaces over replay methods and their arguments are resolved per trial, and their choices checked."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

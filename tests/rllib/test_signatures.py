@@ -3,8 +3,6 @@
 ``python -m tests.rllib.test_signatures`` writes them again after a setting has changed.
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import Field, fields
 from pathlib import Path

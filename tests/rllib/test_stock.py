@@ -1,7 +1,5 @@
 """The adapter for RLlib's stock algorithms, compared with a plain list of all added rows."""
 
-from __future__ import annotations
-
 import pickle
 from types import SimpleNamespace
 

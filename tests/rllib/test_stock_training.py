@@ -1,7 +1,5 @@
 """RLlib's stock algorithms learn from our buffers: configurations, short trainings, checkpoints."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

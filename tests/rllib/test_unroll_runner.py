@@ -1,7 +1,5 @@
 """Unrolls: the order of rows over episode ends, resets, failures and consecutive unrolls."""
 
-from __future__ import annotations
-
 import failing_envs
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Runs in threads of one process with joint updates: each run equals the run alone."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Weights that decay with age: closed forms compared with quadrature, frequencies with enumerated probabilities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

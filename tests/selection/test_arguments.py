@@ -1,7 +1,5 @@
 """Selectors reject arguments that are out of range; the message names the argument, the value and what is accepted."""
 
-from __future__ import annotations
-
 import pytest
 
 from interreplay.selection import (

@@ -1,7 +1,5 @@
 """Attentive and elite selection compared with naive sorts of the candidates."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

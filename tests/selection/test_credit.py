@@ -1,7 +1,5 @@
 """Priority updates compared with their formulas, row by row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

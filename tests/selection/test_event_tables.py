@@ -1,7 +1,5 @@
 """Event tables compared with a naive list of the steps that led to events."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LaBER: the second draw, its weights and its scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

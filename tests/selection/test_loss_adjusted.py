@@ -1,7 +1,5 @@
 """LAP, LA3P and ReLo: priorities, frequencies, weights and losses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

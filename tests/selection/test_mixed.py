@@ -1,7 +1,5 @@
 """Mixtures of selectors: exact shares, probabilities of the mixture, errors for all selectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

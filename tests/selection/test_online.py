@@ -1,7 +1,5 @@
 """Online and combined selection: the newest rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Prioritized selection compared with the formulas of the paper."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Selection by age: ERE's mixture and the truncated geometric distribution compared with their definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

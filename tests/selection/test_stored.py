@@ -1,7 +1,5 @@
 """Selectors draw from any store with numbered slots."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The sum tree compared with a plain array."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

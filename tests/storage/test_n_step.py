@@ -1,7 +1,5 @@
 """n-step transitions compared with a loop over the rows of each episode."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The row table: columns of all kinds in one contiguous run of bytes per row."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

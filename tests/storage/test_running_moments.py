@@ -1,7 +1,5 @@
 """Running moments compared with numpy on the current rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

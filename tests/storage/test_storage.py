@@ -1,7 +1,5 @@
 """Storage compared with a list of rows: rows are read exactly as they were added."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gaussian processes in numpy and float64, one at a time by the formulas, as references for the batched ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.special import gamma, kv

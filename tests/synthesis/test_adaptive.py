@@ -1,7 +1,5 @@
 """The learned temperature of Continuous Transition."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

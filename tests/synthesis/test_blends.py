@@ -1,7 +1,5 @@
 """Methods that blend an anchor with a neighbor: NMER, NaiveMixup, ContinuousTransition and KNNOutcome."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

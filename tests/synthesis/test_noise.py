@@ -1,7 +1,5 @@
 """Noise: its size, the numbers that it is added to, and the standard deviation of the stored rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

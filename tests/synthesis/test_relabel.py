@@ -1,7 +1,5 @@
 """Relabel and HER: goals, rewards and terminations in hindsight, compared with their definition row by row."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

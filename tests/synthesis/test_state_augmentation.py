@@ -1,7 +1,5 @@
 """The six augmentations of S4RL and their views."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Copying replayed unrolls in a background thread: the same unrolls as without, drawn one batch earlier."""
 
-from __future__ import annotations
-
 import copy
 import threading
 

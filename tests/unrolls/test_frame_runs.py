@@ -1,7 +1,5 @@
 """Frames of stacks are stored once and returned bit-exactly, also with resets within unrolls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The queue returns every fresh unroll once, in order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

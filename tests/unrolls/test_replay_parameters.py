@@ -1,7 +1,5 @@
 """The text of --replay_parameters in the original schema and in our settings; each mistake is one line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

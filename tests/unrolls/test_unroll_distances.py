@@ -1,7 +1,5 @@
 """Distances of unrolls compared with their definitions, and the ranking of candidates."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

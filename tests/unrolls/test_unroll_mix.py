@@ -1,7 +1,5 @@
 """The mix: exact shares, each fresh unroll once, results returned to the source of each unroll, states."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Replay of unrolls: uniform and prioritized draws, distances from the policy, states."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

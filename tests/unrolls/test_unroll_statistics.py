@@ -1,7 +1,5 @@
 """Statistics of batches of unrolls compared with known values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

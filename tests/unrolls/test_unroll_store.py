@@ -1,7 +1,5 @@
 """The store returns what was added, chooses slots as documented, and restores states exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Unrolls: defaults, checks, slicing and concatenation."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

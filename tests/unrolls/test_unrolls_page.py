@@ -1,7 +1,5 @@
 """The code in docs/unrolls.md runs, and its tables list all settings."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Random unrolls with distinct columns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reports of the studies of ratios and critics: tables of all seeds, effects, conclusions and figures."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Statistics of the studies of update ratios, compared with naive loops and known cases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The report of the study of two recipes for IMPALA: finals, areas, Welch's interval and conclusions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The report of the study of relabeled data: areas of every seed, Welch's intervals and conclusions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from scipy import stats

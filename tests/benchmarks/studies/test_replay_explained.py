@@ -1,7 +1,5 @@
 """Statistics of the experience-replay study, compared with definitions and known cases."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The estimates of stage 1: ratios of areas, with and without the task that no arm learns."""
 
-from __future__ import annotations
-
 import itertools
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Curves of a study's runs: means of runs whose steps differ, areas by seed, folders without runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Tables of a study with all seeds."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from benchmarks.studies.study_table import over_tasks

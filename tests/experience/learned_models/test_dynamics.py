@@ -1,7 +1,5 @@
 """Dynamics, states with goals, rollouts and schedules."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ensembles: losses, bfloat16 products, dropout, early stopping, restored weights and elites."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

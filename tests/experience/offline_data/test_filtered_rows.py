@@ -1,7 +1,5 @@
 """Several sources together, with conditions and recomputed rewards, compared with plain loops."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

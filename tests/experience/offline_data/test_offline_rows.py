@@ -1,7 +1,5 @@
 """Recorded experience is read as it was recorded, from one mapped copy; errors are one line."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

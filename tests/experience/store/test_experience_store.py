@@ -1,7 +1,5 @@
 """Stores return the rows that were added, survive kills and full disks, and reject damaged files in one line."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

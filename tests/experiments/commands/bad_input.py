@@ -1,7 +1,5 @@
 """Command lines that are rejected, by command, with parts of their error message."""
 
-from __future__ import annotations
-
 TRAIN = [
     ("--buffer PER --knn_baseline", "--buffer PER", "--knn_baseline", "NMER"),
     ("--custom_replay_buffer False --mixup_interpolation", "custom_replay_buffer False", "--mixup_interpolation"),

@@ -1,7 +1,5 @@
 """Settings of command lines, and what runs of the training script leave on disk."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import os

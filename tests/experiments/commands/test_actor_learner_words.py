@@ -1,7 +1,5 @@
 """main.py: the words of an actor-learner platform, and the settings that they stand for."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

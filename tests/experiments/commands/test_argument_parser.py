@@ -1,7 +1,5 @@
 """The flags: each has a type and an effect, and the forms of the original work keep their meaning."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

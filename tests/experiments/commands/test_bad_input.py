@@ -1,7 +1,5 @@
 """Invalid input ends with exit code 2 and one line, and writes nothing: every case of the table."""
 
-from __future__ import annotations
-
 import importlib.util
 import shlex
 import subprocess

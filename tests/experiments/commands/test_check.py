@@ -1,7 +1,5 @@
 """The command that checks a user's part or buffer, and the checks of first draws in a run."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

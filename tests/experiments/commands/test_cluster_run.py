@@ -1,7 +1,5 @@
 """Studies through Ray Tune: from the command line, interrupted, and resumed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Configuration files: settings of files, their defaults, words and flags, their precedence, and error messages."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

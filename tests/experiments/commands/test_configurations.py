@@ -1,7 +1,5 @@
 """The folder configs: flags accept every file, files agree with the presets, and every file trains."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

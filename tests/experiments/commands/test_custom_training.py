@@ -1,7 +1,5 @@
 """The training command: output, files, ends of runs, and resumed runs."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import io

@@ -1,7 +1,5 @@
 """Runs that end before their last step: after a time, at a return, or without improvement."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The command ``interreplay fork`` without training: its settings, its report and its last line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Listed layers on the command line and in files, and RLcycle's own experiment files."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

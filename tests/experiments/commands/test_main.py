@@ -1,7 +1,5 @@
 """The command `interreplay`: subcommands by name, each imported on use."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The commands in the README and the cluster script of the original work: each runs with its original meaning."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

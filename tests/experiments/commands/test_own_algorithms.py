@@ -1,7 +1,5 @@
 """An algorithm that a user wrote, named as ``module:Class``: training, resuming, evaluation, export and studies."""
 
-from __future__ import annotations
-
 import re
 import sys
 

@@ -1,7 +1,5 @@
 """The example of user-defined environments in an empty folder of a user, with wrappers from flags."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Layers, encoders, losses and explorations of a user: the file of docs/networks.md trains, resumes and is exported."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """User-defined parts of a buffer, named on the command line and in studies, in a user's folder."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

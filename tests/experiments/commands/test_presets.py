@@ -1,7 +1,5 @@
 """Presets: flags accept every file, specific settings override general ones, and flags override both."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """run_agent.py: RLcycle's words, and the settings that they stand for."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

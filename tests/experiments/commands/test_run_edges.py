@@ -1,7 +1,5 @@
 """Failures around a run: two processes in one folder, early stops, full disks, hangs, broken environments."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Studies whose runs share processes: results equal those of separate runs; signals and failures."""
 
-from __future__ import annotations
-
 import os
 import queue
 import signal

@@ -1,7 +1,5 @@
 """The smoke test finds problems, explains how to fix them, and never fails itself."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import subprocess

@@ -1,7 +1,5 @@
 """Size of an algorithm: its networks, update, settings and a row of the table."""
 
-from __future__ import annotations
-
 import ast
 import io
 import tokenize

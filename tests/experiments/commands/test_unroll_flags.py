@@ -1,7 +1,5 @@
 """Flags of algorithms that learn from unrolls: meaning, rejected values, and a run from start to evaluation."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -1,7 +1,5 @@
 """Video files: size, speed, and the episodes that they show."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import re

@@ -1,7 +1,5 @@
 """Playing trained policies: seeds, summaries, videos, datasets, and error messages."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Settings are resolved once, and a value passes few files on its way from the command line to its part."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The hang watch ends a process without progress, and leaves others alone."""
 
-from __future__ import annotations
-
 import faulthandler
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Signals stop or save a run."""
 
-from __future__ import annotations
-
 import os
 import signal
 

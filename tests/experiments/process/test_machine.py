@@ -1,7 +1,5 @@
 """Memory, CPUs and GPUs of a process, with replicas of control groups."""
 
-from __future__ import annotations
-
 import os
 
 import psutil

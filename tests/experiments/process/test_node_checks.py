@@ -1,7 +1,5 @@
 """Each known problem of a cluster's node is found and reported with a fix."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Exit codes of commands, one-line errors, and output whose reader is gone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One report for all tests that only read it."""
 
-from __future__ import annotations
-
 import pytest
 from run_folders import study
 

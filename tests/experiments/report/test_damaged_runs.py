@@ -1,7 +1,5 @@
 """Damaged and hostile result folders are listed with a reason, and intact runs are reported."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Names of runs are shown as text, and a report overwrites nothing but a report."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser

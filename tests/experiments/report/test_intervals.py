@@ -1,7 +1,5 @@
 """Statistics, compared with small cases that are computed manually."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 

@@ -1,7 +1,5 @@
 """The page of a report in headless Chromium."""
 
-from __future__ import annotations
-
 import pytest
 from browser import address_of, chromium, needs_chromium, watched
 from run_folders import study

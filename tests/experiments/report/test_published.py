@@ -1,7 +1,5 @@
 """Comparison with published learning curves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

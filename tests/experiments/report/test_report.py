@@ -1,7 +1,5 @@
 """The files of a report, and the command that writes them."""
 
-from __future__ import annotations
-
 import re
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """Comparisons and their numbers, for runs small enough to compute manually."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 from interreplay.experiments.report.reading.settings import Description, describe, method_names

@@ -1,7 +1,5 @@
 """The command `rllib`: algorithms by name, experiments from flags and files, and policies that are watched."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

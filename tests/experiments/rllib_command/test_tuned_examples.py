@@ -1,7 +1,5 @@
 """The files of examples/tuned: every setting is accepted, and every experiment trains for a few steps."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Paired differences of forks against closed forms."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The arms of studies/actor_learner_recipes.yaml are what the two commands train."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Studies from files, flags and inputs files, without training."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

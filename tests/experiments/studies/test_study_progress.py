@@ -1,7 +1,5 @@
 """Reports about the runs of a study, and the time left."""
 
-from __future__ import annotations
-
 import io
 import math
 

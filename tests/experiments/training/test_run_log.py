@@ -1,7 +1,5 @@
 """The files of a run's results: continued, complete or unchanged, and TensorBoard's groups."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

@@ -1,7 +1,5 @@
 """Videos in TensorBoard, runs in Weights & Biases (offline) and MLflow (on disk)."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

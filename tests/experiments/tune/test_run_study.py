@@ -1,7 +1,5 @@
 """A study changes how Tune works only while it runs."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any

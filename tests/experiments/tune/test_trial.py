@@ -1,7 +1,5 @@
 """A run of a study equals a run of custom_training, also after interruptions and failures."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

@@ -1,7 +1,5 @@
 """Compiled updates equal updates that are not compiled; unsupported ones raise clear errors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from builders import make

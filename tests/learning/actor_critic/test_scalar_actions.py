@@ -1,7 +1,5 @@
 """Actions of shape ``()`` are learned like actions of shape ``(1,)``."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

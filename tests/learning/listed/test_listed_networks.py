@@ -1,7 +1,5 @@
 """Networks of listed layers: bit-equal to built-in ones, otherwise equal to plain PyTorch, with clear errors."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Convolutions by name: memory layout and product type change the speed, and results at most slightly."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """IMPALA's update compared with its losses differentiated by autograd, and at the limits of each part."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """IMPALA's update of small networks, which run in numpy, compared with networks that run in PyTorch."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """V-trace compared with its definition as a sum over products, with manual computations, and at its limits."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
