@@ -12,6 +12,11 @@ from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.networks.small_layers import SMALL
 
 
+def float64(*shape, seed=0):
+    """Return normally distributed numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def plain_outputs(self, rows, dropped=None, networks=None, frozen=False):
     """Outputs of `BatchedMLP`: one network and one layer at a time, differentiated by autograd."""
     rows = rows if isinstance(rows, torch.Tensor) else torch.cat(list(rows), dim=1)
@@ -58,6 +63,38 @@ def kept_units(dropped, values):
     if dropped.dtype is torch.bool:
         return kept.masked_fill(dropped, 0.0)
     return kept.flatten().index_fill(0, dropped, 0.0).view_as(values)
+
+
+def assert_plain_outputs_and_gradients(layers, x, dropped, networks):
+    """Compare the outputs of the networks and all gradients, of frozen networks as well, with those of autograd."""
+    expected = plain_outputs(layers, x, dropped, networks)
+    gradients = float64(*expected.shape, seed=5)
+    gradients[0, :3] = 0.0  # rows without a gradient are skipped
+    found = layers.outputs(x, dropped, networks)
+    torch.testing.assert_close(found, expected)
+    with torch.no_grad():
+        torch.testing.assert_close(layers.outputs(x, dropped, networks), expected)
+    required = [x, *layers.parameters()]
+    plain_gradients = torch.autograd.grad(expected, required, gradients)
+    torch.testing.assert_close(torch.autograd.grad(found, required, gradients), plain_gradients)
+    frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], dropped, networks, frozen=True)
+    (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
+    torch.testing.assert_close(of_rows[:, 1:], plain_gradients[0][:, 1:])
+
+
+def bfloat16_outputs(layers, x):
+    """Outputs of layers with float32 and bfloat16 products, after asserting that they and their gradients are near."""
+    required = [x, *layers.parameters()]
+    exact = layers.outputs(x)
+    gradients = torch.randn_like(exact)
+    exact_gradients = torch.autograd.grad(exact, required, gradients)
+    layers.matrix_dtype = torch.bfloat16
+    rough = layers.outputs(x)
+    assert rough.dtype == torch.float32
+    rough_gradients = torch.autograd.grad(rough, required, gradients)
+    for ours, theirs in zip([rough, *rough_gradients], [exact, *exact_gradients], strict=True):
+        assert (ours - theirs).norm() <= 0.1 * theirs.norm()
+    return exact, rough
 
 
 def plain_sample(parameters, noise, plain=False):

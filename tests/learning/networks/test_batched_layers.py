@@ -8,16 +8,17 @@ import weakref
 import pytest
 import torch
 
-from interreplay.learning.networks import batched_layers
 from interreplay.learning.networks.distributions import sample_squashed_gaussian
 from interreplay.learning.networks.layers import BatchedMLP
-from tests.learning.plain_torch import plain_outputs, plain_sample
+from tests.learning.plain_torch import (
+    assert_plain_outputs_and_gradients,
+    bfloat16_outputs,
+    float64,
+    plain_outputs,
+    plain_sample,
+)
 
 ROWS, SIZES, COUNT = 7, (4, 6, 5, 1), 3
-
-
-def float64(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def stacked(activation="relu", **options):
@@ -30,12 +31,6 @@ def stacked(activation="relu", **options):
     return layers
 
 
-@pytest.fixture(params=["one after the other", "all at once"])
-def grouping(request, monkeypatch):
-    if request.param == "all at once":
-        monkeypatch.setattr(batched_layers, "at_once", lambda device: True)
-
-
 BOTH = {"layer_norm": True, "dropout": 0.3}
 OPTIONS = [{}, {"activation": "tanh"}, {"layer_norm": True}, {"dropout": 0.3}, BOTH, BOTH | {"activation": "tanh"}]
 
@@ -44,22 +39,9 @@ OPTIONS = [{}, {"activation": "tanh"}, {"layer_norm": True}, {"dropout": 0.3}, B
 @pytest.mark.parametrize("networks", [None, [2, 0], [1]], ids=str)
 def test_outputs_and_gradients_are_those_of_plain_networks(options, networks, grouping):
     layers = stacked(**options)
-    x, count = float64(ROWS, SIZES[0]).requires_grad_(), COUNT if networks is None else len(networks)
-    dropped = layers.draw_dropped(x, torch.Generator().manual_seed(1), count)
-    gradients = float64(count, ROWS, 1, seed=5)
-    gradients[0, :3] = 0.0  # rows without a gradient are skipped
-    expected = plain_outputs(layers, x, dropped, networks)
-    found = layers.outputs(x, dropped, networks)
-    torch.testing.assert_close(found, expected)
-    with torch.no_grad():
-        torch.testing.assert_close(layers.outputs(x, dropped, networks), expected)
-    required = [x, *layers.parameters()]
-    plain_gradients = torch.autograd.grad(expected, required, gradients)
-    for ours, theirs in zip(torch.autograd.grad(found, required, gradients), plain_gradients, strict=True):
-        torch.testing.assert_close(ours, theirs)
-    frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], dropped, networks, frozen=True)
-    (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
-    torch.testing.assert_close(of_rows[:, 1:], plain_gradients[0][:, 1:])
+    x = float64(ROWS, SIZES[0]).requires_grad_()
+    dropped = layers.draw_dropped(x, torch.Generator().manual_seed(1), COUNT if networks is None else len(networks))
+    assert_plain_outputs_and_gradients(layers, x, dropped, networks)
 
 
 def test_a_second_derivative_is_an_error():
@@ -109,10 +91,9 @@ def test_views_follow_the_parameters(change, grouping):
     torch.testing.assert_close(found, expected)
     required = list(layers.parameters())
     gradients = gradients.to(x)
-    for ours, theirs in zip(
-        torch.autograd.grad(found, required, gradients), torch.autograd.grad(expected, required, gradients), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, required, gradients), torch.autograd.grad(expected, required, gradients)
+    )
 
 
 def test_gradients_that_are_kept_are_not_overwritten(grouping):
@@ -143,8 +124,7 @@ def test_two_passes_in_one_graph_add_up(grouping):
     required = list(layers.parameters())
     found = torch.autograd.grad((layers.outputs(x) * layers.outputs(y)).sum(), required)
     expected = torch.autograd.grad((plain_outputs(layers, x) * plain_outputs(layers, y)).sum(), required)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -160,17 +140,7 @@ def test_parameters_that_change_before_the_backward_pass_are_an_error(frozen, gr
 @pytest.mark.parametrize("sizes", [(4, 64, 64, 1), (4, 64, 64, 64, 6), (4, 64, 1)])
 def test_bfloat16_products_stay_near_float32(grouping, sizes):
     torch.manual_seed(0)
-    layers, x = BatchedMLP(2, sizes), torch.randn(ROWS, 4, requires_grad=True)
-    gradients = torch.randn(2, ROWS, sizes[-1])
-    required = [x, *layers.parameters()]
-    exact = layers.outputs(x)
-    exact_gradients = torch.autograd.grad(exact, required, gradients)
-    layers.matrix_dtype = torch.bfloat16
-    rough = layers.outputs(x)
-    assert rough.dtype == torch.float32
-    rough_gradients = torch.autograd.grad(rough, required, gradients)
-    for ours, theirs in zip([rough, *rough_gradients], [exact, *exact_gradients], strict=True):
-        assert (ours - theirs).norm() <= 0.1 * theirs.norm()
+    exact, rough = bfloat16_outputs(BatchedMLP(2, sizes), torch.randn(ROWS, 4, requires_grad=True))
     assert torch.equal(rough, exact) == (len(sizes) == 3)
 
 
@@ -178,8 +148,7 @@ def test_the_squashed_gaussian_has_the_gradients_of_autograd():
     given, noise = float64(ROWS, 6).requires_grad_(), float64(ROWS, 3, seed=1)
     gradients = [float64(ROWS, 3, seed=2), float64(ROWS, seed=3)]
     found, expected = sample_squashed_gaussian(given, noise), plain_sample(given, noise)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(found, expected)
     (ours,), (theirs,) = (torch.autograd.grad(list(each), [given], gradients) for each in (found, expected))
     torch.testing.assert_close(ours, theirs)
 

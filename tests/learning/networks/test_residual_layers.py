@@ -6,15 +6,10 @@ import math
 import pytest
 import torch
 
-from interreplay.learning.networks import batched_layers
 from interreplay.learning.networks.residual_layers import ResidualGaussian, ResidualMLP
-from tests.learning.plain_torch import plain_outputs
+from tests.learning.plain_torch import assert_plain_outputs_and_gradients, bfloat16_outputs, float64, plain_outputs
 
 ROWS, INPUTS, WIDTH, COUNT = 7, 4, 6, 3
-
-
-def float64(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def networks(blocks=2, activation="relu", outputs=1):
@@ -27,33 +22,12 @@ def networks(blocks=2, activation="relu", outputs=1):
     return made
 
 
-@pytest.fixture(params=["one after the other", "all at once"])
-def grouping(request, monkeypatch):
-    if request.param == "all at once":
-        monkeypatch.setattr(batched_layers, "at_once", lambda device: True)
-
-
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("chosen", [None, [2, 0], [1]], ids=str)
 def test_outputs_and_gradients_are_those_of_plain_networks(chosen, blocks, activation, grouping):
-    layers = networks(blocks, activation)
-    count = COUNT if chosen is None else len(chosen)
     x = float64(ROWS, INPUTS).requires_grad_()
-    gradients = float64(count, ROWS, 1, seed=5)
-    gradients[0, :3] = 0.0  # rows without a gradient are skipped
-    expected = plain_outputs(layers, x, None, chosen)
-    found = layers.outputs(x, None, chosen)
-    torch.testing.assert_close(found, expected)
-    with torch.no_grad():
-        torch.testing.assert_close(layers.outputs(x, None, chosen), expected)
-    required = [x, *layers.parameters()]
-    plain_gradients = torch.autograd.grad(expected, required, gradients)
-    for ours, theirs in zip(torch.autograd.grad(found, required, gradients), plain_gradients, strict=True):
-        torch.testing.assert_close(ours, theirs)
-    frozen = layers.outputs([x[:, :1].detach(), x[:, 1:]], None, chosen, frozen=True)
-    (of_rows,) = torch.autograd.grad(frozen, [x], gradients)
-    torch.testing.assert_close(of_rows[:, 1:], plain_gradients[0][:, 1:])
+    assert_plain_outputs_and_gradients(networks(blocks, activation), x, None, chosen)
 
 
 @pytest.mark.parametrize(("width", "parameters"), [(512, 4_215_297), (128, 267_393)])
@@ -95,15 +69,4 @@ def test_the_standard_deviation_is_bounded_smoothly():
 
 def test_bfloat16_products_stay_near_float32(grouping):
     torch.manual_seed(0)
-    layers, x = ResidualMLP(2, 4, 64, 2, 1), torch.randn(ROWS, 4, requires_grad=True)
-    gradients = torch.randn(2, ROWS, 1)
-    required = [x, *layers.parameters()]
-    exact = layers.outputs(x)
-    exact_gradients = torch.autograd.grad(exact, required, gradients)
-    layers.matrix_dtype = torch.bfloat16
-    rough = layers.outputs(x)
-    assert rough.dtype == torch.float32
-    for ours, theirs in zip(
-        [rough, *torch.autograd.grad(rough, required, gradients)], [exact, *exact_gradients], strict=True
-    ):
-        assert (ours - theirs).norm() <= 0.1 * theirs.norm()
+    bfloat16_outputs(ResidualMLP(2, 4, 64, 2, 1), torch.randn(ROWS, 4, requires_grad=True))
