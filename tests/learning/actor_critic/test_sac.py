@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Normal
 
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
-from tests.learning.batches import ACTIONS, GAMMA, OBS, N, batch, learn
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
 
@@ -46,32 +46,6 @@ def noises(rng_seed):
     return [torch.randn((N, ACTIONS), generator=g, dtype=torch.float64) for _ in range(2)]
 
 
-def test_losses_equal_the_plain_formulas():
-    networks, update = make()
-    rows, weights = batch(), torch.rand(N, dtype=torch.float64)
-    obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
-    alpha = networks.log_alpha.exp().item()
-    before = copy.deepcopy(networks)
-    errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7))
-
-    a2, logp2 = plain_policy(before.actor, next_obs, noise[0])
-    z2 = torch.cat([next_obs, a2], 1)
-    value = torch.minimum(plain_q(before.targets, 0, z2), plain_q(before.targets, 1, z2)) - alpha * logp2
-    target = rows.rewards + GAMMA * (~rows.terminated).double() * value
-    z = torch.cat([obs, rows.actions], 1)
-    delta = [plain_q(before.critics, j, z) - target for j in range(2)]
-    critic_loss = sum((weights * 0.5 * d**2).mean() for d in delta)
-    assert torch.allclose(errors, (delta[0] + delta[1]) / 2, rtol=1e-9)
-    assert math.isclose(report[0].item(), critic_loss.item(), rel_tol=1e-9)
-
-    # The actor's loss sees the critics after their step.
-    a, logp = plain_policy(before.actor, obs, noise[1])
-    za = torch.cat([obs, a], 1)
-    q = torch.minimum(plain_q(networks.critics, 0, za), plain_q(networks.critics, 1, za))
-    assert math.isclose(report[1].item(), (alpha * logp - q).mean().item(), rel_tol=1e-9)
-    assert math.isclose(report[2].item(), (-math.log(alpha) * (logp - 3.0)).mean().item(), rel_tol=1e-9)
-
-
 def plain_loss(errors, huber_delta):
     """Return Huber's loss of errors."""
     if huber_delta is None:
@@ -80,12 +54,12 @@ def plain_loss(errors, huber_delta):
 
 
 @pytest.mark.parametrize("huber_delta", [None, 0.5])
-def test_steps_equal_adam_on_plain_gradients(huber_delta):
+def test_losses_and_steps_equal_the_plain_formulas_and_adam(huber_delta):
     rates = {"actor_lr": 1e-2, "critic_lr": 2e-2, "alpha_lr": 3e-2}
     networks, update = make(huber_delta=huber_delta, **rates)
     rows, weights = batch(), torch.rand(N, dtype=torch.float64)
     reference = copy.deepcopy(networks)
-    learn(update, rows, weights, torch.Generator().manual_seed(7))
+    mean_errors, report = learn(update, rows, weights, torch.Generator().manual_seed(7))
     obs, next_obs, noise = rows.obs.double(), rows.next_obs.double(), noises(7)
     alpha = reference.log_alpha.exp().detach()
 
@@ -97,23 +71,28 @@ def test_steps_equal_adam_on_plain_gradients(huber_delta):
     optimizer = torch.optim.Adam(reference.critics.parameters(), lr=2e-2)
     z = torch.cat([obs, rows.actions], 1)
     errors = [plain_q(reference.critics, j, z) - target for j in range(2)]
-    sum((weights * plain_loss(e, huber_delta)).mean() for e in errors).backward()
+    assert torch.allclose(mean_errors, (errors[0] + errors[1]) / 2, rtol=1e-9)
+    critic_loss = sum((weights * plain_loss(e, huber_delta)).mean() for e in errors)
+    critic_loss.backward()
     optimizer.step()
     critic_gradients = {q: q.grad.clone() for q in reference.critics.parameters()}
     optimizer = torch.optim.Adam(reference.actor.parameters(), lr=1e-2)
     a, logp = plain_policy(reference.actor, obs, noise[1])
     za = torch.cat([obs, a], 1)
     q = torch.minimum(plain_q(reference.critics, 0, za), plain_q(reference.critics, 1, za))
-    (alpha * logp - q).mean().backward()
+    actor_loss = (alpha * logp - q).mean()  # sees the critics after their step
+    actor_loss.backward()
     optimizer.step()
     optimizer = torch.optim.Adam([reference.log_alpha], lr=3e-2)
     reference.log_alpha.grad = None
-    (-reference.log_alpha * (logp.detach() - 3.0)).mean().backward()
+    alpha_loss = (-reference.log_alpha * (logp.detach() - 3.0)).mean()
+    alpha_loss.backward()
     optimizer.step()
+    for found, loss in zip(report.tolist(), (critic_loss, actor_loss, alpha_loss), strict=False):
+        assert math.isclose(found, loss.item(), rel_tol=1e-9)
     for t, s in zip(reference.targets.parameters(), reference.critics.parameters(), strict=True):
         t.data.mul_(1 - TAU).add_(TAU * s.data)
-    for (name, mine), theirs in zip(networks.named_parameters(), reference.parameters(), strict=True):
-        assert torch.allclose(mine, theirs, rtol=1e-7, atol=1e-12), name
+    torch.testing.assert_close(networks.state_dict(), reference.state_dict(), rtol=1e-7, atol=1e-12)
     # A step of Adam does not depend on the norm of a gradient; its first moment is a tenth of it.
     for mine, theirs in ((networks.critics, reference.critics), (networks.actor, reference.actor)):
         optimizer = update.optimizers["critic" if mine is networks.critics else "actor"]
@@ -153,8 +132,7 @@ def test_a_one_hot_row_weight_is_an_update_from_that_row_alone():
             found.append((networks, report[:3]))
     for networks, losses in found[1:]:
         assert torch.allclose(losses, found[0][1], rtol=1e-9)
-        for mine, theirs in zip(networks.parameters(), found[0][0].parameters(), strict=True):
-            assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(networks.state_dict(), found[0][0].state_dict(), rtol=1e-6, atol=1e-9)
 
 
 def test_views_are_averaged_in_predictions_and_targets():
