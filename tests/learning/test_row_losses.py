@@ -76,8 +76,7 @@ def test_pal_of_all_rows_has_the_gradient_that_lap_has_in_expectation(alpha):
     probabilities /= probabilities.sum()
     lap = torch.autograd.grad((probabilities * Huber(1.0).values(errors)).sum(), parameters, retain_graph=True)
     pal = torch.autograd.grad(PAL(alpha).values(errors).mean(), parameters)
-    for one, other in zip(lap, pal, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(lap, pal, rtol=1e-10, atol=1e-12)
 
 
 def test_by_rows_is_each_loss_of_its_rows():
@@ -235,12 +234,10 @@ def test_scores_match_their_definitions(algorithm):
         found = update.score(rows, NAMES, torch.Generator().manual_seed(3))
         assert all(torch.equal(value, before[name]) for name, value in networks.state_dict().items())
         assert found.keys() == NAMES <= update.offers
-        for name, score in expected.items():
-            torch.testing.assert_close(found[name], score, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
         update.scores_wanted = NAMES
         result = update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3))
-        for name, score in expected.items():
-            torch.testing.assert_close(result.scores[name], score, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(result.scores, expected, rtol=1e-9, atol=1e-11)
         update.scores_wanted = frozenset()
         assert result.scores.keys() == NAMES
         assert not update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3)).scores

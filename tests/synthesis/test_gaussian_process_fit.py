@@ -43,8 +43,7 @@ def test_the_evidence_is_that_of_the_formulas(form):
     x, y = points()
     hyper = random_hyper(form, N, T)
     model = Model(form, hyper, x, y)
-    for name, value in model.hyper(model.values()).as_dict().items():
-        torch.testing.assert_close(value, hyper.as_dict()[name], msg=name)
+    torch.testing.assert_close(model.hyper(model.values()).as_dict(), hyper.as_dict())
     assert log_posterior(model).item() == pytest.approx(log_evidence(form, hyper, x.numpy(), y.numpy()), rel=1e-6)
 
 
@@ -137,8 +136,7 @@ def batch(seed, n=5):
 
 def close(one, other):
     assert one.as_dict().keys() == other.as_dict().keys()
-    for name, value in one.as_dict().items():
-        torch.testing.assert_close(value, other.as_dict()[name], msg=name)
+    torch.testing.assert_close(one.as_dict(), other.as_dict())
 
 
 def test_local_hyperparameters_are_those_of_each_neighborhood():

@@ -102,8 +102,7 @@ def test_a_compiled_update_equals_one_that_is_not(name, request):
         assert calls.count("compiled_critic_gradients") == 2 * compiled, "own losses and targets are not compiled"
         assert calls.count("compiled_policy_gradients") == 6 // update.settings.policy_delay * compiled
         results[compiled] += [*networks.parameters(), torch.rand(1, generator=rng)]
-    for mine, theirs in zip(results[False], results[True], strict=True):
-        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(results[False], results[True], rtol=1e-4, atol=1e-5)
     assert torch.equal(results[False][-1], results[True][-1]), "both draw the same numbers"
 
 
@@ -119,8 +118,7 @@ def test_two_updates_of_one_class_use_their_own_programs(only_traced):
         rng = torch.Generator().manual_seed(0)
         errors[compiled] = [update.update(batch(False, 0), rng).errors for _ in range(2) for update in updates]
     assert not torch.allclose(errors[False][0], errors[False][1], atol=1e-2), "the settings matter"
-    for mine, theirs in zip(errors[False], errors[True], strict=True):
-        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(errors[False], errors[True], rtol=1e-4, atol=1e-5)
 
 
 class Growing(Squared):

@@ -62,8 +62,7 @@ def test_a_training_pass_is_the_papers(shift, spread, r_clipped, d_clipped, warm
         g = torch.randn(ROWS, WIDTH, dtype=torch.float64)
         mine = torch.autograd.grad((found * g).sum(), [rows, norm.scale, norm.bias])
         theirs = torch.autograd.grad((expected * g).sum(), [rows, before.scale, before.bias])
-        for one, other in zip(mine, theirs, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
 
 
 def test_during_warm_up_it_is_batch_normalization_and_frozen_with_the_running_statistics():

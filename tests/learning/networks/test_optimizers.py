@@ -33,8 +33,7 @@ def test_convolutions_take_the_steps_of_pytorch_s_adam(kind, images):
         plain.zero_grad()
         copied(pixels).square().sum().backward()
         plain.step()
-    for one, other in zip(parameters, copied.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(parameters, list(copied.parameters()), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "decay"), [(FastAdam, 0.0), (FastAdam, 0.1), (FastAdamW, 0.1)])
@@ -51,5 +50,4 @@ def test_adam_of_parts_equals_the_fused_kernel(kind, decay, monkeypatch):
             other.grad = one.grad.clone()
         fused.apply()
         parts.apply()
-    for one, other in zip(first, second, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)

@@ -98,8 +98,7 @@ def differentiated(nets, given, s, gamma=0.9):
 
 
 def assert_same(one, other, tolerance=2e-5):
-    for a, b in zip(one, other, strict=True):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
 SETTINGS = {
