@@ -62,6 +62,19 @@ class Line(gym.Env):
         return self.observe(self.x), -abs(self.x), False, self.t >= 25, {}
 
 
+class Steps(Line):
+    """The point on a line moves left, stays, or moves right; actions are numbered from −1."""
+
+    action_space = Discrete(3, start=-1)
+
+    def __init__(self, config=None):
+        super().__init__((config or {}).get("kind", "Dict"))
+
+    def step(self, action):
+        assert action in (-1, 0, 1)
+        return super().step(np.float32([action]))
+
+
 def stacked(kind="Image", render_mode=None):
     """Three frames of the image in one observation."""
     flat = gym.wrappers.ReshapeObservation(Line(kind), (SIDE, SIDE))

@@ -3,26 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Discrete
 
 from tests.rllib.small_runs import config, continued
-from tests.rllib.spaces_envs import Line
+from tests.rllib.spaces_envs import Steps
 from tests.rllib.test_checkpoints import assert_same_run
 
 pytestmark = pytest.mark.usefixtures("cluster")
-
-
-class Steps(Line):
-    """The point on a line moves left, stays, or moves right; actions are numbered from −1."""
-
-    action_space = Discrete(3, start=-1)
-
-    def __init__(self, config=None):
-        super().__init__("Dict")
-
-    def step(self, action):
-        assert action in (-1, 0, 1)
-        return super().step(np.float32([action]))
 
 
 def learned(algorithm, iterations=2):

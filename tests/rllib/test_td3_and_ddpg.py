@@ -1,4 +1,4 @@
-"""TD3 and DDPG in RLlib: their specifics; the loop, the runner and the buffers are tested with SAC."""
+"""TD3 and DDPG in RLlib, and the settings of all actors and critics; other parts are tested with SAC."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,21 @@ OPTIONS |= {"weight_decay": 0.01, "reset_interval": 80}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("trainer", "options"), [("TD3", OPTIONS), ("DDPG", {"n_step": 3})])
+@pytest.mark.parametrize(
+    ("trainer", "options"),
+    [
+        ("TD3", OPTIONS),
+        ("DDPG", {"n_step": 3}),
+        ("TQC", {"n_step": 3}),
+        ("CrossQ", {"n_step": 3, "critic_hiddens": (32, 32)}),  # the default width is eight times as large
+    ],
+)
 def test_they_train_and_return_td_errors(trainer, options):
     algorithm, results = run(config(buffer="PER", trainer=trainer).training(**options))
     learned = results[-1]["learners"]["default_policy"]
     assert learned["num_updates_lifetime"] == 101
-    assert all(np.isfinite(learned[name]) for name in ("critic_loss", "actor_loss", "q_mean"))
+    reported = ("critic_loss", "actor_loss", "q_mean", *(("alpha",) if trainer in ("TQC", "CrossQ") else ()))
+    assert all(np.isfinite(learned[name]) for name in reported)
     assert len(algorithm.replay_buffer.selector.priorities(torch.arange(150)).unique()) > 50
 
 
@@ -140,6 +149,11 @@ def test_command_line_defaults_equal_the_configurations(trainer):
         ("SAC", {"grad_clip": "none"}, "grad_clip is 'none'; expected a number above 0 or None"),
         ("SAC", {"target_subset": 3}, "target_subset is 3; expected at most n_critics, 2"),
         ("DDPG", {"weight_decay": 0.1}, "weight_decay is 0.1 and critic_l2 0.01; expected one of them 0"),
+        ("TQC", {"kappa": None}, "kappa is None; expected a number above 0$"),
+        ("TQC", {"drop_per_critic": 25}, "drop_per_critic is 25; expected less than n_quantiles, 25"),
+        ("TQC", {"n_quantiles": 0}, "n_quantiles is 0; expected a whole number of at least 1"),
+        ("CrossQ", {"critic_hiddens": "wide"}, "critic_hiddens is 'wide'; expected whole numbers"),
+        ("CrossQ", {"policy_delay": 0}, "policy_delay is 0"),
     ],
 )
 def test_invalid_settings_are_rejected_by_name(trainer, settings, message):

@@ -14,24 +14,11 @@ from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.value.implicit import Implicit
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
 from tests.rllib.small_runs import continued, weights
-from tests.rllib.spaces_envs import KINDS, Line
+from tests.rllib.spaces_envs import KINDS, Steps
 from tests.rllib.test_checkpoints import assert_same_run
 from tests.rllib.test_goals import Reach
 
 VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "IQN", "Rainbow"]
-
-
-class Steps(Line):
-    """The point on a line moves left, stays, or moves right."""
-
-    action_space = gym.spaces.Discrete(3, start=-1)
-
-    def __init__(self, config=None):
-        super().__init__((config or {}).get("kind", "Dict"))
-
-    def step(self, action):
-        assert action in (-1, 0, 1)
-        return super().step(np.float32([action]))
 
 
 class DiscreteReach(Reach):
