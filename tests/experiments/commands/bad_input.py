@@ -160,6 +160,7 @@ TRAIN = [
     ("--resume full", "holds no checkpoint_* folder"),
 ]
 AGENT = [
+    ("configs=cartpole/dqnn", "there is no configuration 'cartpole/dqnn'; did you mean cartpole/dqn?"),
     ("configs=atari/rainbow", "there is no configuration 'atari/rainbow'; did you mean"),
     ("configs=cartpole/rainbow configs.hyper_params.bach_size=64", "did you mean configs.hyper_params.batch_size?"),
     ("configs=cartpole/rainbow configs.hyper_params.batch_size=-1", "train_batch_size", "at least 1, got '-1'"),
@@ -178,6 +179,10 @@ STUDY = [
     ("--buffers Uniform --hiddens 99999999,99999999 --dry_run", "--hiddens 99999999,99999999", "GB are free"),
     ("--buffers Uniform --max_concurrent 0", "--max_concurrent", "at least 1", "'0'"),
     ("--bufers NMER", "did you mean --buffers?"),
+    ("--total_env_step 5", "did you mean --total_env_steps?"),
+    ("--wandb project", "unknown flag --wandb; runs of studies log to their folders only"),
+    ("--threads 2", "unknown flag --threads; use --cpus_per_trial; "),
+    ("--seed 2", "unknown flag --seed; use --seeds, with the number of seeds or a list"),
     ("--buffers NMR", "unknown buffer 'NMR'; did you mean NMER?"),
     ("--buffers NMER{k=3}", "expected something like 'NMER{k: 10}'"),
     ("--buffers Uniform,Uniform", "2 runs are called", "label"),
@@ -211,11 +216,11 @@ STUDY = [
     ),
     ("--buffers Uniform,NMRE,PER", "run 1 of 3 cannot start: unknown buffer 'NMRE'; did you mean NMER?"),
     ("--results_dir full study.yaml", "full holds 'thesis.tex' and no study"),
-    ("--results_dir taken/x study.yaml", "cannot be written to"),
+    ("--results_dir taken/x study.yaml", "cannot be written to ("),
     ("--dry_run --results_dir taken study.yaml", "--output_dir taken is not a folder; expected a folder"),
     ("--buffers Uniform --max_time 5", "--max_time", "90s, 30m, 2h, 1d or 1h30m, got '5'"),
     ("--resume full", "full holds no study.yaml"),
-    ("--resume full --gamma .9", "leave out gamma"),
+    ("--resume full --gamma .9", "--resume reads the study from its folder; leave out gamma"),
     ("--inputs none.txt", "--inputs none.txt cannot be read"),
     ("--search k --buffers NMER", "must look like k=randint(3,30), got 'k'"),
     ("--scheduler best --buffers NMER", "--scheduler", "fifo, asha", "'best'"),
@@ -281,7 +286,7 @@ REPORT = [
     ("", "arguments are required: RESULTS"),
     ("none", "none is not a folder"),
     ("full", "no runs in"),
-    ("full --threshold nan", "--threshold", "above 0"),
+    ("full --threshold nan", "--threshold", "must be a number above 0"),
     ("full --measure return", "--measure", "invalid choice: 'return'"),
     ("full --scores none.json", "none.json"),
     ("full --outptu x", "unknown flag --outptu; did you mean --output?"),
@@ -304,12 +309,12 @@ SUBMIT = [
     ("single study.yaml --partitoin x", "unknown flag --partitoin; did you mean --partition?"),
 ]
 SMOKETEST = [
-    ("--clutser", "unknown flag --clutser; did you mean --cluster?"),
+    ("--clustre", "unknown flag --clustre; did you mean --cluster?"),
     ("--results_dir", "--results_dir", "expected one argument"),
 ]
 INTERREPLAY = [
     ("trian", "unknown command 'trian'; did you mean train?"),
-    ("train --gama 1", "unknown flag --gama; did you mean --gamma?"),
+    ("train --gama 1", "interreplay train: error: unknown flag --gama; did you mean --gamma?"),
     ("cluster", "nothing to run"),
     ("evaluate none", "none does not exist"),
     ("export full --too policy.onnx --to policy.onnx", "unknown flag --too; did you mean --to?"),

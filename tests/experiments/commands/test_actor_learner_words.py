@@ -133,7 +133,6 @@ def test_stores_wait_until_they_are_filled_to_its_share():
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("--lrr=1", "unknown flag --lrr; did you mean --lr?"),
         ("lr=1", "unknown flag lr"),
         ("--lr", "--lr: expected a value"),
         ("--lr=fast", "--lr must be a number, got 'fast'"),

@@ -31,10 +31,6 @@ def test_the_rest_of_the_line_is_passed_to_the_part(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["interreplay"])
     assert command.main(["train", "--list-presets"]) == 0
     assert "nmer-paper" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as caught:
-        command.main(["train", "--gama", "1"])
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.startswith("interreplay train: error: unknown flag --gama; did you mean --gamma?")
 
 
 def test_a_study_keeps_its_old_name_too(capsys, monkeypatch):

@@ -106,11 +106,6 @@ def test_it_runs_as_a_user_types_it(tmp_path):
     assert (params["trainer"], params["train_batch_size"], params["updates_per_step"]) == ("Rainbow", 64, 0.25)
 
 
-def test_the_body_takes_a_line(capsys):
-    assert run_agent.main(["configs=cartpole/dqnn"]) == 2
-    assert "there is no configuration 'cartpole/dqnn'; did you mean cartpole/dqn?" in capsys.readouterr().err
-
-
 def test_without_arguments_it_prints_how_to_call_it(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["run_agent.py"])
     assert run_agent.main([]) == 2
