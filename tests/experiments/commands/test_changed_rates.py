@@ -10,6 +10,7 @@ from interreplay.experiments.commands import preparation, study, study_checks
 from interreplay.experiments.commands import train as command
 from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.experiments.process import machine
+from interreplay.experiments.studies.grid import environment_of
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.training.build import configure
@@ -84,7 +85,7 @@ def test_a_device_that_is_chosen_automatically(gpus, device, monkeypatch, tmp_pa
 @pytest.mark.parametrize(("graphs", "device"), [(True, "cpu"), (False, "cuda:0")])
 def test_batches_stay_in_main_memory_if_updates_are_graphs(graphs, device):
     settings = settings_for(make_parser().given([*LINE.split(), "--device", "cuda", "--cuda_graph", str(graphs)]))
-    assert str(preparation.source_for(settings, preparation.environment_of(settings)).device) == device
+    assert str(preparation.source_for(settings, environment_of(settings)).device) == device
     assert configure("SACConfig", settings).cuda_graph == graphs
     assert settings_resumed(vars(settings), {"cuda_graph": not graphs}).cuda_graph != graphs
 
