@@ -22,7 +22,7 @@ from interreplay.errors import UsageError
 from interreplay.experience.offline_data.minari_episodes import check_new
 from interreplay.experiments.evaluation.load import built, restore, saved_config
 from interreplay.experiments.evaluation.minari_dataset import Recorder
-from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering
+from interreplay.experiments.evaluation.video import Camera, VideoFile, check_rendering, check_video
 from interreplay.experiments.flags.evaluate_flags import EPISODES, VIDEO_EPISODES
 from interreplay.experiments.process.machine import counted
 from interreplay.experiments.process.progress import shown
@@ -165,6 +165,8 @@ def playback_config(config: AlgorithmConfig, video: VideoFile | None = None, win
 
 def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None:
     """Play episodes and report each of them, then their means and the files written."""
+    if given.video:
+        check_video(given.video)
     if given.best:
         checkpoint = best_of(given.checkpoint)
         notify(f"{checkpoint}, {read_best(checkpoint)}")
