@@ -97,7 +97,7 @@ def own_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:
     accepted = base if isinstance(base, tuple) else (base,)
     example = f"my_module:My{accepted[0].__name__}"
     if not module:
-        raise UsageError(f"{what} {reference!r} names no module; expected a name such as {example}")
+        raise UsageError(f"{what} {reference!r} has no module; expected a name such as {example}")
     bases = " or ".join(map(operator.attrgetter("__name__"), accepted))
     loaded = import_own(module, f"{what} {reference!r}", example)
     found = getattr(loaded, name, None)  # also calls a module's __getattr__

@@ -1,4 +1,4 @@
-"""The primitives of `interreplay.learning.networks` in plain PyTorch, as references for their tests."""
+"""The primitives of `interreplay.learning.networks` in plain PyTorch, and assertions that compare with them."""
 
 import contextlib
 
@@ -12,8 +12,8 @@ from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.networks.small_layers import SMALL
 
 
-def float64(*shape, seed=0):
-    """Return normally distributed numbers."""
+def random_float64(*shape, seed=0):
+    """Return normally distributed float64 numbers of a seed."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -68,7 +68,7 @@ def kept_units(dropped, values):
 def assert_plain_outputs_and_gradients(layers, x, dropped, networks):
     """Compare the outputs of the networks and all gradients, of frozen networks as well, with those of autograd."""
     expected = plain_outputs(layers, x, dropped, networks)
-    gradients = float64(*expected.shape, seed=5)
+    gradients = random_float64(*expected.shape, seed=5)
     gradients[0, :3] = 0.0  # rows without a gradient are skipped
     found = layers.outputs(x, dropped, networks)
     torch.testing.assert_close(found, expected)
@@ -82,8 +82,8 @@ def assert_plain_outputs_and_gradients(layers, x, dropped, networks):
     torch.testing.assert_close(of_rows[:, 1:], plain_gradients[0][:, 1:])
 
 
-def bfloat16_outputs(layers, x):
-    """Outputs of layers with float32 and bfloat16 products, after asserting that they and their gradients are near."""
+def assert_bfloat16_is_close(layers, x):
+    """Assert that outputs and gradients with bfloat16 products are close to float32, and return both outputs."""
     required = [x, *layers.parameters()]
     exact = layers.outputs(x)
     gradients = torch.randn_like(exact)

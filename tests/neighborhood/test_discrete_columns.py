@@ -283,8 +283,8 @@ def test_views_of_discrete_columns_are_rejected():
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 @pytest.mark.parametrize("method", BLENDING)
-def test_unsigned_integers_are_blended_like_other_integers(method, dtype):
-    """PyTorch lacks most operations of these dtypes."""
+def test_methods_that_blend_accept_unsigned_integers(method, dtype):
+    """Batches equal those of int64 columns. PyTorch lacks most operations of these dtypes."""
     given = rows(80)
     unsigned = []
     for obs in (given.obs, given.next_obs):
@@ -296,5 +296,6 @@ def test_unsigned_integers_are_blended_like_other_integers(method, dtype):
         buffer.add(rows_of_dtype[40:])
         batches.append(buffer.sample(32).transitions)
     expected, found = (batch.columns() for batch in batches)
+    assert found["obs.mode"].numpy().dtype == dtype
     for name in expected:
         assert np.array_equal(found[name].numpy(), expected[name].numpy()), name

@@ -100,19 +100,20 @@ def test_samples_are_passed_to_the_callback():
     algorithm.stop()
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("hook", ["on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end"])
-def test_training_continues_after_an_error_of_a_callback(hook):
+def test_training_continues_after_an_error_of_a_callback(hook, error):
     """The steps of the fragment with the error are neither stored nor counted, and a new episode begins."""
     calls = []
 
     def fails_once(**arguments):
         calls.append(arguments)
         if len(calls) == 2:
-            raise RuntimeError("the disk is full")
+            raise error("the disk is full")
 
     made = config(failing_envs.Counting).env_runners(rollout_fragment_length=7).callbacks(**{hook: fails_once})
     algorithm = made.build_algo()
-    with pytest.raises(RuntimeError, match="the disk is full"):
+    with pytest.raises(error, match="the disk is full"):
         for _ in range(2):
             algorithm.train()
     result = algorithm.train()

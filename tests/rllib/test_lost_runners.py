@@ -99,14 +99,18 @@ def test_a_runner_that_hangs_is_named(tmp_path):
     algorithm.stop()
 
 
-def test_an_error_of_a_callback_is_reported_with_its_message():
-    def fails(**arguments):
-        raise RuntimeError("the disk\nis full")
+def test_an_error_of_a_callback_is_reported_with_its_message_and_training_continues(tmp_path):
+    def fails_once(**arguments):
+        if not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
+            raise RuntimeError("the disk\nis full")
 
-    made = config().env_runners(num_env_runners=1).callbacks(on_sample_end=fails)
+    made = config().env_runners(num_env_runners=1).callbacks(on_sample_end=fails_once)
     algorithm = made.build_algo()
     with pytest.raises(RunnerLost, match="^remote env runner 1 raised RuntimeError: the disk is full$"):
         algorithm.train()
+    algorithm.train()
+    assert algorithm.env_steps == len(algorithm.replay_buffer) > 0
     algorithm.stop()
 
 

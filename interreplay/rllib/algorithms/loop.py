@@ -95,7 +95,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def setup(self, config: Any) -> None:
         if config.num_gpus_per_learner and not torch.cuda.is_available():
             raise ValueError(
-                f"num_gpus_per_learner is {config.num_gpus_per_learner}; expected 0, PyTorch finds no GPU here"
+                f"num_gpus_per_learner is {config.num_gpus_per_learner}; expected 0, because PyTorch finds no GPU"
             )
         try:
             super().setup(config)

@@ -284,8 +284,8 @@ def test_a_wrong_name_is_one_line(capsys):
     for words, parts in {
         "broken_parts:Shorter": ["broken_parts has no 'Shorter'", "did you mean Short?"],
         "broken_parts:function": ["function is not a subclass of Selector or Neighborhood or Synthesizer"],
-        "Recent": ["class 'Recent' names no module; expected a name such as my_module:MySelector"],
-        ":Recent": ["class ':Recent' names no module"],
+        "Recent": ["class 'Recent' has no module; expected a name such as my_module:MySelector"],
+        ":Recent": ["class ':Recent' has no module"],
         "my_parts:Recent shar=1": ["'shar'", "did you mean share?"],
         "my_parts:Recent share=7": ["share is 7"],
         "replay_buffers:NMER kk=5": ["'kk'", "did you mean k?"],

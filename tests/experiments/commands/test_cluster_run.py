@@ -29,7 +29,7 @@ class Broken(PendulumEnv):
     """Breaks, or pauses at the 350th step.
 
     "good" notes its folder and threads, and raises an error at the first step of training in the second start of its
-    run. "bad" ends its process in the first start, and hangs in the second one.
+    run. "bad" ends its process after a checkpoint in the first start, and hangs in the second one.
     """
     def __init__(self, kind):
         super().__init__()
@@ -41,10 +41,10 @@ class Broken(PendulumEnv):
             found["folder"] = os.getcwd()
             open(os.environ["THREADS_FILE"], "w").write(json.dumps(found))
         breaks = self.kind == "bug" and self.steps >= 150
-        if (self.kind, self.steps) in (("good", 1), ("bad", 30)):
+        if (self.kind, self.steps) in (("good", 1), ("bad", 30), ("bad", 130)):
             (status,) = Path(__file__).parent.glob(f"r/*{self.kind.title()}*/status.json")
             start = json.loads(status.read_text())["starts"]
-            if (self.kind, start) == ("bad", 1):
+            if (self.kind, start, self.steps) == ("bad", 1, 130):
                 os.kill(os.getpid(), 9)
             if (self.kind, start) == ("bad", 2):
                 time.sleep(1000)
@@ -98,9 +98,10 @@ def status(folder: Path) -> dict:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_an_interrupted_study_resumes_and_reports_what_failed(study, tmp_path):
-    """SIGTERM ends a study. The same command resumes it, retries a run that breaks, and gives up another one.
+    """SIGTERM ends a study; the same command resumes it.
 
-    The environment of the first run raises an error after the signal; the other one ends its process, and hangs.
+    In the second start of the first run, its environment raises an error, and the run is tried again. The environment
+    of the second run ends its process, then hangs, and the run fails.
     """
     file = study(400, envs="[envs_for_studies:Good-v0, envs_for_studies:Bad-v0]", max_failures="1")
     results = tmp_path / "r"
@@ -132,7 +133,7 @@ def test_an_interrupted_study_resumes_and_reports_what_failed(study, tmp_path):
     assert raised == f"{broke}, at env step {begun + 1}" and begun > 100
     assert status(good) == status(good) | {"state": "finished", "starts": 3}
     assert f"trying again from its last checkpoint: {raised}" in out
-    assert status(bad) == status(bad) | {"state": "failed", "starts": 2}
+    assert status(bad) == status(bad) | {"state": "failed", "starts": 2, "begun_at": 100}
     died, hung = status(bad)["failures"]
     assert died.startswith("its process ended: The actor is dead because its worker process has died.")
     assert died.endswith("End of file.") and died in out

@@ -63,13 +63,14 @@ def test_printed_commands_exist_where_the_program_was_started(module, started, e
     assert program_for("train") == expected
 
 
-def test_the_report_requires_its_extra(monkeypatch, capsys):
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_the_report_requires_its_extra(package, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["interreplay"])
     for name in ("draw", "page"):
         monkeypatch.delitem(sys.modules, f"interreplay.experiments.report.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # its import raises ModuleNotFoundError
+    monkeypatch.setitem(sys.modules, package, None)  # its import raises ModuleNotFoundError
     assert command.main(["report", "x"]) == 2
-    expected = "interreplay report: error: matplotlib is missing; pip install 'interreplay[analysis]'\n"
+    expected = f"interreplay report: error: {package} is missing; pip install 'interreplay[analysis]'\n"
     assert capsys.readouterr().err == expected
 
 

@@ -376,7 +376,7 @@ def test_an_environment_that_hangs_ends_the_run_and_its_place_is_reported(envs, 
     assert checkpoints(run) == ["checkpoint_00000100"] and steps(run) == [100]
 
 
-def test_evaluations_are_signs_of_life(tmp_path):
+def test_evaluation_steps_count_as_progress(tmp_path):
     from interreplay.experiments.training.train_loop import Training
     from interreplay.rllib import SACConfig
     from interreplay.runs.run_folder import RunFolder

@@ -112,7 +112,7 @@ def test_droqs_passes_have_different_masks_in_targets_critics_and_the_actors_los
         z = torch.cat([rows.obs, rows.actions], 1)
         delta = [droq_q(before.critics, j, z, masks(dropped, j)) - target for j in range(2)]
         torch.testing.assert_close(errors, (delta[0] + delta[1]) / 2, rtol=1e-9, atol=1e-11)
-        # The actor's loss sees the critics after their step.
+        # The actor's loss is evaluated with the critics after their step.
         a, log_probs = plain_policy(before.actor, rows.obs, noise(g))
         dropped = Dropout(p, WIDTHS).draw(2, N, g)
         za = torch.cat([rows.obs, a], 1)

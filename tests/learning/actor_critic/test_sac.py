@@ -80,7 +80,7 @@ def test_losses_and_steps_equal_the_plain_formulas_and_adam(huber_delta):
     a, logp = plain_policy(reference.actor, obs, noise[1])
     za = torch.cat([obs, a], 1)
     q = torch.minimum(plain_q(reference.critics, 0, za), plain_q(reference.critics, 1, za))
-    actor_loss = (alpha * logp - q).mean()  # sees the critics after their step
+    actor_loss = (alpha * logp - q).mean()  # evaluated with the critics after their step
     actor_loss.backward()
     optimizer.step()
     optimizer = torch.optim.Adam([reference.log_alpha], lr=3e-2)

@@ -95,7 +95,7 @@ def test_losses_and_four_steps_equal_the_plain_formulas_and_adam(kind, huber_del
             continue
         squares = sum(p.square().sum() for p in reference.actor.parameters())
         actor.zero_grad()
-        loss = plain_actor_loss(reference, rows)  # of the critics after their step
+        loss = plain_actor_loss(reference, rows)  # evaluated with the critics after their step
         assert math.isclose(found["actor_loss"], loss.item(), rel_tol=1e-9)
         (loss + 0.03 * 0.5 * squares).backward()
         actor.step()

@@ -106,7 +106,7 @@ def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
     ):  # Adam's first moment is a tenth of the gradient
         torch.testing.assert_close(optimizer.state[p]["exp_avg"], 0.1 * gradient, rtol=1e-8, atol=1e-14)
 
-    # The actor's loss sees the critics after their step.
+    # The actor's loss is evaluated with the critics after their step.
     actions, log_probs = plain_policy(before.actor, rows.obs, noise[1])
     values = plain_atoms(networks.critics, torch.cat([rows.obs, actions], 1)).mean((0, 2))
     actor_loss = (row_weights * (alpha * log_probs - values)).mean()

@@ -11,11 +11,11 @@ import torch
 from interreplay.learning.networks.distributions import sample_squashed_gaussian
 from interreplay.learning.networks.layers import BatchedMLP
 from tests.learning.plain_torch import (
+    assert_bfloat16_is_close,
     assert_plain_outputs_and_gradients,
-    bfloat16_outputs,
-    float64,
     plain_outputs,
     plain_sample,
+    random_float64,
 )
 
 ROWS, SIZES, COUNT = 7, (4, 6, 5, 1), 3
@@ -39,13 +39,13 @@ OPTIONS = [{}, {"activation": "tanh"}, {"layer_norm": True}, {"dropout": 0.3}, B
 @pytest.mark.parametrize("networks", [None, [2, 0], [1]], ids=str)
 def test_outputs_and_gradients_are_those_of_plain_networks(options, networks, grouping):
     layers = stacked(**options)
-    x = float64(ROWS, SIZES[0]).requires_grad_()
+    x = random_float64(ROWS, SIZES[0]).requires_grad_()
     dropped = layers.draw_dropped(x, torch.Generator().manual_seed(1), COUNT if networks is None else len(networks))
     assert_plain_outputs_and_gradients(layers, x, dropped, networks)
 
 
 def test_a_second_derivative_is_an_error():
-    x = float64(ROWS, SIZES[0]).requires_grad_()
+    x = random_float64(ROWS, SIZES[0]).requires_grad_()
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(stacked().outputs(x).sum(), x, create_graph=True)
 
@@ -55,7 +55,7 @@ def test_activations_are_freed_without_the_garbage_collector():
     gc.collect()
     gc.disable()
     try:
-        outputs = stacked().outputs(float64(ROWS, SIZES[0]))
+        outputs = stacked().outputs(random_float64(ROWS, SIZES[0]))
         outputs.sum().backward()
         context = weakref.ref(outputs.grad_fn)
         del outputs
@@ -65,7 +65,7 @@ def test_activations_are_freed_without_the_garbage_collector():
 
 
 def test_without_any_gradient_rows_get_zeros(grouping):
-    x = float64(ROWS, SIZES[0]).requires_grad_()
+    x = random_float64(ROWS, SIZES[0]).requires_grad_()
     (0.0 * stacked().outputs(x, frozen=True)).sum().backward()
     assert x.grad.shape == x.shape and not x.grad.any()
 
@@ -98,7 +98,7 @@ def test_views_follow_the_parameters(change, grouping):
 
 def test_gradients_that_are_kept_are_not_overwritten(grouping):
     """Their memory is reused only if no tensor shares it: neither a gradient nor a view of a gradient."""
-    layers, x = stacked(), float64(ROWS, SIZES[0])
+    layers, x = stacked(), random_float64(ROWS, SIZES[0])
     required = list(layers.parameters())
 
     def gradients(factor):
@@ -120,7 +120,7 @@ def test_gradients_that_are_kept_are_not_overwritten(grouping):
 
 
 def test_two_passes_in_one_graph_add_up(grouping):
-    layers, x, y = stacked(), float64(ROWS, SIZES[0]), float64(ROWS, SIZES[0], seed=1)
+    layers, x, y = stacked(), random_float64(ROWS, SIZES[0]), random_float64(ROWS, SIZES[0], seed=1)
     required = list(layers.parameters())
     found = torch.autograd.grad((layers.outputs(x) * layers.outputs(y)).sum(), required)
     expected = torch.autograd.grad((plain_outputs(layers, x) * plain_outputs(layers, y)).sum(), required)
@@ -129,7 +129,7 @@ def test_two_passes_in_one_graph_add_up(grouping):
 
 @pytest.mark.parametrize("frozen", [True, False])
 def test_parameters_that_change_before_the_backward_pass_are_an_error(frozen, grouping):
-    layers, x = stacked(), float64(ROWS, SIZES[0]).requires_grad_()
+    layers, x = stacked(), random_float64(ROWS, SIZES[0]).requires_grad_()
     loss = layers.outputs(x, frozen=frozen).sum()
     with torch.no_grad():
         layers.weights[1].add_(1.0)
@@ -140,13 +140,13 @@ def test_parameters_that_change_before_the_backward_pass_are_an_error(frozen, gr
 @pytest.mark.parametrize("sizes", [(4, 64, 64, 1), (4, 64, 64, 64, 6), (4, 64, 1)])
 def test_bfloat16_products_stay_near_float32(grouping, sizes):
     torch.manual_seed(0)
-    exact, rough = bfloat16_outputs(BatchedMLP(2, sizes), torch.randn(ROWS, 4, requires_grad=True))
+    exact, rough = assert_bfloat16_is_close(BatchedMLP(2, sizes), torch.randn(ROWS, 4, requires_grad=True))
     assert torch.equal(rough, exact) == (len(sizes) == 3)
 
 
 def test_the_squashed_gaussian_has_the_gradients_of_autograd():
-    given, noise = float64(ROWS, 6).requires_grad_(), float64(ROWS, 3, seed=1)
-    gradients = [float64(ROWS, 3, seed=2), float64(ROWS, seed=3)]
+    given, noise = random_float64(ROWS, 6).requires_grad_(), random_float64(ROWS, 3, seed=1)
+    gradients = [random_float64(ROWS, 3, seed=2), random_float64(ROWS, seed=3)]
     found, expected = sample_squashed_gaussian(given, noise), plain_sample(given, noise)
     torch.testing.assert_close(found, expected)
     (ours,), (theirs,) = (torch.autograd.grad(list(each), [given], gradients) for each in (found, expected))
@@ -155,7 +155,7 @@ def test_the_squashed_gaussian_has_the_gradients_of_autograd():
 
 def test_a_clamped_standard_deviation_gets_no_gradient():
     given = torch.tensor([[0.3, -0.2, 3.0, -25.0]], dtype=torch.float64, requires_grad=True)
-    sample = sample_squashed_gaussian(given, float64(1, 2))
+    sample = sample_squashed_gaussian(given, random_float64(1, 2))
     (sample.actions.sum() + sample.log_probs.sum()).backward()
     assert given.grad[0, :2].all() and not given.grad[0, 2:].any()
 
@@ -163,7 +163,7 @@ def test_a_clamped_standard_deviation_gets_no_gradient():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_density_stays_finite_far_out(dtype):
     given = torch.tensor([[60.0, -60.0, 0.0, 0.0]], dtype=dtype, requires_grad=True)
-    sample = sample_squashed_gaussian(given, float64(1, 2).to(dtype))
+    sample = sample_squashed_gaussian(given, random_float64(1, 2).to(dtype))
     sample.log_probs.sum().backward()
     assert torch.isfinite(sample.log_probs).all() and torch.isfinite(given.grad).all()
     assert sample.actions.abs().max() <= 1

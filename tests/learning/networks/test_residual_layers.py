@@ -7,7 +7,12 @@ import pytest
 import torch
 
 from interreplay.learning.networks.residual_layers import ResidualGaussian, ResidualMLP
-from tests.learning.plain_torch import assert_plain_outputs_and_gradients, bfloat16_outputs, float64, plain_outputs
+from tests.learning.plain_torch import (
+    assert_bfloat16_is_close,
+    assert_plain_outputs_and_gradients,
+    plain_outputs,
+    random_float64,
+)
 
 ROWS, INPUTS, WIDTH, COUNT = 7, 4, 6, 3
 
@@ -26,7 +31,7 @@ def networks(blocks=2, activation="relu", outputs=1):
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("chosen", [None, [2, 0], [1]], ids=str)
 def test_outputs_and_gradients_are_those_of_plain_networks(chosen, blocks, activation, grouping):
-    x = float64(ROWS, INPUTS).requires_grad_()
+    x = random_float64(ROWS, INPUTS).requires_grad_()
     assert_plain_outputs_and_gradients(networks(blocks, activation), x, None, chosen)
 
 
@@ -57,7 +62,7 @@ def test_the_start_is_orthogonal_and_he_normal():
 
 def test_the_standard_deviation_is_bounded_smoothly():
     policy = ResidualGaussian(1, INPUTS, 8, 1, 4).double()
-    x = float64(ROWS, INPUTS)
+    x = random_float64(ROWS, INPUTS)
     mean, log_std = policy(x).chunk(2, dim=1)
     plain_mean, raw = plain_outputs(policy, x)[0].chunk(2, dim=1)
     torch.testing.assert_close(mean, plain_mean)
@@ -69,4 +74,4 @@ def test_the_standard_deviation_is_bounded_smoothly():
 
 def test_bfloat16_products_stay_near_float32(grouping):
     torch.manual_seed(0)
-    bfloat16_outputs(ResidualMLP(2, 4, 64, 2, 1), torch.randn(ROWS, 4, requires_grad=True))
+    assert_bfloat16_is_close(ResidualMLP(2, 4, 64, 2, 1), torch.randn(ROWS, 4, requires_grad=True))
