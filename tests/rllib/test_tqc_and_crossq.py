@@ -1,4 +1,4 @@
-"""TQC and CrossQ in RLlib: their specifics; the loop, the runner and the buffers are tested with SAC."""
+"""TQC and CrossQ in RLlib: their specifics; training and settings are in test_actor_critic_algorithms.py."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""TD3 and DDPG in RLlib, and the settings of all actors and critics; other parts are tested with SAC."""
+"""TD3, DDPG, TQC and CrossQ in RLlib: training and settings; other parts are tested with SAC."""
 
 import numpy as np
 import pytest
@@ -15,23 +15,24 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 OPTIONS = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "actor_target": "mean"}
 OPTIONS |= {"weight_decay": 0.01, "reset_interval": 80}
+REPORTED = ("critic_loss", "actor_loss", "q_mean")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("trainer", "options"),
+    ("trainer", "options", "reported"),
     [
-        ("TD3", OPTIONS),
-        ("DDPG", {"n_step": 3}),
-        ("TQC", {"n_step": 3}),
-        ("CrossQ", {"n_step": 3, "critic_hiddens": (32, 32)}),  # the default width is eight times as large
+        ("TD3", OPTIONS, REPORTED),
+        ("DDPG", {"n_step": 3}, REPORTED),
+        ("TQC", {"n_step": 3}, (*REPORTED, "alpha")),
+        # the default width is eight times as large
+        ("CrossQ", {"n_step": 3, "critic_hiddens": (32, 32)}, (*REPORTED, "alpha")),
     ],
 )
-def test_they_train_and_return_td_errors(trainer, options):
+def test_algorithms_train_and_return_td_errors(trainer, options, reported):
     algorithm, results = run(config(buffer="PER", trainer=trainer).training(**options))
     learned = results[-1]["learners"]["default_policy"]
     assert learned["num_updates_lifetime"] == 101
-    reported = ("critic_loss", "actor_loss", "q_mean", *(("alpha",) if trainer in ("TQC", "CrossQ") else ()))
     assert all(np.isfinite(learned[name]) for name in reported)
     assert len(algorithm.replay_buffer.selector.priorities(torch.arange(150)).unique()) > 50
 
