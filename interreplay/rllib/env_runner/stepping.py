@@ -20,7 +20,7 @@ from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
 from interreplay.environments import registration
 from interreplay.environments.atari import learner_view
 from interreplay.environments.registration import own_name
-from interreplay.environments.spaces import leaves, named_parts
+from interreplay.environments.spaces import leaves, parts_of
 from interreplay.errors import EnvironmentFailure, InterreplayError, copyable, in_words, is_request_to_end
 from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.runner_state import chain, environments
@@ -147,9 +147,7 @@ def _unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | Non
     """
     if not integer_parts:
         return None
-    given = named_parts(observation)
-    if not isinstance(given, dict):
-        given = {"": given}
+    given = parts_of(observation)
     for name, space in integer_parts.items():
         values = np.asarray(given[name])
         which = f"the part {name!r} of the observation" if name else "the observation"
