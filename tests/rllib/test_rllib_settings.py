@@ -94,6 +94,11 @@ class Other(TorchRLModule):
     [
         (lambda c: c.training(lr=-1.0), "lr is -1.0; expected a number above 0, or a schedule"),
         (lambda c: c.training(actor_lr=[[5, 0.1]]), r"actor_lr is \[\[5, 0.1\]\]; expected"),
+        (lambda c: c.env_runners(num_env_runners=-1), "num_env_runners is -1; expected a whole number"),
+        (
+            lambda c: c.env_runners(num_envs_per_env_runner=2.5),
+            "num_envs_per_env_runner is 2.5; expected a whole number",
+        ),
         (lambda c: c.training(train_batch_size_per_learner=0), "train_batch_size_per_learner is 0; expected a whole"),
         (lambda c: c.training(train_batch_size_per_learner=-1), "train_batch_size_per_learner is -1; expected a whole"),
         (

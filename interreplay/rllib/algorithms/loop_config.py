@@ -337,6 +337,8 @@ class LoopConfig(AlgorithmConfig):
                 f"replay_buffer_config is {self.replay_buffer_config}, which has an open search space; "
                 "expected tune.Tuner(config.algo_class, param_space=config) to choose from it"
             )
+        self._check_setting("num_env_runners", Whole(0))
+        self._check_setting("num_envs_per_env_runner", Whole(1))
         super().validate()
         if self.exploration is None:
             self.exploration = Sampled()
