@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.vector.utils import concatenate, create_empty_array
+import numpy as np
 
 from interreplay.experience.offline_data import minari_episodes
 
@@ -62,4 +62,8 @@ class Recorder(gym.Wrapper):
 
 def _nested(values: Any, space: gym.Space) -> Any:
     """Return values of many steps as arrays, nested as their space and with its dtypes."""
-    return concatenate(space, values, create_empty_array(space, len(values)))
+    if isinstance(space, gym.spaces.Dict):
+        return {key: _nested([value[key] for value in values], part) for key, part in space.items()}
+    if isinstance(space, gym.spaces.Tuple):
+        return tuple(_nested([value[i] for value in values], part) for i, part in enumerate(space))
+    return np.asarray(values).astype(space.dtype)

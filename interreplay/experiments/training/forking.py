@@ -61,6 +61,7 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
         algo.set_state(state_files.load(folder, ALGORITHM))
     except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
         raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
+    algo.discard_failed_evaluation()
     scale = algo.learner.reward_scale
     if scale is not None and algo.config.collect and not parent.get("scale_rewards"):
         for portion in open_saved(str(folder), folder).portions():

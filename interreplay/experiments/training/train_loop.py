@@ -208,13 +208,14 @@ class Training:
                 self._handle_requests()
                 repeated = self.algo.evaluation_failed
                 result = self.algo.train()
+                is_known = repeated and self.folder.has_result(result)
                 found = return_in(result, evaluations)
-                if found is not None:
+                if found is not None and not is_known:
                     early_stop.add(found.value)
                     self.stop_reason = early_stop.reason
                 if self.stop_reason:
                     result |= {"done": True, "stop_reason": self.stop_reason}
-                if not (repeated and self.folder.has_result(result)):
+                if not is_known:
                     self._write(log, result)
                 self._keep_due(self.algo.env_steps)
                 freq = self.settings.checkpoint_freq

@@ -139,6 +139,12 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """Whether the evaluation of the last iteration failed; the next `train()` repeats it."""
         return self._trained is not None
 
+    def discard_failed_evaluation(self) -> None:
+        """Count an iteration whose evaluation failed as complete, without a result."""
+        if self.evaluation_failed:
+            self._trained = None
+            self._iteration += 1
+
     @property
     def single_spaces(self) -> tuple[Any, Any]:
         """Observation and action space of one environment."""

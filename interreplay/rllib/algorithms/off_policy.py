@@ -248,9 +248,7 @@ class OffPolicyAlgorithm(TrainingLoop):
                 counts[episode] = counts.get(episode, 0) + number
         if counts:
             self._iteration += self.env_steps // length - completed
-            if self._trained is not None:  # the result of an iteration whose evaluation failed
-                self._trained = None
-                self._iteration += 1
+            self.discard_failed_evaluation()
         self._end_episodes(list(counts))
         self.env_runner_group.foreach_env_runner(methodcaller("begin_after", counts))
         return sum(counts.values())

@@ -171,6 +171,8 @@ class BatchEnvRunner(SteppingRunner):
         the next step begins new episodes.
         """
         unreported = self._state.steps_since_report
+        running = self._state.interrupted()
+        finished = len(self._state.log.finished)
         try:
             if self._builds_episodes:
                 self._hooks.begin_sample()
@@ -182,6 +184,8 @@ class BatchEnvRunner(SteppingRunner):
             self._needs_initial_reset = True
             self.num_env_steps_sampled_lifetime -= self._state.steps_since_report - unreported
             self._state.steps_since_report = unreported
+            del self._state.log.finished[finished:]
+            self._cut += running
             raise
 
     def anneal(self, progress: float) -> None:
@@ -272,7 +276,7 @@ class BatchEnvRunner(SteppingRunner):
     def _reset(self) -> None:
         state = self._state
         obs, infos = self._try_env_reset(seed=self._seed_of_reset())
-        self._cut += state.interrupted()
+        self._cut += [episode for episode in state.interrupted() if episode not in self._cut]
         state.seeded = True
         self._needs_initial_reset = False
         state.obs = self._observed(obs)

@@ -122,7 +122,7 @@ def _name_of(env: Any) -> str:
 
 
 def _malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str | None:
-    """Return the problem of the result of an environment's step, or None."""
+    """Return what is wrong with the result of an environment's step, or None."""
     if not isinstance(result, tuple) or len(result) != 5:
         returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
         return f"returned {returned} in step; expected five: observation, reward, terminated, truncated, info"
@@ -139,7 +139,7 @@ def _malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str
 
 
 def _unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | None:
-    """Return the problem of an observation with integers that its space cannot hold, or None.
+    """Return why the integers of an observation do not fit its space, or None.
 
     Args:
         observation: One observation as an environment returned it.
@@ -149,12 +149,14 @@ def _unstorable(observation: Any, integer_parts: Mapping[str, Any]) -> str | Non
         return None
     given = parts_of(observation)
     for name, space in integer_parts.items():
+        if name not in given:  # lists are accepted for tuples, and their parts have no names
+            continue
         values = np.asarray(given[name])
         which = f"the part {name!r} of the observation" if name else "the observation"
         if isinstance(space, Discrete | MultiDiscrete):
             choices = space.n if isinstance(space, Discrete) else space.nvec
-            whole = values.dtype.kind in "biu"
-            if not whole or not np.all((values >= space.start) & (values < space.start + choices)):
+            well_formed = values.dtype.kind in "biu" and values.shape == space.shape
+            if not well_formed or not np.all((values >= space.start) & (values < space.start + choices)):
                 return f"returned {which} {values}, which is not in its observation space {space}"
         elif values.dtype != space.dtype and not np.array_equal(values, values.astype(space.dtype)):
             return f"returned {which} {values}, which its observation space of {space.dtype} cannot hold"
