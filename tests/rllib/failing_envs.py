@@ -168,6 +168,11 @@ class AnotherChoice(Counting):
         return 100, *result[1:]
 
 
+class ChoiceInAnArray(AnotherChoice):
+    def fail(self, result):
+        return np.array([3]), *result[1:]
+
+
 class WrappedInteger(Counting):
     observation_space = gym.spaces.Box(-128, 127, (2,), np.int8)
 
@@ -188,6 +193,11 @@ class AnotherChoiceOfPart(Counting):
 
     def fail(self, result):
         return result[0] | {"mode": np.array([3, 1])}, *result[1:]
+
+
+class MoreChoicesOfPart(AnotherChoiceOfPart):
+    def fail(self, result):
+        return result[0] | {"mode": np.array([1, 1, 1])}, *result[1:]
 
 
 class WrappedIntegerOfPart(AnotherChoiceOfPart):

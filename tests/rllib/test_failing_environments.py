@@ -52,6 +52,8 @@ FAILURES = [
         6,
     ),
     (failing_envs.AnotherChoiceInReset, r"the part 'mode' of the observation \[0 2\], which is not in its obs", 5),
+    (failing_envs.ChoiceInAnArray, r"the observation \[3\], which is not in its observation space Discrete\(100\)", 6),
+    (failing_envs.MoreChoicesOfPart, r"the part 'mode' of the observation \[1 1 1\], which is not in its obs", 6),
     (failing_envs.AnotherChoiceInFirstReset, r"the observation -1, which is not in its observation space Discrete", 0),
     (failing_envs.AnotherChoice, r"the observation 100, which is not in its observation space Discrete\(100\)", 6),
     (failing_envs.RewardArray, r"returned the reward array\(\[1\.\]\); expected one number", 6),

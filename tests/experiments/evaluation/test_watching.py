@@ -21,7 +21,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.commands import main as dispatcher
 from interreplay.experiments.evaluation import video
 from interreplay.experiments.evaluation.load import saved_config
-from interreplay.experiments.evaluation.minari_dataset import Recorder
+from interreplay.experiments.evaluation.minari_dataset import Recorder, _nested
 from interreplay.experiments.evaluation.play import PlaybackOptions, playback_config, watch
 from interreplay.experiments.rllib_command import main
 from interreplay.rllib import A3CConfig
@@ -185,6 +185,12 @@ def test_a_dataset_of_nested_observations(tmp_path, monkeypatch):
     first = {"arm": {k: v[0] for k, v in recorded["arm"].items()}, "rest": tuple(part[0] for part in recorded["rest"])}
     assert space.contains(first)
     assert np.allclose(recorded["arm"]["pose"], recorded["rest"][1])
+
+
+def test_recorded_steps_have_the_dtype_of_their_space():
+    space = gym.spaces.Dict({"image": gym.spaces.Box(0, 255, (2,), np.uint8)})
+    recorded = _nested([{"image": np.array([1, 2])}, {"image": [3, 4]}], space)
+    assert recorded["image"].dtype == np.uint8 and recorded["image"].tolist() == [[1, 2], [3, 4]]
 
 
 def test_a_dataset_holds_the_steps_of_the_environment(checkpoint, tmp_path, monkeypatch):
