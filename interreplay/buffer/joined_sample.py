@@ -33,12 +33,12 @@ class JoinedSample(Sample):
 
     parts: tuple[Sample, ...]
     numbers: tuple[int, ...]
-    slots: Any = cached_property(methodcaller("_joined", "slots"))
-    neighbor_slots: Any = cached_property(methodcaller("_joined", "neighbor_slots"))
-    mix: Any = cached_property(methodcaller("_filled", "mix"))
-    variances: Any = cached_property(methodcaller("_filled", "variances"))
-    row_weights: Any = cached_property(methodcaller("_filled", "row_weights"))
-    actor_weights: Any = cached_property(methodcaller("_filled", "actor_weights"))
+    slots: cached_property[Tensor] = cached_property(methodcaller("_joined", "slots"))
+    neighbor_slots: cached_property[Tensor] = cached_property(methodcaller("_joined", "neighbor_slots"))
+    mix: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "mix"))
+    variances: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "variances"))
+    row_weights: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "row_weights"))
+    actor_weights: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "actor_weights"))
 
     def __init__(self, parts: Sequence[Sample], origins: Sequence[int]):
         for device in [part.weights.device for part in parts]:

@@ -20,13 +20,15 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     A function that accepts single rows only returns another shape or raises an error for many rows.
     """
     count = len(achieved)
-    many = achieved, desired
-    if count in achieved.shape[1:]:  # the values of a function of single rows could have the shape of n values
-        many = np.concatenate([achieved, achieved[-1:]]), np.concatenate([desired, desired[-1:]])
+    many_achieved = achieved
+    many_desired = desired
+    if count in achieved.shape[1:]:  # a function of single rows could return n values by coincidence, but not n + 1
+        many_achieved = np.concatenate([achieved, achieved[-1:]])
+        many_desired = np.concatenate([desired, desired[-1:]])
     try:
-        values = np.asarray(fn(many[0], many[1], {}))
+        values = np.asarray(fn(many_achieved, many_desired, {}))
     except Exception:  # a function of single rows may raise anything, such as an assertion about a shape
         values = np.empty(0)
-    if values.shape == many[0].shape[:1]:
+    if values.shape == many_achieved.shape[:1]:
         return values[:count]
     return np.array([fn(one, goal, {}) for one, goal in zip(achieved, desired, strict=True)])

@@ -137,7 +137,14 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
         if checkpoint:
             settings = settings.replaced(**changed_rates(settings, checkpoint, algo.env_steps, print))
         if home and checkpoint:
-            folder = reopen(home, checkpoint, algo.env_steps, settings.total_env_steps, print, algo.evaluation_failed)
+            folder = reopen(
+                home,
+                checkpoint,
+                algo.env_steps,
+                settings.total_env_steps,
+                print,
+                evaluation_failed=algo.evaluation_failed,
+            )
             return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
         folder = RunFolder.create(Path(settings.output_dir), run_name(settings))
         with held(folder.path, "a run", PATIENCE):

@@ -136,7 +136,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @property
     def evaluation_failed(self) -> bool:
-        """Whether the evaluation of the last iteration failed; the next `train()` repeats it."""
+        """Whether the last iteration has trained but not evaluated; the next `train()` only evaluates."""
         return self._trained is not None
 
     def discard_failed_evaluation(self) -> None:

@@ -167,8 +167,8 @@ class BatchEnvRunner(SteppingRunner):
     def _whole_fragment(self) -> Iterator[None]:
         """Call the callbacks on samples around a fragment of training.
 
-        After an error of a callback, or Ctrl-C, the steps of the fragment are not returned. They are not counted, and
-        the next step begins new episodes.
+        After an error of a callback or of the environment's first step, or after Ctrl-C, the steps of the fragment are
+        neither returned nor counted, and the next step begins new episodes.
         """
         unreported = self._state.steps_since_report
         running = self._state.interrupted()
