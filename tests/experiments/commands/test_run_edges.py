@@ -172,7 +172,7 @@ def test_a_run_without_updates_prints_a_warning_first(tmp_path, capsys):
 
 
 def fill(monkeypatch, at: int, checkpoints_too: bool):
-    from interreplay.experiments.training.event_files import EventFile
+    from interreplay.experiments.training.result_log import EventFile
     from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 
     def full(*args, **kwargs):

@@ -8,8 +8,7 @@ import os
 import pytest
 
 from interreplay.experiments.training import result_log
-from interreplay.experiments.training.event_files import EventFile, scalars
-from interreplay.experiments.training.result_log import RunLog
+from interreplay.experiments.training.result_log import EventFile, RunLog, scalars
 
 
 def rows(folder):
