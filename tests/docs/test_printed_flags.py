@@ -19,8 +19,8 @@ from interreplay.experiments.commands import (
     smoketest,
     study,
 )
-from interreplay.experiments.flags.harmless import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES
 from interreplay.experiments.flags.original_flags import REMOVED
+from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES
 from interreplay.experiments.flags.run_flags import FLAGS, GROUPS
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.report.__main__ import make_parser as report_parser

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import OF_PARTS, make_buffer
@@ -22,7 +21,6 @@ from interreplay.part import Context
 from interreplay.selection import Selector
 from interreplay.synthesis import Mixup, Synthesizer
 from interreplay.synthesis.coefficient import Beta
-from interreplay.transitions import Transitions
 
 KINDS = {"selector": Selector, "neighborhood": Neighborhood, "synthesizer": Synthesizer}
 """Arguments of `ReplayBuffer` that a part can be, and their base classes."""
@@ -104,7 +102,12 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
 
     def create(capacity: int, seed: int | None) -> ReplayBuffer:
         made = make(capacity, seed)
-        made.connect(Context(compute_reward=_negative_distance, score=_sizes_of_rewards))
+        made.connect(
+            Context(
+                compute_reward=lambda achieved, desired, info: -np.linalg.norm(achieved - desired, axis=-1),
+                score=lambda rows, names: dict.fromkeys(names, rows.rewards.abs()),
+            )
+        )
         return made
 
     try:
@@ -116,13 +119,3 @@ def subject_for(name: str, arguments: Mapping[str, Any]) -> Subject:
     if first.wants_goal_functions:  # checked before `connect`, which supplies them
         return Subject(create, rows={"obs_shape": GOALS})
     return Subject(create)
-
-
-def _negative_distance(achieved: Any, desired: Any, info: Any) -> Any:
-    """Return the negative distance between two goals."""
-    return -np.linalg.norm(achieved - desired, axis=-1)
-
-
-def _sizes_of_rewards(rows: Transitions, names: Any) -> dict[str, Tensor]:
-    """Return the absolute rewards as the scores of all names."""
-    return dict.fromkeys(names, rows.rewards.abs())

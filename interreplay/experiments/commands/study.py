@@ -24,13 +24,14 @@ from interreplay.experiments.commands.study_search import check_search, searched
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import completed
 from interreplay.experiments.flags.original_flags import RENAMED
-from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser, program
+from interreplay.experiments.flags.reading import FlagParser, RaisingFlagParser
 from interreplay.experiments.flags.replay_flags import methods_with
 from interreplay.experiments.flags.run_flags import COMMON, FLAGS, GROUPS
 from interreplay.experiments.flags.study_flags import EXECUTION, GRID, SEARCH, STUDY_GROUPS
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.flags.values import only, written
 from interreplay.experiments.process.machine import chosen_device, own_gpus
+from interreplay.experiments.process.outcome import program
 from interreplay.experiments.process.signals import RESUMABLE
 from interreplay.experiments.studies import inputs_file, results_table
 from interreplay.experiments.studies.grid import as_seeds, expand, read_study_file, typed
@@ -245,13 +246,10 @@ def steps_at_start(trial: TrialFolder, settings: Mapping[str, Any]) -> int:
 
 
 def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") -> int:
-    """Execute the unfinished runs with Ray Tune, then print the table; return the exit code.
+    """Execute the unfinished runs, then print the table; return the exit code.
 
-    Args:
-        study: The study.
-        folder: Its folder.
-        address: Address of a Ray cluster, or ``"local"``.
-        again: What continues the study, for the last line; "" names ``--resume``.
+    `address` is that of a Ray cluster, or ``"local"``. The last line names the command that continues the study:
+    `again`, or one with ``--resume`` if it is "".
     """
     todo = [run for run in study.runs if not folder.trial(run).is_over]
     done = len(study.runs) - len(todo)

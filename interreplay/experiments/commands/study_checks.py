@@ -49,7 +49,7 @@ def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder 
         study: The study.
         numbers: The runs to check.
         here: Whether they run on this machine, with its files, GPUs and memory.
-        folder: The study's folder, to leave out the parents of forks that have checkpoints.
+        folder: The study's folder. Runs with checkpoints do not need the checkpoint that they were forked from.
 
     Raises:
         RefusedRuns: Runs cannot start; the error lists each reason with its runs.
@@ -107,20 +107,15 @@ def check_method(settings: SimpleNamespace, source: RowSource) -> None:
     """
     try:
         if settings.trainer in ALGORITHMS:
-            source.check_offers(offers_of(settings.trainer), settings.trainer)
+            offers = UPDATES.get(settings.trainer, ActorCriticUpdate).offers
+            if settings.trainer in VARIANTS:
+                offers = DQNUpdate.offers | {CRITIC_LOSS}  # unless the network learns a distribution
+            source.check_offers(offers | {SUCCESS_COLUMN}, settings.trainer)
         if isinstance(source, ModelBased) and not source.wants_goal_functions:
             name, arguments = environment_config(vars(settings))
             source.imagination.connect(Context(environment=name, environment_arguments=arguments))
     except ValueError as error:
         raise UsageError(str(error)) from None
-
-
-def offers_of(trainer: str) -> frozenset[str]:
-    """Return what a built-in algorithm provides to replay methods, see `interreplay.learning.update.Update.offers`."""
-    offers = UPDATES.get(trainer, ActorCriticUpdate).offers
-    if trainer in VARIANTS:
-        offers = DQNUpdate.offers | {CRITIC_LOSS}  # unless the network learns a distribution
-    return offers | {SUCCESS_COLUMN}
 
 
 def check_together(study: Study, address: str) -> None:

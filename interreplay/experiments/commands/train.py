@@ -25,13 +25,12 @@ from interreplay.errors import (
 )
 from interreplay.experiments.commands.preparation import prepared
 from interreplay.experiments.flags import presets
-from interreplay.experiments.flags.reading import program, program_for
 from interreplay.experiments.flags.replay_flags import list_buffers, short
 from interreplay.experiments.flags.run_flags import DEFAULTS
 from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.hang_watch import HangWatch
-from interreplay.experiments.process.outcome import GREEN, colored, folded
+from interreplay.experiments.process.outcome import GREEN, colored, folded, program, program_for
 from interreplay.experiments.process.progress import reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -174,13 +173,8 @@ def train(
 ) -> int:
     """Train to the end or until a signal, writing results and checkpoints; return the exit code.
 
-    Args:
-        algo: The algorithm, new or restored.
-        settings: The settings of the run.
-        folder: The folder of the run, locked by this process.
-        trackers: Further loggers.
-        hang_timeout: Seconds without progress after which the process exits; 0 disables.
-        result: A row of results that a full disk prevented from being written.
+    The folder is locked by this process. `hang_timeout` is as for `HangWatch`, `result` is a row of results that a full
+    disk prevented from being written.
     """
     from interreplay.experiments.training.train_loop import Training
 

@@ -63,7 +63,10 @@ class Recorder(gym.Wrapper):
 def _nested(values: Any, space: gym.Space) -> Any:
     """Return values of many steps as arrays, nested as their space and with its dtypes."""
     if isinstance(space, gym.spaces.Dict):
-        return {key: _nested([value[key] for value in values], part) for key, part in space.items()}
+        found = {}
+        for key, part in space.items():
+            found[key] = _nested([value[key] for value in values], part)
+        return found
     if isinstance(space, gym.spaces.Tuple):
-        return tuple(_nested([value[i] for value in values], part) for i, part in enumerate(space))
+        return tuple(map(_nested, zip(*values, strict=True), space))
     return np.asarray(values).astype(space.dtype)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
-from interreplay.experiments.flags.harmless import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
 from interreplay.experiments.flags.values import boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
@@ -303,6 +300,50 @@ class RaisingFlagParser(FlagParser):
         raise UsageError(message)
 
 
+HARMLESS = {
+    "verbose": "progress is always printed; --quiet prints less",
+    "cpu_only": "the CPU is the default; --device cuda is the other choice",
+    "local_mode": "Ray no longer has a local mode; --num_workers 0, the default, samples in this process",
+    "use_queue": "BIER predicts every batch when it is drawn",
+    "debug_plot": "the methods' diagnostics are in the results, under replay_buffer/",
+}
+"""Flags without a value, and why they have no effect."""
+HARMLESS_VALUES = {
+    "sleep_time": "runs that start at the same time do not disturb each other",
+    "agent_name": "runs are named by algorithm, environment, method and seed; --output_dir sets where they are stored",
+    "log_dir": "everything is written to the run's folder in --output_dir",
+}
+"""Flags with a value, and why they have no effect."""
+DEFAULT_VALUES = {
+    "framework": "torch",
+    "restore_path": "-1",
+    "metrics_smoothing_episodes": "100",
+    "replay_sequence_length": "1",
+    "num_sgd_iter": "1",
+    "noise_multiple": "0.0",
+    "furthest_neighbor": "-1",
+}
+"""Flags that are accepted with the original default only, where they have no effect."""
+SHORT = {
+    "batch": "train_batch_size",
+    "ct": "ct_baseline",
+    "episodes_smoothing": "metrics_smoothing_episodes",
+    "gp": "gaussian_process",
+    "gp_cov": "sample_gp_cov",
+    "is": "use_importance_sampling",
+    "k_max": "furthest_neighbor",
+    "knn": "kneighbors",
+    "man_testing": "on_manifold_testing",
+    "mixup": "mixup_interpolation",
+    "naive_mixup": "naive_mixup_baseline",
+    "noisy_replay": "noisy_replay_baseline",
+    "s4rl": "s4rl_baseline",
+    "smote": "smote_interpolation",
+    "std_x": "standardize_gpr_x",
+    "ts_it": "timesteps_per_iteration",
+    "v": "verbose",
+}
+"""Short names of the original flags, which had one dash."""
 _ONE_DASH = re.compile(r"-([A-Za-z]\w*)((?:=.*)?)", re.DOTALL)
 
 
@@ -373,29 +414,3 @@ def underscored(word: str) -> str:
     if not name.startswith("--") or len(name) == 2:
         return word
     return "--" + name[2:].replace("-", "_") + equals + value
-
-
-SCRIPTS = {"train": "custom_training.py", "study": "cluster_run.py"}
-"""Scripts of the repository by subcommand; the installed package has the subcommands only."""
-
-
-def program_for(command: str) -> str:
-    """Return how to start another command in the way in which this program was started."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None and spec.name.startswith("interreplay."):
-        return f"python -m interreplay {command}"
-    if sys.argv[0].endswith(".py"):
-        script = Path(sys.argv[0]).with_name(SCRIPTS[command])
-        if script.is_file():
-            return f"python {shlex.quote(str(script))}"
-    return f"interreplay {command}"
-
-
-def program() -> str:
-    """Return the command that started this program, for messages about how to start it again."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None and spec.name == "interreplay.__main__":
-        return f"python -m {sys.argv[0]}"  # includes the subcommand
-    if spec is not None:
-        return f"python -m {spec.name}"
-    return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else sys.argv[0].rsplit("/", 1)[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -281,9 +282,11 @@ COMMON = (
     *("evaluation_num_episodes", "checkpoint_freq", "output_dir", "quiet"),
 )
 """The most used flags, which ``--help`` prints."""
-FLAGS = {flag.name: flag for flags in GROUPS.values() for flag in flags}
+FLAGS = {flag.name: flag for flag in chain(*GROUPS.values())}
 DEFAULTS = {name: flag.default for name, flag in FLAGS.items()}
-ALIASES = {alias: name for name, flag in FLAGS.items() for alias in flag.aliases}
+ALIASES: dict[str, str] = {}
+for _flag in FLAGS.values():
+    ALIASES |= dict.fromkeys(_flag.aliases, _flag.name)
 
 
 def by_name(settings: Mapping[str, Any]) -> dict[str, Any]:

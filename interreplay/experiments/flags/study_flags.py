@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 from interreplay.experiments.flags.reading import Flag
-from interreplay.experiments.flags.values import boolean, choice, number, only, search, split, whole
+from interreplay.experiments.flags.values import boolean, choice, number, search, split, whole
 
 STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
     "runs; also keys of a study file": (
@@ -82,6 +83,5 @@ STUDY_GROUPS: dict[str, tuple[Flag, ...]] = {
 }
 EXECUTION = (*(flag.name for flag in STUDY_GROUPS["execution; also keys of a study file"]), "scheduler", "searcher")
 SEARCH = ("search", "num_samples")
-_ALL = {flag.name: flag for flags in STUDY_GROUPS.values() for flag in flags}
-FILE_KEYS = only(_ALL, (*EXECUTION, "num_samples"))
+FILE_KEYS = {flag.name: flag for flag in chain(*STUDY_GROUPS.values()) if flag.name in (*EXECUTION, "num_samples")}
 GRID = ("buffers", "envs", "trainers", "seeds")

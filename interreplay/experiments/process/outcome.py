@@ -1,14 +1,16 @@
-"""Exit codes of commands, one-line errors, colors, and output to closed pipes."""
+"""What commands print and return: exit codes, one-line errors, colors, closed pipes, and how to start them again."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import shlex
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TextIO
 
 from interreplay.errors import InterreplayError
@@ -112,3 +114,29 @@ def write_past_the_streams(text: str) -> None:
     """Write an error's line to descriptor 2 directly: a thread that hangs may hold the locks of the streams."""
     with contextlib.suppress(OSError):
         os.write(2, f"{os.path.basename(sys.argv[0])}: error: {text}\n".encode())
+
+
+SCRIPTS = {"train": "custom_training.py", "study": "cluster_run.py"}
+"""Scripts of the repository by subcommand; the installed package has the subcommands only."""
+
+
+def program_for(command: str) -> str:
+    """Return how to start another command in the way in which this program was started."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name.startswith("interreplay."):
+        return f"python -m interreplay {command}"
+    if sys.argv[0].endswith(".py"):
+        script = Path(sys.argv[0]).with_name(SCRIPTS[command])
+        if script.is_file():
+            return f"python {shlex.quote(str(script))}"
+    return f"interreplay {command}"
+
+
+def program() -> str:
+    """Return the command that started this program, for messages about how to start it again."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == "interreplay.__main__":
+        return f"python -m {sys.argv[0]}"  # includes the subcommand
+    if spec is not None:
+        return f"python -m {spec.name}"
+    return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else sys.argv[0].rsplit("/", 1)[-1]

@@ -194,7 +194,7 @@ def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
     if isinstance(value, dict) and len(value) == 1:
         ((name, options),) = value.items()
         if isinstance(name, str) and isinstance(options, dict | None):
-            return name, dict(zip(map(str, options or ()), (options or {}).values(), strict=True))
+            return name, {str(key): option for key, option in (options or {}).items()}
     if isinstance(value, str) and value.strip():
         name, brace, rest = value.strip().partition("{")
         return name.strip(), _mapping(brace + rest or "{}", value)

@@ -14,9 +14,9 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from interreplay.experiments.flags.reading import program_for
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.values import read_list, written
+from interreplay.experiments.process.outcome import program_for
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder

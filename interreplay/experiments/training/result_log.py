@@ -1,4 +1,4 @@
-"""Write the results of a run: files in the formats of Ray Tune's loggers, TensorBoard's events, and a row per episode."""
+"""Write the results of a run: the formats of Ray Tune's loggers, TensorBoard's events, and a row per episode."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -118,7 +119,7 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     for job in jobs:
         learned = without(job[1], ("buffer", "buffer_args", "seed"))
         alike.setdefault(repr(sorted(learned.items())), []).append(job)
-    ordered = [job for group in alike.values() for job in group]
+    ordered = list(itertools.chain(*alike.values()))
     ends = [len(jobs) * number // count for number in range(count + 1)]
     return [ordered[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True) if end > start]
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from interreplay.experiments.commands import main as command
-from interreplay.experiments.flags.reading import program_for
+from interreplay.experiments.process.outcome import program_for
 
 ROOT = Path(__file__).resolve().parents[3]
 

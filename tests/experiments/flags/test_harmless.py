@@ -6,7 +6,7 @@ from argument_parser import make_parser
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, run_agent, study, train
 from interreplay.experiments.commands.lcer import SWITCHES, VALUES, enjoyed, translated
-from interreplay.experiments.flags.harmless import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
+from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
 
 READ = make_parser().given
 ALL = [f"--{name}" for name in HARMLESS]
