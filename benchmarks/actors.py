@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import logging
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, per_step_table, single_thread
+from benchmarks.measure import interleaved, per_step_table, quiet_single_thread
 from interreplay.environments import registration
 
 CALL = 3_000
@@ -193,9 +191,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--only", default="", help="parts of contender names, separated by commas")
     arguments = parser.parse_args()
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     task = TASKS[arguments.task]
     registration.register(task.env)
     micros = measured(contenders(task, arguments.only.split(",")), arguments.repeats)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -18,6 +20,13 @@ def single_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+def quiet_single_thread() -> None:
+    """Limit torch and BLAS to one thread, and hide warnings and Ray's messages."""
+    single_thread()
+    warnings.simplefilter("ignore")
+    logging.getLogger("ray").setLevel(logging.ERROR)
 
 
 def interleaved(
@@ -52,6 +61,34 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
+def medians_table(
+    head: Sequence[str], values: Mapping[str, np.ndarray], ratios: Mapping[str, np.ndarray], digits: int = 1
+) -> str:
+    """Return a markdown table with the median and the quartiles of values, and the median of ratios.
+
+    Args:
+        head: Headers of the four columns.
+        values: Value of each repeat ``(repeats,)`` by name.
+        ratios: Ratio of each repeat ``(repeats,)`` by name.
+        digits: Decimals of the values.
+    """
+    rows = []
+    for name, of_name in values.items():
+        low, middle, high = (f"{quantile:.{digits}f}" for quantile in np.quantile(of_name, [0.25, 0.5, 0.75]))
+        rows.append([name, middle, f"{low}–{high}", f"{np.median(ratios[name]):.2f}"])
+    return table(head, rows)
+
+
+def millis_table(title: str, base: str, seconds: Mapping[str, np.ndarray]) -> str:
+    """Return a markdown table of milliseconds per call, and their ratios to the first contender, which `base` names."""
+    first = next(iter(seconds.values()))
+    rows = []
+    for name, values in seconds.items():
+        ratio = np.median(values / first)
+        rows.append([name, f"{1e3 * np.median(values):.2f}", f"{ratio:.2f}", f"{1e3 * values.min():.2f}"])
+    return table([title, "ms, median", f"× {base}, median of pairs", "ms, least"], rows)
+
+
 def per_step_table(title: str, micros: Mapping[str, np.ndarray]) -> str:
     """Return a markdown table of microseconds per env step ``(repeats,)`` by name, and their ratios to the first's."""
     base = next(iter(micros.values()))
@@ -71,8 +108,5 @@ def micros_table(title: str, unit: str, micros: Mapping[str, np.ndarray]) -> str
         micros: Microseconds of each repeat by name.
     """
     base = next(iter(micros.values()))
-    rows = []
-    for name, values in micros.items():
-        low, middle, high = (f"{quantile:.1f}" for quantile in np.quantile(values, [0.25, 0.5, 0.75]))
-        rows.append([name, middle, f"{low}–{high}", f"{np.median(values / base):.2f}"])
-    return table([title, f"µs per {unit}, median", "quartiles", "× the first"], rows)
+    ratios = {name: values / base for name, values in micros.items()}
+    return medians_table([title, f"µs per {unit}, median", "quartiles", "× the first"], micros, ratios)

@@ -9,17 +9,19 @@ All contenders run in this process on one thread, in turn for about a second eac
 from __future__ import annotations
 
 import argparse
-import logging
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.measure import interleaved, single_thread, table
+import numpy as np
+
+from benchmarks.measure import interleaved, medians_table, quiet_single_thread
 
 SECONDS = 1.2
 """Approximate duration of a timed call."""
 RATES = {"ours": 90, "Stable-Baselines3": 75, "stock RLlib": 10}
 """Expected env steps per second with one update per step."""
+COLUMNS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
+"""Columns of transitions."""
 
 
 def steps(kind: str, updates: int) -> int:
@@ -47,29 +49,35 @@ def ours(env: str, buffer: str, trainer: str = "SAC", updates: int = 1, prefill:
     return algorithm
 
 
-def fill(buffer: Any, env: str, rows: int) -> None:
-    """Add `rows` transitions of uniformly random actions."""
+def random_columns(env: str, rows: int) -> dict[str, np.ndarray]:
+    """Return the columns of `rows` transitions of uniformly random actions, which are scaled to ±1."""
     import gymnasium as gym
-    import numpy as np
-
-    from interreplay import Transitions
 
     world = gym.make(env)
     world.action_space.seed(0)
     obs, _ = world.reset(seed=0)
-    low, high = world.action_space.low, world.action_space.high
-    columns: list[tuple[Any, ...]] = []
-    for episode_step in range(rows):
+    low = world.action_space.low
+    high = world.action_space.high
+    made: list[tuple[Any, ...]] = []
+    for _ in range(rows):
         action = world.action_space.sample()
         following, reward, terminated, truncated, _ = world.step(action)
-        columns.append((obs, (action - low) / (high - low) * 2 - 1, reward, following, terminated, truncated))
+        made.append((obs, (action - low) / (high - low) * 2 - 1, reward, following, terminated, truncated))
         obs = world.reset()[0] if terminated or truncated else following
-        if len(columns) == 10_000 or episode_step == rows - 1:
-            obs_, actions, rewards, next_obs, over, cut = (np.array(c) for c in zip(*columns, strict=True))
-            floats = (c.astype(np.float32) for c in (obs_, actions, rewards, next_obs))
-            o, a, r, n = floats
-            buffer.add(Transitions(o, a, r, n, over, cut))
-            columns = []
+    columns = {}
+    for name, values in zip(COLUMNS, zip(*made, strict=True), strict=True):
+        kind = bool if name in ("terminated", "truncated") else np.float32
+        columns[name] = np.array(values, kind)
+    return columns
+
+
+def fill(buffer: Any, env: str, rows: int) -> None:
+    """Add `rows` transitions of uniformly random actions."""
+    from interreplay import Transitions
+
+    columns = random_columns(env, rows)
+    for start in range(0, rows, 10_000):
+        buffer.add(Transitions(**{name: column[start : start + 10_000] for name, column in columns.items()}))
 
 
 def stable_baselines(env: str, trainer: str = "SAC", updates: int = 1) -> Callable[[], Any]:
@@ -135,31 +143,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--prefill", type=int, default=100_000, help="rows in NMER's buffer before the start")
     arguments = parser.parse_args()
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     found = contenders(arguments)
     seconds = interleaved({name: run for name, (_, run) in found.items()}, arguments.repeats)
     rates = {name: found[name][0] / values for name, values in seconds.items()}
-    base = rates["ours, Uniform"]
-    rows = []
-    for name, rate in rates.items():
-        low, median, high = (f"{float(q):.1f}" for q in _quantiles(rate))
-        rows.append([name, median, f"{low}–{high}", f"{_median(base / rate):.2f}"])
-    header = f"{arguments.trainer}, {arguments.updates} updates per step"
-    print(table([header, "env steps/s, median", "quartiles", "ours with Uniform is × as fast, median of pairs"], rows))
-
-
-def _quantiles(values: Any) -> Any:
-    import numpy as np
-
-    return np.quantile(values, [0.25, 0.5, 0.75])
-
-
-def _median(values: Any) -> float:
-    import numpy as np
-
-    return float(np.median(values))
+    ratios = {name: rates["ours, Uniform"] / rate for name, rate in rates.items()}
+    title = f"{arguments.trainer}, {arguments.updates} updates per step"
+    head = [title, "env steps/s, median", "quartiles", "ours with Uniform is × as fast, median of pairs"]
+    print(medians_table(head, rates, ratios))
 
 
 if __name__ == "__main__":

@@ -21,9 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import interleaved, millis_table, single_thread
 
-OBS, ACTIONS, BATCH, GAMMA, TAU = 17, 6, 256, 0.99, 0.005
+OBS = 17
+ACTIONS = 6
+BATCH = 256
+GAMMA = 0.99
+TAU = 0.005
 
 
 def transitions() -> Any:
@@ -61,35 +65,26 @@ def ours(trainer: str, matrix_dtype: str = "float32", **settings: Any) -> Callab
 
     names = {"n_critics": "critics", "critic_layer_norm": "layer_norm", "critic_dropout": "dropout"}
     shape = {argument: settings[name] for name, argument in names.items() if name in settings}
+    module = importlib.import_module(f"interreplay.learning.actor_critic.{trainer.lower()}")
     if trainer == "SAC":
-        networks = defined("actor_critic.sac", "sac").SACNetworks(OBS, ACTIONS, **shape)
+        networks = module.SACNetworks(OBS, ACTIONS, **shape)
         settings = settings | {"target_entropy": -ACTIONS}
     else:
-        networks = defined("actor_critic.td3", "deterministic").DeterministicNetworks(OBS, ACTIONS, **shape)
+        networks = module.DeterministicNetworks(OBS, ACTIONS, **shape)
     for layers in networks.modules():
         if matrix_dtype != "float32" and hasattr(layers, "matrix_dtype"):
             layers.matrix_dtype = getattr(torch, matrix_dtype)
-    algorithm = trainer.lower()
-    update = getattr(defined(f"actor_critic.{algorithm}", algorithm), f"{trainer}Update")
-    return called(update(networks, **settings))
-
-
-def defined(module: str, earlier: str) -> Any:
-    """Import a module of `interreplay.learning`, which has the name `earlier` in older checkouts."""
-    try:
-        return importlib.import_module(f"interreplay.learning.{module}")
-    except ModuleNotFoundError:
-        return importlib.import_module(f"interreplay.learning.{earlier}")
+    return called(getattr(module, f"{trainer}Update")(networks, **settings))
 
 
 def called(update: Any) -> Callable[[], object]:
-    """Return a function that updates from a fixed batch; checkouts older than `Batch` are called differently."""
+    """Return a function that updates from a fixed batch."""
     import torch
 
-    rows, weights, rng = transitions(), torch.ones(BATCH), torch.Generator().manual_seed(0)
-    if hasattr(update, "apply"):
-        return lambda: update.apply(rows, weights, rng)
-    batch = importlib.import_module("interreplay.learning.update").Batch(rows, weights)
+    from interreplay.learning.update import Batch
+
+    batch = Batch(transitions(), torch.ones(BATCH))
+    rng = torch.Generator().manual_seed(0)
     return lambda: update.update(batch, rng)
 
 
@@ -201,12 +196,7 @@ def main() -> None:
                 contenders["SAC, plain PyTorch, torch.compile"] = Plain(torch.compile)
             contenders["one 256×256×256 product"] = lambda: torch.mm(a, a)
         seconds = interleaved(contenders, arguments.repeats, warm_up=5, clock=clock)
-        base = next(iter(seconds.values()))
-        lines = [
-            [name, f"{1e3 * np.median(s):.2f}", f"{np.median(s / base):.2f}", f"{1e3 * s.min():.2f}"]
-            for name, s in seconds.items()
-        ]
-        print(table(["one update", "ms, median", "× ours, median of pairs", "ms, least"], lines), end="\n\n")
+        print(millis_table("one update", "ours", seconds), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -10,14 +10,12 @@ Pong in our environment, so that it takes both the same time.
 from __future__ import annotations
 
 import argparse
-import logging
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.measure import interleaved, per_step_table, single_thread
+from benchmarks.measure import interleaved, per_step_table, quiet_single_thread
 from interreplay.environments import registration
 
 STEPS = 400
@@ -132,9 +130,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--trainers", default=",".join(TRAINERS))
     arguments = parser.parse_args()
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     task = TASKS[arguments.task]
     registration.register(task.env)
     found = {f"ours, {trainer}": ours(task, trainer) for trainer in arguments.trainers.split(",")}

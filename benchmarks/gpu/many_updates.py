@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu.updates import ACTIONS, OBS, batch_of
+from benchmarks.gpu.updates import ACTIONS, OBS, batch_of, described
 from benchmarks.measure import interleaved, single_thread, table
 from interreplay.learning.actor_critic.many import ManyUpdates
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
@@ -76,8 +76,7 @@ def main() -> None:
         of_one = of_all / counts[name]
         ratio = np.median(base / (values / counts[name]))
         lines.append([name, f"{np.median(of_all):.0f}", f"{np.median(of_one):.1f}", f"{ratio:.2f}"])
-    what = torch.cuda.get_device_name() if device.type == "cuda" else "processor, one thread"
-    print(f"{what}, PyTorch {torch.__version__}")
+    print(described(device))
     kind = ("compiled, " if arguments.compiled else "") + ("TF32, " if arguments.tf32 else "")
     header = f"SAC, {kind}{'x'.join(map(str, arguments.hiddens))}, batch {arguments.batch}"
     print(table([header, "µs per update of all", "µs per run", "× updates of one run alone per second"], lines))

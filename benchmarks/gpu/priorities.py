@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.updates import Learn, described, ours, synchronize
-from benchmarks.measure import interleaved, micros_table, single_thread
+from benchmarks.gpu.updates import Learn, described, micros_of, ours, synchronize
+from benchmarks.measure import micros_table, single_thread
 from benchmarks.speed.buffers import ACTION, EPISODE, OBS, portions
 from interreplay import Transitions
 from interreplay.buffer.catalogue import make_buffer
@@ -196,12 +196,7 @@ def adding(name: str, rows: int, batch: int, device: torch.device) -> Learn:
 
 def measured(title: str, contenders: dict[str, Learn], steps: int, repeats: int) -> str:
     """Time steps, and return a table."""
-    calls = {}
-    for name, step in contenders.items():
-        calls[name] = lambda step=step: step(steps)
-    seconds = interleaved(calls, repeats)
-    micros = {name: values / steps * 1e6 for name, values in seconds.items()}
-    return micros_table(title, "step", micros)
+    return micros_table(title, "step", micros_of(contenders, steps, repeats))
 
 
 def main() -> None:

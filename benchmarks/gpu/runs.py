@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.gpu.updates import described
+from benchmarks.measure import interleaved, medians_table, single_thread
 
 BATCH = 256
 COLUMNS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "discounts")
@@ -301,15 +302,13 @@ def main() -> None:
     begun = time.perf_counter()
     seconds = interleaved(contenders, arguments.repeats)
     rates = {name: counts[name] / values for name, values in seconds.items()}
-    lines = []
-    for name, values in rates.items():
-        low, middle, high = (f"{q:.0f}" for q in np.quantile(values, [0.25, 0.5, 0.75]))
-        lines.append([name, middle, f"{low}–{high}", f"{np.median(values / rates['one run']):.2f}"])
-    what = torch.cuda.get_device_name() if arguments.device == "cuda" else "processor, one thread"
-    print(f"{what}, PyTorch {torch.__version__}, {arguments.processes} processes, {time.perf_counter() - begun:.0f} s")
+    ratios = {name: values / rates["one run"] for name, values in rates.items()}
+    took = time.perf_counter() - begun
+    print(f"{described(torch.device(arguments.device))}, {arguments.processes} processes, {took:.0f} s")
     kind = ("compiled, " if arguments.compiled else "") + ("TF32, " if arguments.tf32 else "")
-    header = f"SAC, {kind}{arguments.env}, {arguments.buffer}, updates per step: {arguments.updates}"
-    print(table([header, "env steps/s in sum, median", "quartiles", "× one run, median of pairs"], lines))
+    title = f"SAC, {kind}{arguments.env}, {arguments.buffer}, updates per step: {arguments.updates}"
+    head = [title, "env steps/s in sum, median", "quartiles", "× one run, median of pairs"]
+    print(medians_table(head, rates, ratios, digits=0))
     together.close()
 
 

@@ -9,7 +9,8 @@ LeanRL is not a package: `--leanrl` names its file `sac_continuous_action_torchc
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,13 @@ ACTIONS = 6
 ENV = "HalfCheetah-v5"
 CUDA = torch.device("cuda")
 Learn = Callable[[int], None]
+
+
+def micros_of(contenders: Mapping[str, Learn], count: int, repeats: int, warm_up: int = 2) -> dict[str, np.ndarray]:
+    """Return the microseconds per unit of work ``(repeats,)`` by name; a timed call makes `count` units."""
+    calls = {name: functools.partial(learn, count) for name, learn in contenders.items()}
+    seconds = interleaved(calls, repeats, warm_up=warm_up)
+    return {name: values / count * 1e6 for name, values in seconds.items()}
 
 
 def described(device: torch.device) -> str:
@@ -85,13 +93,13 @@ def ours(hiddens: list[int], rows: int, captured: bool = True, precision: str = 
     return learn
 
 
-def stable_baselines(hiddens: list[int], rows: int, device: str = "cuda") -> Learn:
+def stable_baselines(hiddens: list[int], rows: int) -> Learn:
     """Return the update of Stable-Baselines3, which draws its batches."""
     import stable_baselines3
     from stable_baselines3.common.logger import Logger
 
     model = stable_baselines3.SAC(
-        "MlpPolicy", ENV, batch_size=rows, policy_kwargs={"net_arch": hiddens}, device=device, buffer_size=10_000
+        "MlpPolicy", ENV, batch_size=rows, policy_kwargs={"net_arch": hiddens}, device="cuda", buffer_size=10_000
     )
     model.set_logger(Logger(None, []))
     rng = np.random.default_rng(0)
@@ -151,8 +159,7 @@ def main() -> None:
         contenders["LeanRL, compiled, CUDA graph"] = sac_update(arguments.leanrl, ENV, rows)
     if arguments.profile:
         print(profile(contenders["ours, CUDA graph"]), end="\n\n")
-    seconds = interleaved({n: lambda f=f: f(arguments.updates) for n, f in contenders.items()}, arguments.repeats)
-    micros = {name: values / arguments.updates * 1e6 for name, values in seconds.items()}
+    micros = micros_of(contenders, arguments.updates, arguments.repeats)
     print(described(CUDA))
     header = f"SAC, {'x'.join(map(str, arguments.hiddens))}, batch {arguments.batch}"
     print(micros_table(header, "update", micros))

@@ -30,8 +30,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.updates import Learn, described, synchronize
-from benchmarks.measure import interleaved, micros_table, single_thread
+from benchmarks.gpu.updates import Learn, described, micros_of, synchronize
+from benchmarks.measure import micros_table, single_thread
 from interreplay import Transitions
 from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of, resolved
 from interreplay.learning.captured import CapturedUpdate
@@ -460,11 +460,7 @@ def installed(package: str) -> bool:
 
 def measured(title: str, contenders: dict[str, Learn], arguments: argparse.Namespace) -> str:
     """Time updates, and return a table."""
-    calls = {}
-    for name, learn in contenders.items():
-        calls[name] = lambda learn=learn: learn(arguments.updates)
-    seconds = interleaved(calls, arguments.repeats, warm_up=WARM_UPS)
-    micros = {name: values / arguments.updates * 1e6 for name, values in seconds.items()}
+    micros = micros_of(contenders, arguments.updates, arguments.repeats, warm_up=WARM_UPS)
     return micros_table(title, "update", micros)
 
 

@@ -8,14 +8,13 @@ Random: uniform actions. Trained: the newest rows of SAC's buffer after `--steps
 from __future__ import annotations
 
 import argparse
-import logging
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import single_thread
+from benchmarks.measure import quiet_single_thread
+from benchmarks.training import COLUMNS, random_columns
 
 
 def newest(buffer: Any, rows: int) -> dict[str, np.ndarray]:
@@ -25,18 +24,7 @@ def newest(buffer: Any, rows: int) -> dict[str, np.ndarray]:
     stored = buffer.storage
     slots = torch.arange(stored.written - rows, stored.written) % stored.capacity
     found = stored[slots]
-    names = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated")
-    return {name: getattr(found, name).numpy() for name in names}
-
-
-def random_behavior(env: str, rows: int) -> dict[str, np.ndarray]:
-    """Return transitions of uniformly random actions."""
-    from benchmarks.training import fill
-    from replay_buffers import Uniform
-
-    buffer = Uniform(capacity=rows, seed=0)
-    fill(buffer, env, rows)
-    return newest(buffer, rows)
+    return {name: getattr(found, name).numpy() for name in COLUMNS}
 
 
 def trained_behavior(env: str, rows: int, steps: int) -> tuple[dict[str, np.ndarray], float]:
@@ -58,11 +46,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40_000, help="env steps of training")
     parser.add_argument("--folder", type=Path, default=Path("data"))
     arguments = parser.parse_args()
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    np.savez(arguments.folder / f"{arguments.env}-random.npz", **random_behavior(arguments.env, arguments.rows))
+    np.savez(arguments.folder / f"{arguments.env}-random.npz", **random_columns(arguments.env, arguments.rows))
     columns, score = trained_behavior(arguments.env, arguments.rows, arguments.steps)
     np.savez(arguments.folder / f"{arguments.env}-trained.npz", **columns)
     print(f"{arguments.env}: {arguments.rows} rows each; mean return after {arguments.steps} steps {score:.0f}")

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import subprocess
 import sys
 import time
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +22,7 @@ import numpy as np
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from benchmarks.actors import TASKS, Ours
-from benchmarks.measure import single_thread, table
+from benchmarks.measure import quiet_single_thread, table
 from interreplay.environments import registration
 
 WAITS = "benchmarks.speed.actor_processes:Waits-v0"
@@ -45,9 +43,7 @@ gym.register("Waits-v0", "benchmarks.speed.actor_processes:Waits", max_episode_s
 
 def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, float]:
     """Return env steps per second and the driver's share of a CPU over `seconds`, after a fifth of them as warm-up."""
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     registration.register(env)
     like = TASKS["cartpole" if env == WAITS else "pong"]
     task = replace(like, env=env, environments=environments)

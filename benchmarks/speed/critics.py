@@ -15,9 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import interleaved, millis_table, single_thread
 from benchmarks.updates import ACTIONS, OBS, TAU, ours, transitions
 
 Contenders = dict[str, Callable[[], object]]
@@ -131,12 +129,7 @@ def main() -> None:
     clock = time.process_time if arguments.cpu_time else time.perf_counter
     for title, contenders in comparisons().items():
         seconds = interleaved(contenders, arguments.repeats, warm_up=3, clock=clock)
-        base = next(iter(seconds.values()))
-        lines = [
-            [name, f"{1e3 * np.median(s):.2f}", f"{np.median(s / base):.2f}", f"{1e3 * s.min():.2f}"]
-            for name, s in seconds.items()
-        ]
-        print(table([title, "ms, median", "× the first, median of pairs", "ms, least"], lines), end="\n\n")
+        print(millis_table(title, "the first", seconds), end="\n\n")
 
 
 if __name__ == "__main__":

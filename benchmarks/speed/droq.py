@@ -9,19 +9,18 @@ one processor, because XLA has its own threads.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from benchmarks.measure import interleaved, medians_table, quiet_single_thread
 
-from benchmarks.measure import interleaved, single_thread, table
-
-ENV, STEPS, UPDATES = "HalfCheetah-v5", 50, 20
-"""Environment, env steps per timed call, and updates per env step."""
+ENV = "HalfCheetah-v5"
+STEPS = 50
+"""Env steps per timed call."""
+UPDATES = 20
+"""Updates per env step."""
 START = 500
 """Env steps before the first update."""
 
@@ -31,9 +30,10 @@ def ours(**settings: Any) -> Callable[[], Any]:
     from interreplay.experiments.flags.presets import load
     from interreplay.rllib import SACConfig
 
-    preset = load("droq").settings("SAC", ENV) | {"learning_starts": START} | settings
-    preset = {name: value for name, value in preset.items() if name not in ("total_env_steps", "buffer_size")}
-    preset["num_steps_sampled_before_learning_starts"] = preset.pop("learning_starts")
+    preset = load("droq").settings("SAC", ENV) | settings
+    for name in ("total_env_steps", "buffer_size", "learning_starts"):
+        preset.pop(name, None)
+    preset["num_steps_sampled_before_learning_starts"] = START
     preset["train_batch_size_per_learner"] = preset.pop("train_batch_size")
     config = SACConfig().environment(ENV).debugging(seed=0).replay("Uniform", capacity=100_000)
     algorithm = config.training(**preset, steps_per_iteration=STEPS).build_algo()
@@ -68,16 +68,13 @@ def main() -> None:
     arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     found = {"SBX": sbx(), "ours": ours(), "ours, bfloat16": ours(matrix_dtype="bfloat16")}
     seconds = interleaved(found, arguments.repeats, clock=time.process_time)
-    base, rows = seconds["SBX"], []
-    for name, values in seconds.items():
-        low, middle, high = np.quantile(STEPS / values, [0.25, 0.5, 0.75])
-        rows.append([name, f"{middle:.1f}", f"{low:.1f}–{high:.1f}", f"{np.median(base / values):.2f}"])
-    print(table(["DroQ, 20 updates per step", "env steps/s, median", "quartiles", "× SBX, median of pairs"], rows))
+    rates = {name: STEPS / values for name, values in seconds.items()}
+    ratios = {name: seconds["SBX"] / values for name, values in seconds.items()}
+    head = ["DroQ, 20 updates per step", "env steps/s, median", "quartiles", "× SBX, median of pairs"]
+    print(medians_table(head, rates, ratios))
 
 
 if __name__ == "__main__":

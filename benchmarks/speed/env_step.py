@@ -10,15 +10,13 @@ floating-point work at the rate at which this machine multiplies matrices of 256
 from __future__ import annotations
 
 import argparse
-import logging
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import single_thread, table
+from benchmarks.measure import quiet_single_thread, table
 from benchmarks.training import ours
 
 BATCH, WIDTH = 256, 256
@@ -122,9 +120,7 @@ def main() -> None:
     parser.add_argument("--buffer", default="Uniform")
     parser.add_argument("--steps", type=int, default=1_500)
     arguments = parser.parse_args()
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     algorithm = ours(arguments.env, arguments.buffer, arguments.trainer)
     algorithm.train()
     parts, rate = measure(algorithm, -(-arguments.steps // algorithm.config.steps_per_iteration))

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.speed.critics import times
+from benchmarks.updates import ACTIONS, OBS, called
 
-OBS, ACTIONS, BATCH = 17, 6, 256
 TURNS = 3
 """Updates per timed call; one of them includes CrossQ's policy."""
 
@@ -44,21 +44,6 @@ def updates(widths: list[int], matrix_dtype: str) -> dict[str, Any]:
     return found
 
 
-def called(update: Any) -> Callable[[], object]:
-    """Return a function that makes `TURNS` updates from a fixed batch."""
-    import torch
-
-    from interreplay.learning.update import Batch
-    from interreplay.transitions import Transitions
-
-    g = torch.Generator().manual_seed(0)
-    obs, next_obs = (torch.randn(BATCH, OBS, generator=g) for _ in range(2))
-    actions, none = torch.randn(BATCH, ACTIONS, generator=g).tanh(), torch.zeros(BATCH, dtype=torch.bool)
-    rewards, discounts = torch.randn(BATCH, generator=g), torch.full((BATCH,), 0.99)
-    batch = Batch(Transitions(obs, actions, rewards, next_obs, none, none, discounts=discounts), torch.ones(BATCH))
-    return lambda: [update.update(batch, g) for _ in range(TURNS)]
-
-
 def main() -> None:
     """Time the updates in turn and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -67,7 +52,9 @@ def main() -> None:
     parser.add_argument("--matrix_dtype", default="float32")
     arguments = parser.parse_args()
     single_thread()
-    contenders = {name: called(each) for name, each in updates(arguments.widths, arguments.matrix_dtype).items()}
+    contenders = {}
+    for name, update in updates(arguments.widths, arguments.matrix_dtype).items():
+        contenders[name] = times(TURNS, called(update))
     seconds = interleaved(contenders, arguments.repeats, clock=time.process_time)
     base = seconds["SAC"]
     rows = [

@@ -15,29 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.training import random_columns
 
 MEMBERS, HIDDEN, BATCH = 7, 200, 256
-
-
-def random_rows(count: int, env: str = "HalfCheetah-v5") -> Any:
-    """Return transitions of uniformly random actions."""
-    import gymnasium as gym
-
-    from interreplay import Transitions
-
-    made = gym.make(env)
-    made.action_space.seed(0)
-    obs, _ = made.reset(seed=0)
-    rows: list[tuple[Any, ...]] = []
-    while len(rows) < count:
-        action = made.action_space.sample()
-        after, reward, terminated, truncated, _ = made.step(action)
-        rows.append((obs, action, reward, after, terminated, truncated))
-        obs = made.reset()[0] if terminated or truncated else after
-    dtypes = (np.float32, np.float32, np.float32, np.float32, bool, bool)
-    return Transitions(
-        *(np.array(column, dtype) for column, dtype in zip(zip(*rows, strict=True), dtypes, strict=True))
-    )
 
 
 def standardized(rows: Any) -> tuple[Any, Any]:
@@ -241,8 +221,10 @@ def main() -> None:
     single_thread()
     import torch
 
+    from interreplay import Transitions
+
     torch.set_flush_denormal(True)
-    rows = random_rows(given.rows)
+    rows = Transitions(**random_columns("HalfCheetah-v5", given.rows))
     print(fits(rows, given.epochs, given.repeats), "\n", sep="\n")
     print(imagined(rows, given.repeats))
 

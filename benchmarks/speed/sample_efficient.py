@@ -8,15 +8,11 @@ HalfCheetah on one thread. All variants run in this process, in turn.
 from __future__ import annotations
 
 import argparse
-import logging
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import interleaved, medians_table, quiet_single_thread
 
 ENV = "HalfCheetah-v5"
 STEPS = 20
@@ -52,17 +48,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     arguments = parser.parse_args()
-    single_thread()
-    warnings.simplefilter("ignore")
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    quiet_single_thread()
     found = {name: contender(VARIANTS[name]) for name in arguments.variants}
     seconds = interleaved(found, arguments.repeats, clock=time.process_time)
     base = next(iter(seconds.values()))
-    rows = []
-    for name, values in seconds.items():
-        low, middle, high = np.quantile(STEPS / values, [0.25, 0.5, 0.75])
-        rows.append([name, f"{middle:.1f}", f"{low:.1f}–{high:.1f}", f"{np.median(base / values):.2f}"])
-    print(table(["20 updates per step", "env steps/s, median", "quartiles", "× first, median of pairs"], rows))
+    rates = {name: STEPS / values for name, values in seconds.items()}
+    ratios = {name: base / values for name, values in seconds.items()}
+    head = ["20 updates per step", "env steps/s, median", "quartiles", "× first, median of pairs"]
+    print(medians_table(head, rates, ratios))
 
 
 if __name__ == "__main__":
