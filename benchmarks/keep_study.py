@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from interreplay.experiments.flags.values import without
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 
 PLAIN = ("status.json",)
@@ -20,21 +21,19 @@ STUDY = ("study.yaml", "random_returns.json")
 """Files of the study itself that are kept."""
 MACHINE = ("hostname", "node_ip", "pid")
 """Entries of results that describe the machine and are dropped."""
-FOLDERS = ("output_dir", "local_dir")
-"""Names of the setting with the study's folder: the current one and the previous one."""
 
 
 def keep(run: Path, folder: Path) -> None:
     """Keep the settings, the state and the results of one run."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = json.loads((run / "params.json").read_text())
-    settings |= {name: "results" for name in FOLDERS if name in settings}
+    settings["output_dir"] = "results"
     (folder / "params.json").write_text(without_folder(json.dumps(dict(sorted(settings.items())), indent=1)) + "\n")
     for name in PLAIN:
         shutil.copy(run / name, folder / name)
-    lines = [json.loads(line) for line in (run / "result.json").read_text().splitlines()]
-    kept = [json.dumps({k: v for k, v in line.items() if k not in MACHINE}) for line in lines]
-    text = "".join(line + "\n" for line in kept)
+    text = ""
+    for line in (run / "result.json").read_text().splitlines():
+        text += json.dumps(without(json.loads(line), MACHINE)) + "\n"
     (folder / "result.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -53,6 +55,25 @@ def interleaved(
             run()
             seconds[name].append(clock() - start)
     return {name: np.array(values) for name, values in seconds.items()}
+
+
+def cached(path: Path | None, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return the array in a ``.npy`` file; if there is none, make it, and write it if there is a path."""
+    if path is not None and path.exists():
+        return np.load(path)
+    found = make()
+    if path is not None:
+        np.save(path, found)
+    return found
+
+
+def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file that appears completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with part.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    part.rename(path)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

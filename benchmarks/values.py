@@ -57,9 +57,9 @@ def ours(task: Task, trainer: str = "DQN", **settings: Any) -> Callable[[], Any]
     from interreplay import rllib
 
     config = getattr(rllib, f"{trainer}Config")().environment(task.env).debugging(seed=0)
-    recipe = config.replay_buffer_config
+    recipe = dict(config.replay_buffer_config)
     algorithm = (
-        config.replay(recipe["type"], capacity=task.capacity, **{k: v for k, v in recipe.items() if k != "type"})
+        config.replay(recipe.pop("type"), **recipe | {"capacity": task.capacity})
         .env_runners(num_envs_per_env_runner=task.environments)
         .training(
             num_steps_sampled_before_learning_starts=200,

@@ -16,11 +16,13 @@ import csv
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import table
+from benchmarks.measure import table, write_rows
 
 BENCHMARKS = Path(__file__).parents[1]
 DATA = BENCHMARKS / "data" / "learning"
@@ -61,30 +63,32 @@ def steps_of(trainer: str) -> dict[str, int]:
     )
 
 
-def command(trainer: str, env: str, buffer: str, seed: int, folder: Path) -> list[str]:
-    """Return the command of a run."""
-    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
-    flags |= VARIANTS.get(buffer, {"buffer": buffer})
-    flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0, "output_dir": folder}
-    flags |= FLAGS.get((trainer, env), {})
-    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    return [sys.executable, "custom_training.py", *words, "--quiet"]
+def train(flags: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Print and execute the command of a run with these flags, and return the rows of its progress.csv."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["custom_training.py"]
+        for name, value in flags.items():
+            words += [f"--{name}", str(value)]
+        words += ["--output_dir", folder, "--quiet"]
+        print("python " + " ".join(words), flush=True)
+        subprocess.run([sys.executable, *words], cwd=BENCHMARKS.parent, check=True, stdout=subprocess.DEVNULL)
+        (progress,) = Path(folder).glob("*/progress.csv")
+        with progress.open(newline="") as file:
+            return list(csv.DictReader(file))
 
 
 def run(trainer: str, env: str, buffer: str, seed: int) -> None:
     """Execute one run and store its evaluations."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = command(trainer, env, buffer, seed, Path(folder))
-        print("python " + " ".join(words[1:]), flush=True)
-        subprocess.run(words, cwd=BENCHMARKS.parent, check=True, stdout=subprocess.DEVNULL)
-        (progress,) = Path(folder).glob("*/progress.csv")
-        with progress.open(newline="") as file:
-            given = list(csv.DictReader(file))
+    flags = {"trainer": trainer, "env": env, "seed": seed, "total_env_steps": steps_of(trainer)[env]}
+    flags |= VARIANTS.get(buffer, {"buffer": buffer})
+    flags |= {"evaluation_num_episodes": 10, "checkpoint_freq": 0}
+    given = train(flags | FLAGS.get((trainer, env), {}))
     columns = {name: column for name, column in COLUMNS.items() if column in given[-1]}
-    rows = [[row[column] for column in columns.values()] for row in given]
-    data_of(trainer).mkdir(parents=True, exist_ok=True)
-    with (data_of(trainer) / f"{env}_{buffer}_s{seed}.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([list(columns), *(row for row in rows if row[1])])
+    rows = [list(columns)]
+    for row in given:
+        if row[COLUMNS["evaluation_return"]]:
+            rows.append([row[column] for column in columns.values()])
+    write_rows(data_of(trainer) / f"{env}_{buffer}_s{seed}.csv", rows)
 
 
 def curves(trainer: str, env: str, buffer: str) -> dict[int, np.ndarray]:

@@ -11,11 +11,7 @@ episodes of the deterministic policy at regular intervals. An interrupted run re
 from __future__ import annotations
 
 import argparse
-import csv
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import table
+from benchmarks.learning.curves import BENCHMARKS, COLUMNS, train
+from benchmarks.measure import table, write_rows
 
-BENCHMARKS = Path(__file__).parents[1]
-ENV, EPISODES = "HalfCheetah-v5", 5
+ENV = "HalfCheetah-v5"
+EPISODES = 5
 PROGRAMS = ("interreplay", "Stable-Baselines3")
 PUBLISHED = {20_000: (532, 941, 1_491), 25_000: (696, 1_533, 2_092), 30_000: (861, 2_124, 2_693)}
 PUBLISHED |= {40_000: (1_968, 3_196, 3_808), 50_000: (3_463, 4_212, 4_879)}
@@ -80,15 +77,12 @@ def ours(setup: Setup, trainer: str, seed: int, /, **changed: Any) -> list[tuple
     flags |= {"learning_starts": setup.starts, "steps_per_iteration": setup.every, "evaluation_interval": 1}
     flags |= {"hiddens": f"{setup.width},{setup.width}", "train_batch_size": setup.batch}
     flags |= {"evaluation_num_episodes": EPISODES, "checkpoint_freq": 0, "threads": 1, **changed}
-    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    with tempfile.TemporaryDirectory() as folder:
-        line = [sys.executable, "custom_training.py", *words, "--quiet", "--output_dir", folder]
-        subprocess.run(line, cwd=BENCHMARKS.parent, check=True, stdout=subprocess.DEVNULL)
-        (progress,) = Path(folder).glob("*/progress.csv")
-        with progress.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-    names = "num_env_steps_sampled_lifetime", "evaluation/env_runners/episode_return_mean"
-    return [(float(row[names[0]]), float(row[names[1]])) for row in rows if row[names[1]]]
+    found = []
+    for row in train(flags):
+        value = row[COLUMNS["evaluation_return"]]
+        if value:
+            found.append((float(row[COLUMNS["env_steps"]]), float(value)))
+    return found
 
 
 def theirs(setup: Setup, trainer: str, seed: int) -> list[tuple[float, float]]:
@@ -125,11 +119,7 @@ def run(setup: Setup, program: str, trainer: str, seed: int) -> None:
     """Execute one run and store its evaluations at its end."""
     print(f"{trainer}, {program}, seed {seed}", flush=True)
     rows = (ours if program == PROGRAMS[0] else theirs)(setup, trainer, seed)
-    path = place(setup, program, trainer, seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".part").open("w", newline="") as file:
-        csv.writer(file).writerows([("env_steps", "evaluation_return"), *rows])
-    path.with_suffix(".part").rename(path)
+    write_rows(place(setup, program, trainer, seed), [("env_steps", "evaluation_return"), *rows])
 
 
 def read(setup: Setup, program: str, trainer: str) -> dict[int, np.ndarray]:

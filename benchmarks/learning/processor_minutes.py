@@ -14,7 +14,6 @@ lengthens processor time as well, so compare runs that were made at the same tim
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
 import os
 import shlex
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import single_thread, table
+from benchmarks.measure import single_thread, table, write_rows
 
 BENCHMARKS = Path(__file__).parents[1]
 DATA = BENCHMARKS / "data" / "processor_minutes"
@@ -161,11 +160,7 @@ def run(name: str, env: str, seed: int, minutes: float) -> None:
         spent += time.process_time() - begun
         rows.append((spent / 60.0, env_steps, evaluate(predict, arena, seed)))
         begun = time.process_time()
-    path = place(name, env, seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".part").open("w", newline="") as file:
-        csv.writer(file).writerows([("minutes", "env_steps", "evaluation_return"), *rows])
-    path.with_suffix(".part").rename(path)
+    write_rows(place(name, env, seed), [("minutes", "env_steps", "evaluation_return"), *rows])
 
 
 def place(name: str, env: str, seed: int) -> Path:

@@ -16,7 +16,6 @@ Written before the first run:
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.learning.parity import BENCHMARKS, PARITY, PUBLISHED, ours
-from benchmarks.measure import table
+from benchmarks.learning.curves import BENCHMARKS
+from benchmarks.learning.parity import PARITY, PUBLISHED, ours
+from benchmarks.measure import table, write_rows
 
 RATES = {"actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}
 LECUN = "benchmarks.learning.lecun_sac:LeCunSAC"
@@ -55,11 +55,7 @@ def run(arm: str, seed: int) -> None:
     """Execute one run and store its evaluations at its end."""
     print(f"{arm}, seed {seed}", flush=True)
     rows = ours(PARITY, "SAC", seed, **ARMS[arm])
-    path = place(arm, seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".part").open("w", newline="") as file:
-        csv.writer(file).writerows([("env_steps", "evaluation_return"), *rows])
-    path.with_suffix(".part").rename(path)
+    write_rows(place(arm, seed), [("env_steps", "evaluation_return"), *rows])
 
 
 def curves(arm: str) -> list[np.ndarray]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -144,17 +145,19 @@ def prioritized(rows: int, batch: int) -> dict[str, Callable[[], Any]]:
     return {"ours, PER": mine, "cpprb, prioritized": theirs}
 
 
-def adding(rows: int) -> dict[str, Callable[[], Any]]:
-    """Return functions that add one row to a full buffer, by name."""
+def adder(buffer: Any) -> Callable[[], None]:
+    """Return a function that adds one row."""
     from interreplay import Transitions
 
-    def adder(name: str) -> Callable[[], Any]:
-        buffer, (columns,) = ours(name, min(rows, 100_000)), list(portions(1_000))
-        steps = [Transitions(**{key: column[i : i + 1] for key, column in columns.items()}) for i in range(1_000)]
-        turn = iter(range(10**9))
-        return lambda: buffer.add(steps[next(turn) % 1_000])
+    (columns,) = portions(1_000)
+    rows = Transitions(**columns)
+    turns = itertools.cycle([rows[place : place + 1] for place in range(len(rows))])
+    return lambda: buffer.add(next(turns))
 
-    return {f"ours, {name}": adder(name) for name in ("Uniform", "PER")}
+
+def adding(rows: int) -> dict[str, Callable[[], Any]]:
+    """Return functions that add one row to a full buffer, by name."""
+    return {f"ours, {name}": adder(ours(name, min(rows, 100_000))) for name in ("Uniform", "PER")}
 
 
 def report(title: str, contenders: dict[str, Callable[[], Any]], repeats: int, base: str) -> str:

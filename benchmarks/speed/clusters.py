@@ -21,22 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, single_thread, table
-from benchmarks.speed.nmer import OBS, rows_of, simulate
+from benchmarks.measure import cached, interleaved, single_thread, table
+from benchmarks.speed.bier import sac_update
+from benchmarks.speed.nmer import rows_of, simulate
 
 ADDED = 2_000
 UPDATES = 50  # SAC updates while the rows are added
-
-
-def sac_update(buffer: Any) -> Callable[[], object]:
-    """Return a function that makes one SAC update with a batch that was drawn beforehand."""
-    import torch
-
-    from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
-
-    update, sample = SACUpdate(SACNetworks(OBS, 6), target_entropy=-6.0), buffer.sample(256)
-    rng = torch.Generator().manual_seed(0)
-    return lambda: update.update(sample, rng)
 
 
 def seconds_of(run: Callable[[], object]) -> float:
@@ -103,10 +93,7 @@ def main() -> None:
     arguments = parser.parse_args()
     single_thread()
     rows = arguments.rows
-    known = arguments.data is not None and arguments.data.exists()
-    z = np.load(arguments.data) if known else simulate(rows + 2 * ADDED + 1)
-    if arguments.data is not None and not known:
-        np.save(arguments.data, z)
+    z = cached(arguments.data, lambda: simulate(rows + 2 * ADDED + 1))
     buffers = {"Uniform": filled("Uniform", z, rows)}
     filling: dict[str, float] = {}
     for variant in ("center", "member"):
@@ -116,8 +103,10 @@ def main() -> None:
     drawn = {name: (lambda buffer=buffer: buffer.sample(256)) for name, buffer in buffers.items()}
     seconds = interleaved(drawn, arguments.repeats, warm_up=20)
     base = np.median(seconds["Uniform"])
-    lines = [[n, *(f"{q * 1e6:.0f}" for q in np.quantile(s, [0.5, 0.25, 0.75])), f"{np.median(s) / base:.2f}"]
-             for n, s in seconds.items()]  # fmt: skip
+    lines = []
+    for name, values in seconds.items():
+        low, middle, high = (f"{quantile * 1e6:.0f}" for quantile in np.quantile(values, [0.25, 0.5, 0.75]))
+        lines.append([name, middle, low, high, f"{np.median(values) / base:.2f}"])
     print(table([f"a batch of 256 of {rows}", "µs, median", "25 %", "75 %", "× Uniform"], lines) + "\n", flush=True)
     lines = []
     for name in filling:
@@ -129,7 +118,10 @@ def main() -> None:
             lines.append([f"{name}, {portion} at a time", *costs, f"{filling[name]:.1f}"])
     head = ["upkeep", "ms per 1,000 rows", "ms per refresh", "ms per SAC update", "refresh per row ÷ update"]
     print(table([*head, "filling by 1,000, s"], lines) + "\n")
-    lines = [[n, *(f"{share:.4f}" for share in stale(buffers[n])), f"{spread(buffers[n]):.3f}"] for n in filling]
+    lines = []
+    for name in filling:
+        used, current = stale(buffers[name])
+        lines.append([name, f"{used:.4f}", f"{current:.4f}", f"{spread(buffers[name]):.3f}"])
     print(table(["rows not with their nearest center", "scale in use", "current scale", "d² per dim."], lines))
 
 

@@ -17,10 +17,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import interleaved, medians_table, single_thread
 from interreplay.environments import registration
 
-ENV, EPISODE = "FetchReach-v4", 50
+ENV = "FetchReach-v4"
+EPISODE = 50
 
 
 def episodes(rows: int, env: Any) -> Iterator[dict[str, Any]]:
@@ -97,21 +98,16 @@ def main() -> None:
     contenders: dict[str, Callable[[], Any]] = {
         name: functools.partial(buffer.sample, arguments.batch) for name, buffer in buffers.items()
     }
-    contenders["compute_reward alone"] = reward_alone(env.unwrapped, arguments.batch)
+    goals = np.random.default_rng(0).normal(size=(2, arguments.batch, 3)).astype(np.float32)
+    contenders["compute_reward alone"] = functools.partial(env.unwrapped.compute_reward, goals[0], goals[1], {})
     seconds = interleaved(contenders, arguments.repeats, warm_up=20)
-    lines = []
-    for name, values in sorted(seconds.items(), key=lambda item: float(np.median(item[1]))):
-        low, median, high = np.quantile(values, [0.25, 0.5, 0.75]) * 1e6
-        ratio = np.median(values / seconds["ours, HER"])
-        lines.append([name, f"{median:.0f}", f"{low:.0f}–{high:.0f}", f"{ratio:.2f}"])
+    micros = {}
+    for name in sorted(seconds, key=lambda name: float(np.median(seconds[name]))):
+        micros[name] = seconds[name] * 1e6
+    ratios = {name: values / seconds["ours, HER"] for name, values in seconds.items()}
     print(f"{rows} rows, {arguments.repeats} repeats\n")
-    print(table([f"draw {arguments.batch}", "µs, median", "quartiles", "× ours, HER, median of pairs"], lines))
-
-
-def reward_alone(env: Any, batch: int) -> Callable[[], Any]:
-    """Return a function that only calls the environment's ``compute_reward``."""
-    goals = np.random.default_rng(0).normal(size=(2, batch, 3)).astype(np.float32)
-    return lambda: env.compute_reward(goals[0], goals[1], {})
+    head = [f"draw {arguments.batch}", "µs, median", "quartiles", "× ours, HER, median of pairs"]
+    print(medians_table(head, micros, ratios, digits=0))
 
 
 if __name__ == "__main__":

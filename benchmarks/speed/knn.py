@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from benchmarks.measure import cached
 from interreplay import Storage, Transitions
 from interreplay.neighborhood.knn import KNN
 from interreplay.neighborhood.knn_index.brute_force import nearest
@@ -134,12 +135,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulation")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.data and arguments.data.exists():
-        z = np.load(arguments.data)
-    else:
-        z = simulate(max(arguments.sizes) + 2 * arguments.steps, arguments.seed)
-        if arguments.data:
-            np.save(arguments.data, z)
+    z = cached(arguments.data, lambda: simulate(max(arguments.sizes) + 2 * arguments.steps, arguments.seed))
     print("| rows | phase | recall@10 | µs/added row | µs/256 neighbors, median | mean | µs/256 rows | bytes/row |")
     print("|---|---|---|---|---|---|---|---|")
     for size in arguments.sizes:

@@ -3,8 +3,8 @@
     python -m benchmarks.speed.methods [--rows 100000] [--repeats 1000] [--without NMER KNNOutcome] [--data z.npy]
 
 All buffers hold the same rows. Batches are drawn from each and from Uniform in turn, in one process on one thread.
-Elite uses a policy without cost. Continuous Transition is measured with a fixed and with the adaptive λ, which
-separates the cost of networks.
+Elite's policy and LaBER's scores take almost no time. Continuous Transition is measured with a fixed and with the
+adaptive λ, which separates the cost of networks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import cached, interleaved, single_thread, table
 from benchmarks.speed.nmer import rows_of, simulate
 from interreplay.part import Context
 
@@ -25,6 +25,12 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "LCER": {"center": {"variant": "center"}, "member": {"variant": "member"}},
     "S4RL": {"one view": {}, "two views": {"views": 2}},
 }
+ACTIONS = torch.zeros(1, 6)
+FREE = Context(
+    policy=lambda obs: ACTIONS.expand(len(obs), 6),
+    score=lambda rows, names: dict.fromkeys(names, rows.rewards),
+)
+"""A policy and scores that take almost no time."""
 EXCLUDED = {"HER", "BIER"}  # HER requires goals; BIER has its own benchmark
 
 
@@ -38,8 +44,7 @@ def buffers(rows: int, z: np.ndarray, without: list[str]) -> dict[str, Any]:
             continue
         for variant, arguments in VARIANTS.get(name, {"": {}}).items():
             buffer = getattr(replay_buffers, name)(capacity=rows, seed=0, **arguments)
-            actions = torch.zeros(1, 6)
-            buffer.connect(Context(policy=lambda obs, actions=actions: actions.expand(len(obs), 6)))
+            buffer.connect(FREE)
             for start in range(0, rows, 20_000):
                 buffer.add(rows_of(z, start, min(start + 20_000, rows)))
             made[f"{name}, {variant}" if variant else name] = buffer
@@ -55,8 +60,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     arguments = parser.parse_args()
     single_thread()
-    known = arguments.data is not None and arguments.data.exists()
-    z = np.load(arguments.data) if known else simulate(arguments.rows + 1)
+    z = cached(arguments.data, lambda: simulate(arguments.rows + 1))
     made = buffers(arguments.rows, z, arguments.without)
     lines = []
     for name, buffer in made.items():

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import cached, interleaved, single_thread, table
 
 OBS = 17
 
@@ -59,9 +59,7 @@ def main() -> None:
     from replay_buffers import NMER, Uniform
 
     need = arguments.rows + arguments.added + 1
-    z = np.load(arguments.data) if arguments.data and arguments.data.exists() else simulate(need)
-    if arguments.data and not arguments.data.exists():
-        np.save(arguments.data, z)
+    z = cached(arguments.data, lambda: simulate(need))
     buffers = {"Uniform": Uniform(capacity=arguments.rows, seed=0), "NMER": NMER(capacity=arguments.rows, seed=0)}
     for buffer in buffers.values():
         for start in range(0, arguments.rows, 20_000):

@@ -26,12 +26,10 @@ SPANS = ((1_000, 3_000), (4_000, 6_000))
 
 def agent(buffer: str, rows: int = 0) -> Any:
     """Return SAC with a buffer such as ``NMER{k: 5}`` that contains `rows` rows of random actions."""
-    import yaml
-
+    from interreplay.experiments.studies.grid import entry
     from interreplay.rllib import SACConfig
 
-    name, _, arguments = buffer.partition("{")
-    chosen = yaml.safe_load("{" + arguments) if arguments else {}
+    name, chosen = entry(buffer, "buffer")
     settings = {"num_steps_sampled_before_learning_starts": 0 if rows else 1_000, "steps_per_iteration": TURN}
     config = SACConfig().environment("HalfCheetah-v5").debugging(seed=0).replay(name, capacity=1_000_000, **chosen)
     made = config.training(**settings).build_algo()
@@ -54,22 +52,21 @@ def turns(agents: dict[str, Any], steps: int) -> dict[str, np.ndarray]:
 def rates(span: str, spent: dict[str, np.ndarray]) -> list[list[str]]:
     """Return rows of the table: env steps per second of processor time, and ratios to the first, median of pairs."""
     first = next(iter(spent.values()))
-    return [
-        [span, name, f"{np.median(TURN / s[:, 0]):.1f}", *(f"{np.median(first[:, i] / s[:, i]):.3f}" for i in (0, 1))]
-        for name, s in spent.items()
-    ]
+    rows = []
+    for name, seconds in spent.items():
+        processor, wall = np.median(first / seconds, axis=0)
+        rows.append([span, name, f"{np.median(TURN / seconds[:, 0]):.1f}", f"{processor:.3f}", f"{wall:.3f}"])
+    return rows
 
 
 def core(names: list[str], stored: Any, start: int, stop: int, before: Any = None) -> dict[str, np.ndarray]:
     """Return µs of processor time ``(turns, 2)`` per `add` and `sample(256)` of rows `start` to `stop` of `stored`."""
-    import yaml
-
     import replay_buffers
+    from interreplay.experiments.studies.grid import entry
 
     buffers, spent = {}, {name: [] for name in names}
     for name in names:
-        method, _, arguments = name.partition("{")
-        chosen = yaml.safe_load("{" + arguments) if arguments else {}
+        method, chosen = entry(name, "buffer")
         buffers[name] = getattr(replay_buffers, method)(capacity=1_000_000, seed=0, **chosen)
         for part in ([] if before is None else [before]) + ([stored[:start]] if start else []):
             buffers[name].add(part)

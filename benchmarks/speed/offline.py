@@ -56,24 +56,19 @@ def saved_buffer(folder: Path, rows: int) -> Path:
 
 def openings(data: Path) -> str:
     """Return a table of the seconds to open the data for the first and for the second time."""
+    import torch
+
     from interreplay.experience.offline_data import open_rows
 
     seconds = []
     for _ in range(2):
         begun = time.perf_counter()
         storage = open_rows(str(data))
-        storage.read(np_slots(len(storage)), 0.99)
+        storage.read(torch.from_numpy(np.random.default_rng(0).integers(0, len(storage), 256)), 0.99)
         seconds.append(time.perf_counter() - begun)
     return table(
         ["opening", "seconds"], [["first: read and copied", f"{seconds[0]:.1f}"], ["second", f"{seconds[1]:.2f}"]]
     )
-
-
-def np_slots(rows: int) -> Any:
-    """Return 256 random slots."""
-    import torch
-
-    return torch.from_numpy(np.random.default_rng(0).integers(0, rows, 256))
 
 
 def memory(data: Path, readers: int) -> str:

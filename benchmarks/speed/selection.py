@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
-from benchmarks.speed.buffers import ACTION, OBS, portions
+from benchmarks.speed.buffers import ACTION, OBS, adder, portions
 
 METHODS = {"LAP": "PER", "ReLo": "PER", "LA3P": "PER", "ERE": "Uniform", "TruncatedGeometric": "Uniform"}
 METHODS |= {"EventTables": "Uniform"}
@@ -76,16 +76,6 @@ def learning(buffer: Any) -> Callable[[], None]:
     update, rng = learner()
     buffer.connect(Context(score=lambda rows, names: update.score(rows, names, rng)))
     return lambda: update.update(buffer.sample(BATCH), rng)
-
-
-def adder(buffer: Any, seed: int = 1) -> Callable[[], None]:
-    """Return a function that adds one row."""
-    from interreplay import Transitions
-
-    (columns,) = portions(1_000)
-    steps = [Transitions(**{key: column[i : i + 1] for key, column in columns.items()}) for i in range(1_000)]
-    at = iter(range(10**9))
-    return lambda: buffer.add(steps[next(at) % 1_000])
 
 
 def compare(title: str, pairs: dict[str, tuple[Callable[[], None], str, Callable[[], None]]], repeats: int) -> str:

@@ -15,7 +15,8 @@ import pandas as pd
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
-from benchmarks.studies.ratio_statistics import Contrast, Estimate, Task, areas_of, estimate, holm
+from benchmarks.studies.arm_pairs import contrast
+from benchmarks.studies.ratio_statistics import Estimate, Task, areas_of, estimate, holm
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, each_run, read
 from benchmarks.studies.study_report import Found, report
 
@@ -36,20 +37,14 @@ NEAR = 25_000
 """Number of env steps before and after each of these over which returns are averaged."""
 
 
-def contrast(ours: str, theirs: str) -> Contrast:
-    """Return a function that takes two arms from a task."""
-    return lambda task: (task[ours], task[theirs])
-
-
 def effects(tasks: Mapping[str, Task]) -> dict[tuple[str, str, str], Estimate]:
     """Return the ratios by task and pair of arms; `PRIMARY` p-values are corrected by Holm over the tasks of a pair."""
     found = {}
     for pair in PRIMARY + SECONDARY:
-        of_pair = {
-            env: estimate([{arm: task[arm] for arm in pair}], contrast(*pair))
-            for env, task in tasks.items()
-            if set(pair) <= set(task)
-        }
+        of_pair = {}
+        for env, task in tasks.items():
+            if set(pair) <= set(task):
+                of_pair[env] = estimate([{arm: task[arm] for arm in pair}], contrast(*pair))
         corrected = holm({env: one.p for env, one in of_pair.items()}) if pair in PRIMARY else {}
         for env, one in of_pair.items():
             found[(env, *pair)] = Estimate(one.ratio, one.low, one.high, corrected.get(env, one.p))
@@ -74,11 +69,10 @@ def early(rows: pd.DataFrame) -> list[list[str]]:
 
 def describe(rows: pd.DataFrame, tasks: Mapping[str, Task], found: Mapping[tuple[str, str, str], Estimate]) -> str:
     """Return the areas of every seed, the returns at `EARLY` steps, and the effects, as markdown."""
-    areas = [
-        [env, arm, ", ".join(f"{value:.2f}" for value in values), f"{values.mean():.2f}"]
-        for env, task in tasks.items()
-        for arm, values in task.items()
-    ]
+    areas = []
+    for env, task in tasks.items():
+        for arm, values in task.items():
+            areas.append([env, arm, ", ".join(f"{value:.2f}" for value in values), f"{values.mean():.2f}"])
     lines = []
     for (env, ours, theirs), e in found.items():
         p = f"{e.p:.3f}" if e.p >= 0.001 else "< .001"
@@ -112,10 +106,9 @@ def found_in(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
     rows = read(folder, "training")
     rows = rows.sort_values("arm", key=lambda arms: arms.map(list(COLORS).index), kind="stable")
-    tasks = {
-        str(env): {arm: areas_of(runs, first=0) for arm, runs in of_env.groupby("arm", sort=False)}
-        for env, of_env in rows.groupby("env")
-    }
+    tasks: dict[str, Task] = {}
+    for env, of_env in rows.groupby("env"):
+        tasks[str(env)] = {str(arm): areas_of(runs, first=0) for arm, runs in of_env.groupby("arm", sort=False)}
     found = effects(tasks)
     return describe(rows, tasks, found), lambda: draw(rows, found)
 
