@@ -50,12 +50,9 @@ class PreparedRun:
 
 
 def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> PreparedRun:
-    """Resolve and check a run.
+    """Resolve and check a run in the folder `home`, None for a new one.
 
-    Args:
-        given: Flags and their values.
-        checkpoints: Checkpoints to resume from, the preferred one first; empty for a new run.
-        home: The run's folder, or None for a new one.
+    The checkpoints are those to resume from, the preferred one first; none for a new run.
     """
     if checkpoints:
         settings = settings_resumed(first_settings(checkpoints), given)

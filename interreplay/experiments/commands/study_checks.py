@@ -45,11 +45,8 @@ UPDATES: dict[str, type[Update]] = {"TQC": TQCUpdate, "CrossQ": CrossQUpdate}
 def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> None:
     """Make the environment and the empty replay buffer of each kind of run, and find the runs that cannot start.
 
-    Args:
-        study: The study.
-        numbers: The runs to check.
-        here: Whether they run on this machine, with its files, GPUs and memory.
-        folder: The study's folder. Runs with checkpoints do not need the checkpoint that they were forked from.
+    `here` is true if they run on this machine, with its files, GPUs and memory. With the study's folder, runs that have
+    checkpoints do not need the one that they were forked from.
 
     Raises:
         RefusedRuns: Runs cannot start; the error lists each reason with its runs.
@@ -134,13 +131,9 @@ def check_together(study: Study, address: str) -> None:
 
 
 def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> None:
-    """Reject runs that would fail in a job of a cluster, or wait forever.
+    """Reject runs that would fail in a job of a cluster, or wait forever; `alone` is as for `check_processors`.
 
-    Args:
-        study: The study.
-        alone: Whether each run has a job of its own, as with ``--run``.
-        cpus: CPUs of the job; None if unknown.
-        gpus: GPUs of the job; None if unknown.
+    `cpus` and `gpus` are those of the job, None if unknown.
     """
     execution = study.execution
     settings = [settings_for(run.given()) for run in study.runs]
@@ -163,7 +156,10 @@ def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> 
 
 
 def check_processors(execution: Execution, runs: Iterable[PlannedRun], alone: bool) -> None:
-    """Reject runs that would wait for CPUs or GPUs that this machine lacks; `alone` is true with ``--run``."""
+    """Reject runs that would wait for CPUs or GPUs that this machine lacks.
+
+    `alone` is true if a run has this process for itself, as with ``--run``.
+    """
     settings = [vars(settings_for(run.given())) for run in runs]
     for each in settings:
         check_workers(each["num_workers"])

@@ -100,12 +100,9 @@ def requested_list(given: Mapping[str, Any]) -> str:
 
 
 def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None) -> int:
-    """Start or resume a run and train to its end; return the exit code.
+    """Start or resume a run, and train to its end; return the exit code.
 
-    Args:
-        given: Flags and their values.
-        checkpoints: Checkpoints to resume from, the preferred one first; empty for a new run.
-        home: The run's folder, locked by this process; None for a new one.
+    The folder `home` is locked by this process. Arguments are as for `prepared`.
     """
     ready = prepared(given, checkpoints, home)
     settings = ready.settings

@@ -97,10 +97,7 @@ def _merged(below: Any, above: Any) -> Any:
 def _layers(name: str, asking: Path | None, above: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
     """Return the contents of a file and its defaults by path, the lowest precedence first.
 
-    Args:
-        name: Name of the file.
-        asking: The file that lists it under ``defaults``.
-        above: `asking` and the files that list it.
+    The file `asking` lists it under ``defaults``; `above` are this file and those that list it.
     """
     path = _file(name, asking)
     place = f"configuration {shown(path)}"

@@ -144,11 +144,7 @@ def updates_resumed(saved: Mapping[str, Any], requested: dict[str, Any]) -> dict
 
 
 def check_recorded(settings: SimpleNamespace, spaces: tuple[gym.Space, gym.Space]) -> tuple[str, str]:
-    """Open the recorded experience of a run; return its key and a line about it.
-
-    Args:
-        settings: The settings of the run; those of a resumed run contain the key.
-        spaces: Spaces of observations and actions of the environment.
+    """Open the recorded experience of a run; return its key, which a resumed run has in its settings, and a line.
 
     Raises:
         UsageError: The rows cannot be read, do not fit the environment, or have changed since the run began.

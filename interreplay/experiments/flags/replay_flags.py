@@ -161,13 +161,9 @@ def unroll_replay_for(
     buffer: str | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Translate the flags about the replay of unrolls, as `replay_for` does for transitions.
+    """Translate the flags about the replay of unrolls, those of a preset included, like `replay_for`.
 
-    Args:
-        given: Flags and values that were given, including a preset's.
-        trainer: The algorithm.
-        buffer: `FRESH` or `MIX`, used if no flag names one; None for the algorithm's own.
-        arguments: Arguments of the mix that flags do not replace.
+    If no flag names one, `buffer` is used, `FRESH` or `MIX` with its `arguments`; None for the algorithm's own.
     """
     of_rows = given.keys() & {*PARTS, *ORIGINAL_REPLAY_NAMES, *GAUSSIAN_PROCESS_NAMES, *OF_ROWS}
     if of_rows:
@@ -240,13 +236,7 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
 
 
 def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
-    """Return which flag sets an argument of the replay method that was given as a flag, or "".
-
-    Args:
-        name: The unknown flag without its dashes, such as ``k``.
-        value: The text after it, or "".
-        given: Flags and values that were understood.
-    """
+    """Return which flag sets an argument of the replay method that was given as a flag ``--name value``, or ""."""
     word = f"--buffer_arg {name}={value or 'VALUE'}"
     method = method_of(given)
     if name in parameters_of(method) and name not in SET_BY_FLAGS:

@@ -78,10 +78,7 @@ def method_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
 
 
 def settings_for(given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a new run: the defaults, then the preset's settings, then the given ones.
-
-    Args:
-        given: Flags and values as `FlagParser.given` returns them.
+    """Return the settings of a new run: the defaults, then the preset's settings, then those of `FlagParser.given`.
 
     Raises:
         UsageError: Settings contradict each other, or a name is unknown.
