@@ -195,8 +195,10 @@ def _setting(word: str, of_values: bool) -> list[str]:
         return []
     if key in INSTEAD:
         raise UsageError(f"{key}: {INSTEAD[key]}")
-    if key not in SETTINGS or not equals:
-        raise UsageError(_unknown(key) if equals else f"{word}: expected a value, as in {word}=1")
+    if not equals:
+        raise UsageError(f"{word}: expected a value, as in {word}=1")
+    if key not in SETTINGS:
+        raise UsageError(_unknown(key))
     try:
         found = [f"{SETTINGS[key]}={_converted(key, text)}"]
     except argparse.ArgumentTypeError as error:

@@ -229,8 +229,11 @@ class FlagParser(OneLineParser):
         for group in self._action_groups:
             flags = []
             for flag in group._group_actions:
-                names = " ".join([*flag.option_strings, group.title or ""]).lower()
-                if flag.dest in self._common if word is None else word.lower().replace("-", "_") in names:
+                shown = flag.dest in self._common
+                if word is not None:
+                    names = " ".join([*flag.option_strings, group.title or ""]).lower()
+                    shown = word.lower().replace("-", "_") in names
+                if shown:
                     flags.append(flag)
             found = found or bool(flags)
             formatter.start_section(group.title)
