@@ -121,7 +121,8 @@ class Rllib:
         config.rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[*task.hiddens], vf_share_layers=True))
         config.reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=CALL)
         config.timeout_s_sampler_manager = 0.2
-        self._algorithm, self.steps = config.build_algo(), 0
+        self._algorithm = config.build_algo()
+        self.steps = 0
 
     def __call__(self) -> None:
         self.steps = self._algorithm.train()["env_runners"]["num_env_steps_sampled_lifetime"]
@@ -165,7 +166,11 @@ def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
         made["RLlib, IMPALA, one process"] = lambda: Rllib(task)
     for count in task.stable_baselines if importlib.util.find_spec("stable_baselines3") else ():
         made[f"SB3, A2C, unrolls of 5, {count} environments"] = partial(StableBaselines, task, count)
-    return {name: make() for name, make in made.items() if any(part in name for part in names)}
+    found = {}
+    for name, make in made.items():
+        if any(part in name for part in names):
+            found[name] = make()
+    return found
 
 
 def measured(runs: dict[str, Any], repeats: int) -> dict[str, np.ndarray]:

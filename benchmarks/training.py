@@ -120,8 +120,11 @@ def stock(env: str) -> Callable[[], Any]:
 
 def contenders(arguments: argparse.Namespace) -> dict[str, tuple[int, Callable[[], Any]]]:
     """Return the env steps per call and the function to call, by name."""
-    env, trainer, updates = arguments.env, arguments.trainer, arguments.updates
-    mine, theirs = steps("ours", updates), steps("Stable-Baselines3", updates)
+    env = arguments.env
+    trainer = arguments.trainer
+    updates = arguments.updates
+    mine = steps("ours", updates)
+    theirs = steps("Stable-Baselines3", updates)
     found = {
         "ours, Uniform": (mine, ours(env, "Uniform", trainer, updates).train),
         "ours, NMER": (mine, ours(env, "NMER", trainer, updates, arguments.prefill).train),

@@ -118,7 +118,8 @@ class Plain:
         self.log_alpha = nn.Parameter(torch.zeros(()))
         groups = self.actor.parameters(), self.critics.parameters(), [self.log_alpha]
         self.adams = [torch.optim.Adam(parameters, lr=3e-4) for parameters in groups]
-        self.critic_loss, self.actor_loss = wrap(self._critic_loss), wrap(self._actor_loss)
+        self.critic_loss = wrap(self._critic_loss)
+        self.actor_loss = wrap(self._actor_loss)
         self.batch = transitions()
 
     def sample(self, obs: Any, noise: Any) -> tuple[Any, Any]:
@@ -153,7 +154,8 @@ class Plain:
     def __call__(self) -> None:
         import torch
 
-        alpha, noise = self.log_alpha.detach().exp(), torch.randn(2, BATCH, ACTIONS)
+        alpha = self.log_alpha.detach().exp()
+        noise = torch.randn(2, BATCH, ACTIONS)
         self.step(self.critic_loss(noise[0], alpha), 1)
         self.critics.requires_grad_(False)
         loss, log_prob = self.actor_loss(noise[1], alpha)

@@ -287,7 +287,8 @@ def main() -> None:
     single_thread()
     warnings.simplefilter("ignore")
     torch.backends.cuda.matmul.allow_tf32 = arguments.tf32
-    one, together = alone(arguments), Together(arguments)
+    one = alone(arguments)
+    together = Together(arguments)
     steps = arguments.steps
     of_many = f"{arguments.runs} runs at once"
     contenders: dict[str, Callable[[], object]] = {

@@ -23,7 +23,8 @@ import numpy as np
 
 from benchmarks.measure import single_thread, table
 
-BATCHES, ROWS = 4, 256
+BATCHES = 4
+ROWS = 256
 
 
 def load(path: Path, **arguments: Any) -> Any:
@@ -52,22 +53,30 @@ def left_out(buffer: Any, split: float) -> dict[str, np.ndarray]:
     from interreplay.synthesis.gaussian_process.holdout import evaluate
     from interreplay.synthesis.gaussian_process.neighborhoods import targets_of
 
-    maker, found = buffer.synthesizer, []
+    maker = buffer.synthesizer
+    found = []
     for _ in range(BATCHES):
         slots = torch.from_numpy(buffer.rng.integers(0, len(buffer), ROWS))
         near = buffer.neighborhood.neighbor_slots(buffer.storage, slots, buffer.rng)
         slots = torch.cat([slots[:, None], near], dim=1).view(-1)
         rows = buffer.storage[slots].map(lambda column: column.unflatten(0, (ROWS, -1)))
         actions = rows.actions[0, 0].numel()
-        z, y = buffer.storage.features(slots).unflatten(0, (ROWS, -1)), targets_of(rows)
+        z = buffer.storage.features(slots).unflatten(0, (ROWS, -1))
+        y = targets_of(rows)
         found.append(evaluate(maker.form, maker.schedule, maker.preparation, z, y, actions, split))
-    scores = {f"rmse {m}": np.sqrt(np.mean([s.rmse[m].numpy() ** 2 for s in found], axis=0)) for m in found[0].rmse}
-    return scores | {f"nll {m}": np.mean([s.nll[m].numpy() for s in found], axis=0) for m in found[0].nll}
+    scores = {}
+    for method in found[0].rmse:
+        scores[f"rmse {method}"] = np.sqrt(np.mean([one.rmse[method].numpy() ** 2 for one in found], axis=0))
+    for method in found[0].nll:
+        scores[f"nll {method}"] = np.mean([one.nll[method].numpy() for one in found], axis=0)
+    return scores
 
 
 def simulated(env: Any, rows: Any) -> np.ndarray:
     """Return [r; s'] ``(n, T)`` of the simulator at the states and actions of `rows`."""
-    low, high, nq = env.action_space.low, env.action_space.high, env.model.nq
+    low = env.action_space.low
+    high = env.action_space.high
+    nq = env.model.nq
     outcomes = []
     for obs, action in zip(rows.obs.double().numpy(), rows.actions.double().numpy(), strict=True):
         env.set_state(np.concatenate([[0.0], obs[: nq - 1]]), obs[nq - 1 :])
@@ -109,13 +118,15 @@ def target_names(count: int) -> list[str]:
 
 def print_table(title: str, scores: dict[str, np.ndarray], scale: np.ndarray) -> None:
     """Print scores per target and their means; RMSE is relative to the target's standard deviation."""
-    shown = {k: v / scale if k.startswith("rmse") else v + 0.0 for k, v in scores.items()}
-    rows = [
-        [name, *(f"{v[i]:.3f}" for v in shown.values()), f"{scores['rmse gp'][i] / scores['rmse blend'][i]:.2f}"]
-        for i, name in enumerate(target_names(len(scale)))
-    ]
-    ratio = np.exp(np.log(scores["rmse gp"] / scores["rmse blend"]).mean())
-    rows.append(["mean", *(f"{v.mean():.3f}" for v in shown.values()), f"{ratio:.2f}"])
+    shown = {}
+    for name, values in scores.items():
+        shown[name] = values / scale if name.startswith("rmse") else values
+    ratios = scores["rmse gp"] / scores["rmse blend"]
+    rows = []
+    for i, name in enumerate(target_names(len(scale))):
+        rows.append([name, *(f"{values[i]:.3f}" for values in shown.values()), f"{ratios[i]:.2f}"])
+    mean_ratio = np.exp(np.log(ratios).mean())
+    rows.append(["mean", *(f"{values.mean():.3f}" for values in shown.values()), f"{mean_ratio:.2f}"])
     print(f"{title}\n\n{table(['target', *shown, 'rmse gp / blend'], rows)}\n")
 
 
@@ -152,7 +163,8 @@ def main() -> None:
 
     buffer = load(arguments.data, **dict(assignment(text) for text in arguments.buffer_arg))
     buffer.sample(ROWS)  # triggers the first fit
-    scale, panels = spread(buffer), {}
+    scale = spread(buffer)
+    panels = {}
     panels["rows left out"] = left_out(buffer, arguments.split)
     if arguments.env:
         panels["blended rows in the simulator"] = against_the_simulator(buffer, arguments.env)

@@ -16,13 +16,14 @@ import csv
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.measure import table, write_rows
+from interreplay.experiments.process.machine import counted
 
 BENCHMARKS = Path(__file__).parents[1]
 DATA = BENCHMARKS / "data" / "learning"
@@ -115,7 +116,8 @@ def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
                 if goal is not None:
                     reached = curve[curve[:, 1] >= goal][:, 0]
                     first = f"{reached[0]:,.0f}" if len(reached) else "not reached"
-                ends = [f"{value:.{2 if env in BUFFERS else 1}f}" for value in (curve[-1, 1], curve[-3:, 1].mean())]
+                digits = 2 if env in BUFFERS else 1
+                ends = [f"{value:.{digits}f}" for value in (curve[-1, 1], curve[-3:, 1].mean())]
                 lines.append([env, buffer, seed, f"{curve[-1, 0]:,.0f}", first, *ends])
     header = [
         "environment",
@@ -129,6 +131,17 @@ def summary(trainer: str, buffers: dict[str, list[str]]) -> str:
     return table(header, lines)
 
 
+def draw_seeds(panel: Any, found: Sequence[np.ndarray], color: str, label: str, style: str = "-") -> None:
+    """Draw the curves of single seeds, each ``(n, 2)``, as thin lines, and their mean as a thick line."""
+    for curve in found:
+        panel.plot(curve[:, 0], curve[:, 1], color=color, alpha=0.5, linewidth=0.8)
+    if found:
+        length = min(map(len, found))
+        mean = np.mean([curve[:length, 1] for curve in found], axis=0)
+        shown = f"{label} ({counted(len(found), 'seed')})"
+        panel.plot(found[0][:length, 0], mean, style, color=color, linewidth=2.2, label=shown)
+
+
 def draw(trainer: str, buffers: dict[str, list[str]]) -> Path:
     """Draw a panel per environment (thin lines: individual seeds; thick lines: means); return the figure's path."""
     import matplotlib
@@ -140,19 +153,7 @@ def draw(trainer: str, buffers: dict[str, list[str]]) -> Path:
     figure, panels = plt.subplots(1, len(buffers), figsize=size, squeeze=False, layout="constrained")
     for panel, (env, compared) in zip(panels[0], buffers.items(), strict=True):
         for color, buffer in zip(("C0", "C1", "C2"), compared, strict=False):
-            found = list(curves(trainer, env, buffer).values())
-            for curve in found:
-                panel.plot(curve[:, 0], curve[:, 1], color=color, alpha=0.35, linewidth=1)
-            if found:
-                length = min(map(len, found))
-                mean = np.mean([c[:length, 1] for c in found], axis=0)
-                panel.plot(
-                    found[0][:length, 0],
-                    mean,
-                    color=color,
-                    linewidth=2.2,
-                    label=f"{buffer} ({len(found)} seed{'s' * (len(found) > 1)})",
-                )
+            draw_seeds(panel, list(curves(trainer, env, buffer).values()), color, buffer)
         if env in GOALS:
             panel.axhline(GOALS[env], color="0.6", linestyle=":", linewidth=1)
         panel.set(title=env, xlabel="env steps", ylabel="evaluation success" if env in BUFFERS else "evaluation return")

@@ -11,6 +11,7 @@ episodes of the deterministic policy at regular intervals. An interrupted run re
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.curves import BENCHMARKS, COLUMNS, train
+from benchmarks.learning.curves import BENCHMARKS, COLUMNS, draw_seeds, train
 from benchmarks.measure import table, write_rows
 
 ENV = "HalfCheetah-v5"
@@ -95,7 +96,8 @@ def theirs(setup: Setup, trainer: str, seed: int) -> list[tuple[float, float]]:
     from stable_baselines3.common.noise import NormalActionNoise
 
     torch.set_num_threads(1)
-    env, arena = Monitor(gym.make(ENV)), Monitor(gym.make(ENV))
+    env = Monitor(gym.make(ENV))
+    arena = Monitor(gym.make(ENV))
     arguments: dict[str, Any] = {"learning_starts": setup.starts, "batch_size": setup.batch, "learning_rate": 3e-4}
     arguments |= {"train_freq": 1, "gradient_steps": 1, "policy_kwargs": {"net_arch": [setup.width, setup.width]}}
     if trainer == "TD3":
@@ -130,12 +132,15 @@ def read(setup: Setup, program: str, trainer: str) -> dict[int, np.ndarray]:
 
 def summary(setup: Setup) -> str:
     """Return every seed's returns at several steps, as markdown."""
-    rows, shown = [], list(setup.published) or range(3_000, setup.steps + 1, 3_000)
+    rows = []
+    shown = list(setup.published) or range(3_000, setup.steps + 1, 3_000)
     for trainer in setup.trainers:
         for program in PROGRAMS:
             curves = list(read(setup, program, trainer).values())
-            at = {steps: [c[c[:, 0] == steps, 1][0] for c in curves if (c[:, 0] == steps).any()] for steps in shown}
-            cells = [", ".join(f"{v:,.0f}" for v in values) for values in at.values()]
+            cells = []
+            for steps in shown:
+                values = [value for curve in curves for value in curve[curve[:, 0] == steps, 1]]
+                cells.append(", ".join(f"{value:,.0f}" for value in values))
             rows.append([trainer, program, *cells])
     if setup.published:
         band = [f"{mean:,} ({low:,} to {high:,})" for low, mean, high in setup.published.values()]
@@ -159,12 +164,7 @@ def draw(setup: Setup) -> None:
             panel.fill_between(list(setup.published), low, high, color="0.9", label="published (v4), ten seeds")
             panel.plot(list(setup.published), mean, color="0.7")
         for program, color in zip(PROGRAMS, ("C0", "C1"), strict=True):
-            curves = list(read(setup, program, trainer).values())
-            for curve in curves:
-                panel.plot(curve[:, 0], curve[:, 1], color=color, lw=0.8, alpha=0.6)
-            if curves:
-                mean = np.mean([curve[:, 1] for curve in curves], axis=0)
-                panel.plot(curves[0][:, 0], mean, color=color, lw=2.2, label=f"{program} ({len(curves)} seeds)")
+            draw_seeds(panel, list(read(setup, program, trainer).values()), color, program)
         panel.set(title=f"{trainer}, {ENV}", xlabel="env steps", xlim=(0, setup.steps))
         panel.legend(frameon=False, fontsize=8)
     panels[0, 0].set_ylabel("evaluation return")
@@ -182,10 +182,10 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     setup = SETUPS[arguments.setup]
-    jobs = [(setup, p, t, s) for s in arguments.seeds for t in setup.trainers for p in arguments.programs]
-    for job in jobs if not arguments.draw else []:
-        if not place(*job).exists():
-            run(*job)
+    jobs = [] if arguments.draw else itertools.product(arguments.seeds, setup.trainers, arguments.programs)
+    for seed, trainer, program in jobs:
+        if not place(setup, program, trainer, seed).exists():
+            run(setup, program, trainer, seed)
     print(summary(setup))
     draw(setup)
     print(f"figure: {setup.figure}")

@@ -18,7 +18,10 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ENV, STEPS, SHOWN, EPISODES = "HalfCheetah-v5", 1_000, (0, 10, 20, 30, 50, 100, 400, 800), 5
+ENV = "HalfCheetah-v5"
+STEPS = 1_000
+SHOWN = (0, 10, 20, 30, 50, 100, 400, 800)
+EPISODES = 5
 TRUNK = 2
 """Index of the trunk's angle in the positions."""
 
@@ -46,7 +49,8 @@ def play(act: Callable[[np.ndarray], np.ndarray], seed: int) -> tuple[float, np.
     """Play an episode; return its return, and positions and velocities before each step ``(1000, 18)``."""
     env: Any = gym.make(ENV)
     observation, _ = env.reset(seed=seed)
-    total, states = 0.0, []
+    total = 0.0
+    states = []
     for _ in range(STEPS):
         data = env.unwrapped.data
         states.append(np.concatenate([data.qpos, data.qvel]))
@@ -67,7 +71,8 @@ def draw(states: np.ndarray) -> plt.Figure:
     figure, axes = plt.subplots(2, len(SHOWN) // 2, figsize=(11, 3.6), layout="constrained")
     for axis, step in zip(axes.flat, SHOWN, strict=True):
         env.set_state(states[step, :9], states[step, 9:])
-        model, data = env.model, env.data
+        model = env.model
+        data = env.data
         for i in range(model.ngeom):
             if model.geom(i).name == "floor":
                 continue

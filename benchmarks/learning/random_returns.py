@@ -25,10 +25,12 @@ def random_returns(name: str) -> list[float]:
     found = []
     for episode in range(EPISODES):
         env.reset(seed=1000 + episode)
-        total, over = 0.0, False
+        total = 0.0
+        over = False
         while not over:
             _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-            total, over = total + float(reward), terminated or truncated
+            total += float(reward)
+            over = terminated or truncated
         found.append(total)
     return found
 

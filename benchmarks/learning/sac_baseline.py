@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.learning.curves import BENCHMARKS
+from benchmarks.learning.curves import BENCHMARKS, draw_seeds
 from benchmarks.learning.parity import PARITY, PUBLISHED, ours
 from benchmarks.measure import table, write_rows
 
@@ -94,13 +94,8 @@ def draw() -> None:
     panel.fill_between(list(PUBLISHED), low, high, color="0.9", label="published (v4), ten seeds")
     panel.plot(list(PUBLISHED), mean, color="0.6")
     for number, arm in enumerate(ARMS):
-        found = curves(arm)
-        for curve in found:
-            panel.plot(curve[:, 0], curve[:, 1], color=f"C{number}", lw=0.6, alpha=0.5)
-        if found:
-            returns = np.mean([curve[:, 1] for curve in found], axis=0)
-            style = "--" if arm == "HalfCheetah-v4" else "-"  # dashed, because it coincides with the baseline
-            panel.plot(found[0][:, 0], returns, style, color=f"C{number}", lw=2, label=f"{arm} ({len(found)} seeds)")
+        style = "--" if arm == "HalfCheetah-v4" else "-"  # dashed, because it coincides with the baseline
+        draw_seeds(panel, curves(arm), f"C{number}", arm, style)
     panel.set(title="SAC, HalfCheetah", xlabel="env steps", ylabel="evaluation return", xlim=(0, PARITY.steps))
     panel.legend(frameon=False, fontsize=8)
     figure.savefig(FIGURE, dpi=120)

@@ -51,7 +51,9 @@ def run(env: str, runners: int, environments: int, seconds: float) -> dict[str, 
     end = time.perf_counter() + seconds / 5
     while time.perf_counter() < end:
         algorithm()
-    start, spent, before = time.perf_counter(), time.process_time(), algorithm.steps
+    start = time.perf_counter()
+    spent = time.process_time()
+    before = algorithm.steps
     while time.perf_counter() < start + seconds:
         algorithm()
     wall = time.perf_counter() - start

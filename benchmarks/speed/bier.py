@@ -28,7 +28,8 @@ def sac_update(buffer: Any) -> Callable[[], object]:
 
     from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 
-    batch, rng = buffer.sample(256), torch.Generator().manual_seed(0)
+    batch = buffer.sample(256)
+    rng = torch.Generator().manual_seed(0)
     update = SACUpdate(SACNetworks(17, 6), target_entropy=-6.0)
     return lambda: update.update(batch, rng)
 

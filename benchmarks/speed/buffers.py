@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, single_thread, table
+from benchmarks.measure import interleaved, medians_table, single_thread, table
 
-OBS, ACTION, EPISODE = 17, 6, 1_000
+OBS = 17
+ACTION = 6
+EPISODE = 1_000
 
 
 def portions(rows: int, size: int = 10_000) -> Iterator[dict[str, np.ndarray]]:
@@ -106,7 +108,8 @@ def bare_gather(rows: int, batch: int) -> Callable[[], Any]:
     """Return a function that gathers random rows of five torch columns and does nothing else."""
     import torch
 
-    rng, shapes = np.random.default_rng(0), [(rows, OBS), (rows, ACTION), (rows,), (rows, OBS), (rows,)]
+    rng = np.random.default_rng(0)
+    shapes = [(rows, OBS), (rows, ACTION), (rows,), (rows, OBS), (rows,)]
     columns = [torch.ones(shape) for shape in shapes]
 
     def gather() -> Any:
@@ -118,7 +121,9 @@ def bare_gather(rows: int, batch: int) -> Callable[[], Any]:
 
 def drawing(rows: int, batch: int, without: list[str]) -> dict[str, Callable[[], Any]]:
     """Return functions that draw a batch, by name."""
-    sb3, other, cpp = stable_baselines(rows), torchrl(rows, batch), cpprb(rows, prioritized=False)
+    sb3 = stable_baselines(rows)
+    other = torchrl(rows, batch)
+    cpp = cpprb(rows, prioritized=False)
     contenders = {
         "Stable-Baselines3": lambda: sb3.sample(batch),
         "TorchRL": lambda: other.sample(),
@@ -133,7 +138,9 @@ def prioritized(rows: int, batch: int) -> dict[str, Callable[[], Any]]:
     """Return functions that draw a batch and update its priorities, by name."""
     import torch
 
-    per, cpp, rng = ours("PER", rows), cpprb(rows, prioritized=True), np.random.default_rng(0)
+    per = ours("PER", rows)
+    cpp = cpprb(rows, prioritized=True)
+    rng = np.random.default_rng(0)
 
     def mine() -> None:
         per.update(per.sample(batch), torch.from_numpy(rng.normal(size=batch)))
@@ -163,12 +170,11 @@ def adding(rows: int) -> dict[str, Callable[[], Any]]:
 def report(title: str, contenders: dict[str, Callable[[], Any]], repeats: int, base: str) -> str:
     """Time the contenders and return a table of medians and quartiles."""
     seconds = interleaved(contenders, repeats, warm_up=20)
-    lines = []
-    for name, values in sorted(seconds.items(), key=lambda item: float(np.median(item[1]))):
-        low, median, high = np.quantile(values, [0.25, 0.5, 0.75]) * 1e6
-        ratio = np.median(values) / np.median(seconds[base])
-        lines.append([name, f"{median:.0f}", f"{low:.0f}–{high:.0f}", f"{ratio:.2f}"])
-    return table([title, "µs, median", "quartiles", f"× {base}"], lines) + "\n"
+    micros = {}
+    for name in sorted(seconds, key=lambda name: float(np.median(seconds[name]))):
+        micros[name] = seconds[name] * 1e6
+    ratios = {name: values / np.median(seconds[base]) for name, values in seconds.items()}
+    return medians_table([title, "µs, median", "quartiles", f"× {base}"], micros, ratios, digits=0) + "\n"
 
 
 def memory(rows: int) -> str:
@@ -192,7 +198,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     single_thread()
-    rows, batch, repeats = arguments.rows, arguments.batch, arguments.repeats
+    rows = arguments.rows
+    batch = arguments.batch
+    repeats = arguments.repeats
     print(f"{rows} rows, batch {batch}, {repeats} repeats\n")
     print(report("draw a batch", drawing(rows, batch, arguments.without), repeats, "ours, Uniform"), flush=True)
     print(

@@ -38,10 +38,14 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[float], list[float], list[float]]:
     """Return seconds of `evict` and `observe` without a refresh, with a refresh, and of SAC updates in between."""
-    usual, refreshes, updates = [], [], []
-    clustering, update = buffer.neighborhood.clustering, sac_update(buffer)
+    usual = []
+    refreshes = []
+    updates = []
+    clustering = buffer.neighborhood.clustering
+    update = sac_update(buffer)
     for at in range(start, start + ADDED, portion):
-        storage, before = buffer.storage, clustering.refreshed
+        storage = buffer.storage
+        before = clustering.refreshed
         replaced = storage.next_replaced(portion)
         spent = seconds_of(lambda replaced=replaced: buffer.neighborhood.evict(buffer.storage, replaced))
         slots = storage.add(rows_of(z, at, at + portion))
@@ -52,26 +56,24 @@ def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[f
     return usual, refreshes, updates
 
 
-def stale(buffer: Any) -> tuple[float, float]:
-    """Return the shares of rows outside their nearest center's cluster, in the clusters' scale and the current one."""
+def assignments(buffer: Any) -> tuple[float, float, float]:
+    """Return the shares of rows outside their nearest center's cluster, and the spread of the clusters.
+
+    The shares are those in the clusters' scale and in the current one. The spread is the mean squared distance to the
+    cluster's center per dimension of standardized z, 1 for one cluster.
+    """
     import torch
 
-    clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
+    clustering = buffer.neighborhood.clustering
+    slots = np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
     z = buffer.storage.features(torch.from_numpy(slots)).numpy()
-    centers, found = copy.deepcopy(clustering.centers), clustering.members.cluster[slots]
+    centers = copy.deepcopy(clustering.centers)
+    found = clustering.members.cluster[slots]
+    spread = float(clustering.centers.squared(z).mean() / z.shape[1])
     used = float((centers.nearest(z) != found).mean())
     centers.scale.freeze()
     centers.rescale()
-    return used, float((centers.nearest(z) != found).mean())
-
-
-def spread(buffer: Any) -> float:
-    """Return the mean squared distance to the cluster's center per dimension of standardized z; 1 for one cluster."""
-    import torch
-
-    clustering, slots = buffer.neighborhood.clustering, np.arange(0, len(buffer), max(1, len(buffer) // 50_000))
-    z = buffer.storage.features(torch.from_numpy(slots)).numpy()
-    return float(clustering.centers.squared(z).mean() / z.shape[1])
+    return used, float((centers.nearest(z) != found).mean()), spread
 
 
 def filled(name: str, z: np.ndarray, rows: int, **arguments: Any) -> Any:
@@ -120,8 +122,8 @@ def main() -> None:
     print(table([*head, "filling by 1,000, s"], lines) + "\n")
     lines = []
     for name in filling:
-        used, current = stale(buffers[name])
-        lines.append([name, f"{used:.4f}", f"{current:.4f}", f"{spread(buffers[name]):.3f}"])
+        used, current, spread = assignments(buffers[name])
+        lines.append([name, f"{used:.4f}", f"{current:.4f}", f"{spread:.3f}"])
     print(table(["rows not with their nearest center", "scale in use", "current scale", "d² per dim."], lines))
 
 

@@ -62,7 +62,8 @@ def rate(folder: Path) -> float:
 def start_seconds(folder: Path, begun: float) -> list[float]:
     """Return seconds until each run was ready to train, from the command's start or the end of the previous run."""
     statuses = [json.loads(path.read_text()) for path in folder.glob("*/status.json")]
-    waits, before = [], begun
+    waits = []
+    before = begun
     for status in sorted(statuses, key=lambda status: status["ready"]):
         waits.append(status["ready"] - before)
         before = status["ended"]
@@ -87,7 +88,8 @@ def main() -> None:
             print(f"{line}; two processes without Tune {both:6.1f}: {pair / both:.2f} of that", flush=True)
         begun = time.time()
         found = start_seconds(study(Path(name, "short"), 3, 1, args, steps=PER_ITERATION), begun)
-        first, waits = found[0], found[1:]
+        first = found[0]
+        waits = found[1:]
     print(f"median {median(shares):.2f} of twice a lone run; to reach 0.85")
     print(
         f"start of the command until its first run is ready {first:.1f} s; end of a run until the next is ready, ",

@@ -72,7 +72,8 @@ class PlainDroQ:
             return nn.Sequential(*hidden[0], *hidden[1], nn.Linear(256, 1))
 
         layers = nn.Linear(OBS, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2 * ACTIONS)
-        self.policy, self.critics = nn.Sequential(*layers), [critic() for _ in range(2)]
+        self.policy = nn.Sequential(*layers)
+        self.critics = [critic() for _ in range(2)]
         self.targets = [copy.deepcopy(each).requires_grad_(False) for each in self.critics]
         self.log_alpha = torch.zeros(1, requires_grad=True)
         self.policy_adam = torch.optim.Adam(self.policy.parameters(), lr=3e-4)

@@ -19,9 +19,13 @@ import numpy as np
 from benchmarks.measure import quiet_single_thread, table
 from benchmarks.training import ours
 
-BATCH, WIDTH = 256, 256
-ALL, LOOP, REST = "**all of an env step**", "loop, reports, metrics", "everything but the update"
-ACT, STEP = "  policy acts", "  environment and its wrappers"
+BATCH = 256
+WIDTH = 256
+ALL = "**all of an env step**"
+LOOP = "loop, reports, metrics"
+REST = "everything but the update"
+ACT = "  policy acts"
+STEP = "  environment and its wrappers"
 ORDER = (
     "runner",
     ACT,
@@ -57,7 +61,8 @@ class Watch:
 
     def take(self) -> dict[str, float]:
         """Return the seconds since the last call."""
-        taken, self.seconds = self.seconds, {}
+        taken = self.seconds
+        self.seconds = {}
         return taken
 
 
@@ -65,7 +70,8 @@ def matrix_rate(repeats: int = 20) -> float:
     """Return floating-point operations per second of one 256×256×256 product."""
     import torch
 
-    a, b = torch.randn(WIDTH, WIDTH), torch.randn(WIDTH, WIDTH)
+    a = torch.randn(WIDTH, WIDTH)
+    b = torch.randn(WIDTH, WIDTH)
     start = time.perf_counter()
     for _ in range(repeats):
         torch.mm(a, b)
@@ -81,8 +87,10 @@ def update_work(trainer: str, obs: int, actions: int) -> float:
     """
     hidden = WIDTH * WIDTH
     outputs = 2 * actions if trainer == "SAC" else actions
-    actor, critic = obs * WIDTH + hidden + WIDTH * outputs, (obs + actions) * WIDTH + hidden + WIDTH
-    actor_back, critic_back = actor + hidden + WIDTH * outputs, critic + hidden + WIDTH
+    actor = obs * WIDTH + hidden + WIDTH * outputs
+    critic = (obs + actions) * WIDTH + hidden + WIDTH
+    actor_back = actor + hidden + WIDTH * outputs
+    critic_back = critic + hidden + WIDTH
     shared = actor + 2 * critic + 2 * critic + 2 * critic_back
     policy = actor + critic * (2 if trainer == "SAC" else 1) + critic + actor_back
     return 2.0 * BATCH * (shared + policy * (1.0 if trainer == "SAC" else 0.5))
@@ -90,7 +98,8 @@ def update_work(trainer: str, obs: int, actions: int) -> float:
 
 def measure(algorithm: Any, iterations: int) -> tuple[dict[str, float], float]:
     """Return the median µs per env step of each part over iterations, and the median matrix rate."""
-    watch, runner = Watch(), algorithm.env_runner
+    watch = Watch()
+    runner = algorithm.env_runner
     watch.on(runner, "collect", "runner")
     watch.on(runner, "_act", ACT)
     watch.on(runner, "_try_env_step", STEP)
@@ -102,7 +111,8 @@ def measure(algorithm: Any, iterations: int) -> tuple[dict[str, float], float]:
     parts: dict[str, list[float]] = {}
     rates = []
     for _ in range(iterations):
-        start, before = time.perf_counter(), algorithm.env_steps
+        start = time.perf_counter()
+        before = algorithm.env_steps
         algorithm.train()
         found = watch.take() | {ALL: time.perf_counter() - start}
         found[LOOP] = found[ALL] - sum(v for name, v in found.items() if name != ALL and not name.startswith(" "))

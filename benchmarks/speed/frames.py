@@ -18,7 +18,9 @@ import numpy as np
 
 from benchmarks.measure import interleaved, single_thread, table
 
-STACK, SIZE, LENGTH = 4, 84, 400
+STACK = 4
+SIZE = 84
+LENGTH = 400
 FRAME_BYTES = SIZE * SIZE
 
 
@@ -26,7 +28,9 @@ def games(envs: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
     """Yield the columns of one step of all environments, endlessly; all frames differ."""
     rng = np.random.default_rng(seed)
     pictures = rng.integers(0, 256, (500, SIZE, SIZE), dtype=np.uint8)
-    episodes, steps, count = list(range(envs)), [37 * env for env in range(envs)], 0
+    episodes = list(range(envs))
+    steps = [37 * env for env in range(envs)]
+    count = 0
 
     def frame() -> np.ndarray:
         nonlocal count
@@ -50,7 +54,8 @@ def games(envs: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
             "episode": np.array(episodes),
         }
         for env in np.flatnonzero(over):
-            episodes[env], steps[env] = max(episodes) + 1, 0
+            episodes[env] = max(episodes) + 1
+            steps[env] = 0
             following = following.copy()
             following[env] = frame()
         now = following
@@ -60,7 +65,9 @@ class Naive:
     """Ring buffer of whole stacks with uniform sampling."""
 
     def __init__(self, rows: int):
-        self.rows, self.written, self.rng = rows, 0, np.random.default_rng(0)
+        self.rows = rows
+        self.written = 0
+        self.rng = np.random.default_rng(0)
         self.columns: dict[str, np.ndarray] = {}
 
     def add(self, columns: dict[str, np.ndarray]) -> None:
@@ -85,16 +92,17 @@ def measured(envs: int, rows: int, batch: int, repeats: int) -> list[list[str]]:
     from interreplay import Transitions
     from replay_buffers import Uniform
 
-    ours, naive = Uniform(capacity=rows, seed=0), Naive(rows)
-    played, wrap = games(envs), lambda step: Transitions(**step)
+    ours = Uniform(capacity=rows, seed=0)
+    naive = Naive(rows)
+    played = games(envs)
     for _ in range(-(-rows // envs)):
         step = next(played)
-        ours.add(wrap(step))
+        ours.add(Transitions(**step))
         naive.add(step)
     added: dict[str, list[float]] = {"ours": [], "naive": []}
     for _ in range(repeats):
         step = next(played)
-        for name, add, columns in (("ours", ours.add, wrap(step)), ("naive", naive.add, step)):
+        for name, add, columns in (("ours", ours.add, Transitions(**step)), ("naive", naive.add, step)):
             start = time.process_time()
             add(columns)  # type: ignore[operator]
             added[name].append((time.process_time() - start) / envs)
@@ -123,7 +131,9 @@ def main() -> None:
     parser.add_argument("--envs", type=int, nargs="+", default=[1, 8], help="rows added at a time")
     parser.add_argument("--repeats", type=int, default=1_000, help="timed calls")
     line = parser.parse_args()
-    lines = [each for envs in line.envs for each in measured(envs, line.rows, line.batch, line.repeats)]
+    lines = []
+    for envs in line.envs:
+        lines += measured(envs, line.rows, line.batch, line.repeats)
     head = [
         "",
         "rows at a time",

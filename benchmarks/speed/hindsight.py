@@ -75,10 +75,12 @@ def stable_baselines(rows: int, env: gym.Env) -> Any:
     )
     for episode in episodes(rows, env.unwrapped):
         for step in range(EPISODE):
-            before, after = ({key: part[i : i + 1] for key, part in episode["obs"].items()} for i in (step, step + 1))
+            before = {key: part[step : step + 1] for key, part in episode["obs"].items()}
+            after = {key: part[step + 1 : step + 2] for key, part in episode["obs"].items()}
             done = step == EPISODE - 1
             infos = [{"TimeLimit.truncated": done}]
-            actions, rewards = episode["actions"][step : step + 1], episode["rewards"][step : step + 1]
+            actions = episode["actions"][step : step + 1]
+            rewards = episode["rewards"][step : step + 1]
             buffer.add(before, after, actions, rewards, np.array([done]), infos)
     return buffer
 
@@ -92,7 +94,8 @@ def main() -> None:
     arguments = parser.parse_args()
     single_thread()
     registration.register(ENV)
-    env, rows = gym.make(ENV), arguments.rows
+    env = gym.make(ENV)
+    rows = arguments.rows
     buffers = {f"ours, {name}": ours(name, rows, env.unwrapped) for name in ("Uniform", "HER")}
     buffers["Stable-Baselines3, HER"] = stable_baselines(rows, env)
     contenders: dict[str, Callable[[], Any]] = {

@@ -63,7 +63,8 @@ def main() -> None:
     single_thread()
     images = torch.randint(0, 256, (IMAGES, *SHAPE), dtype=torch.uint8)
     plain, last, narrow = (ConvolutionBody(SHAPE, BODIES["nature"]) for _ in range(3))
-    layers, narrow.conv_dtype = first_channels(plain), torch.bfloat16
+    layers = first_channels(plain)
+    narrow.conv_dtype = torch.bfloat16
 
     def first() -> None:
         for _ in range(PASSES):

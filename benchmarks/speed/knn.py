@@ -33,8 +33,11 @@ def simulate(rows: int, seed: int) -> np.ndarray:
     z = np.empty((rows, 23), np.float32)
     for episode, start in enumerate(range(0, rows, 1000)):
         obs, _ = environment.reset(seed=seed + episode)
-        frequency, noise = rng.uniform(0.1, 0.6), rng.uniform(0.05, 0.4)
-        phase, amplitude, offset = rng.uniform(0, 6.28, 6), rng.uniform(0.3, 1, 6), rng.uniform(-0.3, 0.3, 6)
+        frequency = rng.uniform(0.1, 0.6)
+        noise = rng.uniform(0.05, 0.4)
+        phase = rng.uniform(0, 6.28, 6)
+        amplitude = rng.uniform(0.3, 1, 6)
+        offset = rng.uniform(-0.3, 0.3, 6)
         action = np.zeros(6)
         for step in range(min(1000, rows - start)):
             if episode % 3 == 0:
@@ -51,23 +54,27 @@ def simulate(rows: int, seed: int) -> np.ndarray:
 
 def transitions(z: np.ndarray) -> Transitions:
     """Return transitions with the features `z` ``(n, 23)``; rewards and next observations do not matter here."""
-    obs, nothing = z[:, :17], np.zeros(len(z), bool)
+    obs = z[:, :17]
+    nothing = np.zeros(len(z), bool)
     return Transitions(obs, z[:, 17:], np.zeros(len(z), np.float32), obs, nothing, nothing, np.zeros(len(z), np.int64))
 
 
 def recall(storage: Storage, knn: KNN, sample: int) -> float:
     """Return the share of the k neighbors that exact search finds, too, as a mean over a sample of the rows."""
     slots = torch.from_numpy(np.random.default_rng(0).choice(len(storage), sample, replace=False))
-    found, exact = knn.neighbors(storage, slots), nearest(storage, slots, K)
+    found = knn.neighbors(storage, slots)
+    exact = nearest(storage, slots, K)
     return float((found[:, :, None] == exact[:, None, :]).any(2).float().mean())
 
 
 def _add(storage: Storage, knn: KNN, rows: Transitions) -> float:
     """Add rows; return the seconds of `evict` and `observe`."""
-    replaced, begin = storage.next_replaced(len(rows)), time.process_time()
+    replaced = storage.next_replaced(len(rows))
+    begin = time.process_time()
     knn.evict(storage, replaced)
     spent = time.process_time() - begin
-    slots, begin = storage.add(rows), time.process_time()
+    slots = storage.add(rows)
+    begin = time.process_time()
     knn.observe(storage, slots)
     return spent + time.process_time() - begin
 
@@ -87,7 +94,8 @@ def step(storage: Storage, knn: KNN, z: np.ndarray, rng: np.random.Generator) ->
         Microseconds of `evict` and `observe` per row, and of each gather ``(n, 2)``: of neighbors' slots, and of the
         anchors' rows as in a plain buffer.
     """
-    spent, gathers = 0.0, []
+    spent = 0.0
+    gathers = []
     for row in range(len(z)):
         spent += _add(storage, knn, transitions(z[row : row + 1]))
         anchors = torch.from_numpy(rng.integers(0, len(storage), 256))
@@ -101,7 +109,9 @@ def step(storage: Storage, knn: KNN, z: np.ndarray, rng: np.random.Generator) ->
 
 def measure(z: np.ndarray, size: int, steps: int, sample: int) -> None:
     """Print the lines of one size; added rows are `z` from row `size` on, or its first rows if there are no more."""
-    storage, knn, rng = Storage(size), KNN(k=K), np.random.default_rng(1)
+    storage = Storage(size)
+    knn = KNN(k=K)
+    rng = np.random.default_rng(1)
     filling = fill(storage, knn, z[: size - steps])
     per_row = knn.nbytes(size, z.shape[1]) / size
     rows = np.resize(z[size:], (2 * steps, z.shape[1])) if len(z) > size else z[: 2 * steps] + np.float32(1e-3)

@@ -17,7 +17,9 @@ import numpy as np
 from benchmarks.measure import interleaved, single_thread, table
 from benchmarks.training import random_columns
 
-MEMBERS, HIDDEN, BATCH = 7, 200, 256
+MEMBERS = 7
+HIDDEN = 200
+BATCH = 256
 
 
 def standardized(rows: Any) -> tuple[Any, Any]:
@@ -192,7 +194,8 @@ def imagined(rows: Any, repeats: int) -> str:
             source.sample(BATCH)
         taken = []
         for _ in range(repeats):
-            start, before = time.process_time(), source.virtual.storage.written
+            start = time.process_time()
+            before = source.virtual.storage.written
             with torch.no_grad():
                 for step in source.imagination.rollouts(source.real, source.rng):
                     source.virtual.add(step)

@@ -41,9 +41,12 @@ def rows_of(z: np.ndarray, start: int, stop: int) -> Any:
     """Return transitions `start` to `stop` of a walk through z, in episodes of 1,000."""
     from interreplay import Transitions
 
-    n, zeros = stop - start, np.zeros(stop - start, bool)
+    n = stop - start
+    zeros = np.zeros(n, bool)
     episode = np.arange(start, stop) // 1_000
-    obs, actions, next_obs = z[start:stop, :OBS], z[start:stop, OBS:], z[start + 1 : stop + 1, :OBS]
+    obs = z[start:stop, :OBS]
+    actions = z[start:stop, OBS:]
+    next_obs = z[start + 1 : stop + 1, :OBS]
     return Transitions(obs, actions, np.zeros(n, np.float32), next_obs, zeros, zeros, episode)
 
 

@@ -43,7 +43,8 @@ def turns(agents: dict[str, Any], steps: int) -> dict[str, np.ndarray]:
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in agents}
     for turn in range(steps // TURN):
         for name in list(agents)[:: 1 if turn % 2 else -1]:
-            processor, wall = time.process_time(), time.perf_counter()
+            processor = time.process_time()
+            wall = time.perf_counter()
             agents[name].train()
             spent[name].append((time.process_time() - processor, time.perf_counter() - wall))
     return {name: np.array(seconds) for name, seconds in spent.items()}
@@ -64,7 +65,8 @@ def core(names: list[str], stored: Any, start: int, stop: int, before: Any = Non
     import replay_buffers
     from interreplay.experiments.studies.grid import entry
 
-    buffers, spent = {}, {name: [] for name in names}
+    buffers = {}
+    spent = {name: [] for name in names}
     for name in names:
         method, chosen = entry(name, "buffer")
         buffers[name] = getattr(replay_buffers, method)(capacity=1_000_000, seed=0, **chosen)
@@ -80,7 +82,8 @@ def core(names: list[str], stored: Any, start: int, stop: int, before: Any = Non
                 buffer.add(stored[i : i + 1])
                 middle = time.process_time()
                 buffer.sample(256)
-                add, sample = add + middle - begin, sample + time.process_time() - middle
+                add += middle - begin
+                sample += time.process_time() - middle
             spent[name].append((add / TURN * 1e6, sample / TURN * 1e6))
     return {name: np.array(each) for name, each in spent.items()}
 
@@ -97,7 +100,8 @@ def alone(names: list[str], rows: Any, many: Any) -> str:
 
 def learned(names: list[str], lines: list[list[str]]) -> Any:
     """Train agents through the spans, append their rates to `lines`, and return the rows of the first one."""
-    agents, done = {name: agent(name) for name in names}, 0
+    agents = {name: agent(name) for name in names}
+    done = 0
     for start, stop in SPANS:
         turns(agents, start - done)
         lines += rates(f"{start:,}–{stop:,}", turns(agents, stop - start))

@@ -96,7 +96,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=500)
     arguments = parser.parse_args()
     single_thread()
-    made, repeats = buffers(arguments.rows), arguments.repeats
+    made = buffers(arguments.rows)
+    repeats = arguments.repeats
     turns = {name: (turn(made[name]), other, turn(made[other])) for name, other in METHODS.items()}
     print(compare(f"sample({BATCH}) and update, {arguments.rows:,} rows", turns, repeats), flush=True)
     plain = updates(made)

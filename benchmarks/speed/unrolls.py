@@ -66,7 +66,8 @@ def stacks(size: int, rng: np.random.Generator) -> Unrolls:
 
 def parts(made: list[Unrolls], capacity: int, rng: np.random.Generator) -> dict[str, Callable[[], object]]:
     """Return functions that add to and draw from a full store, by name."""
-    store, turns = UnrollStore(capacity), itertools.cycle(made)
+    store = UnrollStore(capacity)
+    turns = itertools.cycle(made)
     while store.written < capacity:
         store.add(next(turns), rng)
 
@@ -81,7 +82,8 @@ def mixes(made: list[Unrolls], capacity: int, rng: np.random.Generator) -> dict[
 
     def turn_of(source: dict[str, object]) -> Callable[[], object]:
         mix = make_mix([{"type": "queue", "share": 0.5}, {**source, "share": 0.5, "capacity": capacity}])
-        turns, noise = itertools.cycle(made), torch.randn(STEPS, SIZE, ACTIONS)
+        turns = itertools.cycle(made)
+        noise = torch.randn(STEPS, SIZE, ACTIONS)
 
         def turn() -> None:
             mix.add(next(turns)[: SIZE // 2], rng)
@@ -102,12 +104,14 @@ def mixes(made: list[Unrolls], capacity: int, rng: np.random.Generator) -> dict[
 def main() -> None:
     """Measure and print."""
     single_thread()
-    rng, rows = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    rows = []
     for what, make, capacity in (("MinAtar", grids, 2_000), ("Atari", stacks, 200)):
         made = [make(SIZE, rng) for _ in range(2)]
         contenders = parts(made, capacity, rng) | (mixes(made, capacity, rng) if make is grids else {})
         for name, seconds in interleaved(contenders, REPEATS if make is grids else 21, clock=time.process_time).items():
-            median, new = float(np.median(seconds)), SIZE // 2 if "mix" in name else SIZE
+            median = float(np.median(seconds))
+            new = SIZE // 2 if "mix" in name else SIZE
             rows.append([what, name, f"{median / new * 1e6:.1f}", f"{median / new / STEPS * 1e6:.2f}"])
     print(table(["observations", "what", "µs per unroll", "µs per env step"], rows))
 

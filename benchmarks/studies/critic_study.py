@@ -29,7 +29,8 @@ PAIRS = {
 
 def found_in(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
-    found, random = with_arms_of(folder, OTHER, OTHER_ARMS), random_returns(folder.parent / OTHER)
+    found = with_arms_of(folder, OTHER, OTHER_ARMS)
+    random = random_returns(folder.parent / OTHER)
     return compared(found, random, PAIRS, COLORS, lambda effect: reading_of(folder, effect, {"SAC": CLAIMS["SAC"]}))
 
 

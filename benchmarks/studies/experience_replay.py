@@ -50,7 +50,8 @@ def read_runs(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         ``area`` and measures.
     """
     random = {env: found["mean"] for env, found in json.loads((folder / "random_returns.json").read_text()).items()}
-    runs, evaluations = [], []
+    runs = []
+    evaluations = []
     for run in sorted(path.parent for path in folder.glob("*/params.json")):
         settings = json.loads((run / "params.json").read_text())
         results = read_results(run).table
@@ -121,7 +122,8 @@ def draw(runs: pd.DataFrame, evaluations: pd.DataFrame) -> plt.Figure:
     tasks = list(dict.fromkeys(runs["task"]))
     figure, axes = plt.subplots(4, len(tasks), figsize=(3.6 * len(tasks), 11.5), layout="constrained", squeeze=False)
     for column, task in zip(axes.T, tasks, strict=True):
-        of, curves = runs[runs["task"] == task], evaluations[evaluations["task"] == task]
+        of = runs[runs["task"] == task]
+        curves = evaluations[evaluations["task"] == task]
         column[0].set_title(task.removeprefix("interreplay/"))
         draw_curves(column[0], curves[curves["capacity"] == of["capacity"].max()], COLORS)
         column[0].xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
@@ -142,7 +144,8 @@ def _draw_capacities(axis: plt.Axes, found: pd.DataFrame) -> None:
         return
     for arm, runs in found.groupby("arm"):
         by = runs.groupby("capacity")["area"]
-        means, spread = by.mean(), by.std().fillna(0.0) / np.sqrt(by.count())
+        means = by.mean()
+        spread = by.std().fillna(0.0) / np.sqrt(by.count())
         axis.errorbar(means.index, means, 1.96 * spread, color=COLORS[str(arm)], marker="o", ms=4, lw=1.5, capsize=2)
     axis.set(xlabel="capacity", xscale="log")
 

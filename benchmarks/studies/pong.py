@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.ticker import EngFormatter
 
@@ -42,8 +41,10 @@ def returns_table(rows: pd.DataFrame) -> str:
     for arm in COLORS:
         runs = each_run(rows[rows["arm"] == arm])
         if runs:
-            found = np.array([[at(run, steps) for run in runs] for steps in AT])
-            lines.append([arm.replace("-", ", ").lower(), *(", ".join(f"{x:.1f}" for x in one) for one in found)])
+            line = [arm.replace("-", ", ").lower()]
+            for steps in AT:
+                line.append(", ".join(f"{at(run, steps):.1f}" for run in runs))
+            lines.append(line)
     return table(["pixels, unrolls", *(f"{steps:,}" for steps in AT)], lines)
 
 

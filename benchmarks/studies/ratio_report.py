@@ -120,8 +120,11 @@ def by_task_table(tasks: Mapping[str, Task], contrasts: Mapping[str, Contrast]) 
         contrasts: Contrasts by displayed name.
     """
     parts = {env: [task] for env, task in tasks.items()}
-    parts |= {f"without {env}": [task for name, task in tasks.items() if name != env] for env in tasks}
-    lines = [[name, *(_ratio(part, contrast) for contrast in contrasts.values())] for name, part in parts.items()]
+    for env in tasks:
+        parts[f"without {env}"] = [task for name, task in tasks.items() if name != env]
+    lines = []
+    for name, part in parts.items():
+        lines.append([name, *(_ratio(part, contrast) for contrast in contrasts.values())])
     title = "Each task (post hoc); (–): every draw of seeds is at the floor:"
     return title + "\n\n" + table(["tasks", *contrasts], lines)
 

@@ -21,14 +21,18 @@ Array = NDArray[np.float64]
 Task = Mapping[str, Array]
 FLOOR = 0.05
 """Lower bound of mean areas, as a share of the best arm's mean area."""
-BASELINE, METHOD, LOW, HIGH = "Uniform", "NMER", 1, 20
-ARMS = tuple(f"{method}-{ratio}" for method in (BASELINE, METHOD) for ratio in (LOW, HIGH))
+BASELINE = "Uniform"
+METHOD = "NMER"
+LOW = 1
+HIGH = 20
+ARMS = (f"{BASELINE}-{LOW}", f"{BASELINE}-{HIGH}", f"{METHOD}-{LOW}", f"{METHOD}-{HIGH}")
 
 
 def area(steps: Array, returns: Array, random: float, first: int = 2_000) -> float:
     """Return a run's area: its mean evaluation return from step `first` on (trapezoidal rule), minus `random`."""
     kept = steps >= first
-    steps, returns = steps[kept], returns[kept]
+    steps = steps[kept]
+    returns = returns[kept]
     return float(np.trapezoid(returns, steps) / (steps[-1] - steps[0]) - random)
 
 
@@ -101,7 +105,9 @@ def bootstrapped(
     resamples give the same value.
     """
     arms = [list(task) for task in tasks]
-    strata = [areas for task in tasks for areas in task.values()]
+    strata: list[Array] = []
+    for task in tasks:
+        strata.extend(task.values())
 
     def of(*drawn: Array) -> float:
         left = iter(drawn)
@@ -124,7 +130,8 @@ def bootstrapped(
 def permuted(tasks: Sequence[Task], contrast: Contrast, permutations: int = 20_000, seed: int = 0) -> float:
     """Return the two-sided p-value of a test that permutes the labels of two arms within each task."""
     rng = np.random.default_rng(seed)
-    observed, drawn = effect(tasks, contrast), np.zeros(permutations)
+    observed = effect(tasks, contrast)
+    drawn = np.zeros(permutations)
     for task in tasks:
         ours, theirs = contrast(task)
         pooled = np.tile(np.concatenate([ours, theirs]), (permutations, 1))
@@ -144,7 +151,8 @@ def estimate(tasks: Sequence[Task], contrast: Contrast) -> Estimate:
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
     """Return p-values after Holm's correction."""
-    found, running = {}, 0.0
+    found = {}
+    running = 0.0
     for place, (name, p) in enumerate(sorted(values.items(), key=lambda item: item[1])):
         running = max(running, min(1.0, (len(values) - place) * p))
         found[name] = running

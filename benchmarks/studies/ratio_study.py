@@ -66,7 +66,8 @@ def effects(tasks: Sequence[Task]) -> dict[str, Estimate]:
 
 def found_in(folder: Path) -> Found:
     """Return the tables, and a function that draws the figure."""
-    found, random = whole_seeds(read(folder)), random_returns(folder)
+    found = whole_seeds(read(folder))
+    random = random_returns(folder)
     tasks = tasks_of(found, random)
     found_effects = effects(list(tasks.values()))
     trainer = json.loads(next(folder.glob("*/params.json")).read_text())["trainer"]

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-CORRELATION, ERROR = "state_cosine_excess", "td_error_mean"
+CORRELATION = "state_cosine_excess"
+ERROR = "td_error_mean"
 """The two measures that the study compares."""
 
 
@@ -35,7 +36,7 @@ def rank_correlation(runs: Mapping[str, np.ndarray] | pd.DataFrame, measure: str
     The partial correlation is the correlation of the ranks' residuals after a linear fit to the ranks of `held`. The
     result is NaN if one of the quantities is the same for all runs.
     """
-    ranks = [stats.rankdata(runs[name]) for name in ("area", measure, *([held] if held else []))]
+    ranks = [stats.rankdata(runs[name]) for name in ("area", measure, held) if name is not None]
     if any(np.ptp(rank) == 0 for rank in ranks):
         return float("nan")
     r = np.corrcoef(ranks)
@@ -58,10 +59,10 @@ def explained(
 ) -> Interval:
     """Return `rank_correlation` within one task, and its percentile interval over seeds; NaN if nothing varies."""
     columns = {name: runs[name].to_numpy() for name in ("area", measure, held) if name is not None}
-    drawn = [
-        rank_correlation({name: column[places] for name, column in columns.items()}, measure, held)
-        for places in over_seeds(runs["arm"], resamples, seed)
-    ]
+    drawn = []
+    for places in over_seeds(runs["arm"], resamples, seed):
+        resampled = {name: column[places] for name, column in columns.items()}
+        drawn.append(rank_correlation(resampled, measure, held))
     found = np.array(drawn)[~np.isnan(drawn)]
     low, high = np.percentile(found, [2.5, 97.5]) if len(found) else (np.nan, np.nan)
     return Interval(rank_correlation(columns, measure, held), float(low), float(high))

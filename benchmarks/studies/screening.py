@@ -18,6 +18,7 @@ from benchmarks.studies.ratio_report import random_returns
 from benchmarks.studies.ratio_statistics import Task, areas_of, bootstrapped, effect, floor_of, log_ratio
 from benchmarks.studies.study_curves import read
 from benchmarks.studies.study_report import Found, report
+from interreplay.experiments.flags.values import only
 
 PARTS = (
     "sample_efficiency_screening",
@@ -45,15 +46,13 @@ def areas_by_task(runs: pd.DataFrame, random: Mapping[str, float], seeds: Sequen
     """
     tasks: dict[str, Task] = {}
     for env, of_env in runs[runs["seed"].isin(seeds)].groupby("env"):
-        by_arm = dict(iter(of_env.groupby("arm")))
-        tasks[env] = {
-            arm: areas_of(of_arm, random[env])
-            for arm, of_arm in by_arm.items()
-            if of_arm["seed"].nunique() == len(seeds)
-        }
+        tasks[env] = {}
+        for arm, of_arm in of_env.groupby("arm"):
+            if of_arm["seed"].nunique() == len(seeds):
+                tasks[env][arm] = areas_of(of_arm, random[env])
     learned = [set(task) for env, task in tasks.items() if env != NOT_LEARNED]
     complete = set.intersection(*learned)
-    return {env: {arm: areas for arm, areas in task.items() if arm in complete} for env, task in tasks.items()}
+    return {env: only(task, complete) for env, task in tasks.items()}
 
 
 def estimate(tasks: Sequence[Task], arm: str) -> tuple[float, float, float]:
@@ -62,7 +61,7 @@ def estimate(tasks: Sequence[Task], arm: str) -> tuple[float, float, float]:
     def effect_of(drawn: Sequence[Task]) -> float:
         return effect(drawn, lambda task: (task[arm], task[PRESET]))
 
-    pairs = [{name: task[name] for name in (arm, PRESET)} for task in tasks]
+    pairs = [{arm: task[arm], PRESET: task[PRESET]} for task in tasks]
     low = high = math.nan
     if len(tasks[0][arm]) > 1:
         low, high = bootstrapped(pairs, effect_of)
@@ -142,7 +141,10 @@ def found_in(folder: Path) -> Found:
     runs = pd.concat([read(folder / part) for part in PARTS if (folder / part).exists()])
     random = random_returns(folder / PARTS[0])
     by_seeds = {seeds: areas_by_task(runs, random, seeds) for seeds in SEEDS}
-    complete = {seeds: tasks for seeds, tasks in by_seeds.items() if any(len(task) > 1 for task in tasks.values())}
+    complete = {}
+    for seeds, tasks in by_seeds.items():
+        if any(len(task) > 1 for task in tasks.values()):
+            complete[seeds] = tasks
     texts = [f"Seeds {', '.join(map(str, seeds))}\n\n{describe(tasks)}" for seeds, tasks in complete.items()]
     first, both = SEEDS
     return "\n\n".join(texts), lambda: draw(complete[first], complete.get(both, {}))

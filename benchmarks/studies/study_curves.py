@@ -32,7 +32,8 @@ def read(folder: Path, column: str = "evaluation", arms_by: str | None = None) -
         if named is None or not ended(run):
             continue
         settings = json.loads((run / "params.json").read_text())
-        env, arm = settings["env"], settings[arms_by] if arms_by else named[1]
+        env = settings["env"]
+        arm = settings[arms_by] if arms_by else named[1]
         rows = read_results(run).table.dropna(subset=[column])
         constants = {"env": env, "arm": arm, "seed": int(named[2])}
         constants["minutes"] = TrialFolder(run).status()["seconds"] / 60

@@ -61,7 +61,8 @@ def early(rows: pd.DataFrame) -> list[list[str]]:
     lines = []
     for (env, arm), runs in rows.sort_values("env", kind="stable").groupby(["env", "arm"], sort=False):
         each = [around(run) for run in each_run(runs)]
-        means, errors = np.mean(each, axis=0), np.std(each, axis=0, ddof=1) / np.sqrt(len(each))
+        means = np.mean(each, axis=0)
+        errors = np.std(each, axis=0, ddof=1) / np.sqrt(len(each))
         cells = [f"{mean:.2f} ± {error:.2f}" for mean, error in zip(means, errors, strict=True)]
         lines.append([str(env), str(arm), str(len(each)), *cells])
     return lines

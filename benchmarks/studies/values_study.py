@@ -70,7 +70,8 @@ def returns_table(rows: pd.DataFrame) -> str:
                 last = np.array([value.iloc[-LAST:].mean() for value in values])
                 very_last = np.array([value.iloc[-1] for value in values])
                 whole = np.array([value.mean() for value in values])
-                seeds, steps = ", ".join(map(number, last)), f"{max(run['steps'].max() for run in runs):,.0f}"
+                seeds = ", ".join(map(number, last))
+                steps = f"{max(run['steps'].max() for run in runs):,.0f}"
                 means = [mean_of(found) for found in (last, very_last, whole)]
                 lines.append([display_name(env), algorithm, steps, seeds, *means, number(required)])
     heads = ["task", "algorithm", "env steps", "last three evaluations, every seed", "mean", "mean of the last alone"]
