@@ -80,8 +80,7 @@ class RunFolder:
         target = self.path / f"checkpoint_{steps:08d}"
         if target.exists():  # the same steps of the same run, hence the same state
             return target
-
-        self._make(target, _with_settings(write, settings))
+        self._make(target, lambda work: _write(work, write, settings))
         for old in self.checkpoints()[keep:]:
             shutil.rmtree(old, ignore_errors=True)
         return target
@@ -96,7 +95,7 @@ class RunFolder:
             if same.exists():
                 copy_with_links(same, work)
             else:
-                _with_settings(write, settings)(work)
+                _write(work, write, settings)
             mark_best(work, found, steps)
 
         if target not in before:
@@ -109,9 +108,8 @@ class RunFolder:
     def save_kept(self, steps: int, write: Callable[[Path], Any], settings: dict[str, Any]) -> Path:
         """Write a checkpoint that is never removed, ``kept_checkpoint_N``; arguments and errors as for `save`."""
         target = self.path / f"kept_checkpoint_{steps:08d}"
-
         if not target.exists():
-            self._make(target, _with_settings(write, settings))
+            self._make(target, lambda work: _write(work, write, settings))
         return target
 
     def best(self) -> Best | None:
@@ -276,13 +274,11 @@ def check_name(name: str, source: str) -> None:
         raise UsageError(f"{source} {name!r}: expected the name of a folder without slashes, not '.' or '..'")
 
 
-def _with_settings(write: Callable[[Path], Any], settings: dict[str, Any]) -> Callable[[Path], None]:
-    def written(work: Path) -> None:
-        write(work.absolute())
-        in_order = dict(sorted(settings.items()))  # not nested ones: the layers of a network keep their order
-        manifest.add(work, SETTINGS, json.dumps(in_order, indent=2) + "\n")
-
-    return written
+def _write(work: Path, write: Callable[[Path], Any], settings: dict[str, Any]) -> None:
+    """Write a checkpoint and the settings for ``--resume``."""
+    write(work.absolute())
+    in_order = dict(sorted(settings.items()))  # not nested ones: the layers of a network keep their order
+    manifest.add(work, SETTINGS, json.dumps(in_order, indent=2) + "\n")
 
 
 def _unwritable(folder: Path, error: OSError, flag: str = "--output_dir") -> UsageError:

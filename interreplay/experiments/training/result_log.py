@@ -222,17 +222,14 @@ class EpisodeFile:
             return
         rows = [row for row in self._table.rows if row["episode"] > self._last]
         if rows or not self.path.exists():
-            self._append(rows)
-        self._table.take()
-
-    def _append(self, rows: list[dict[str, Any]]) -> None:
-        with appending(self.path) as (is_new,), self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, restval="")
-            if is_new:
-                writer.writeheader()
-            writer.writerows(rows)
+            with appending(self.path) as (is_new,), self.path.open("a", newline="") as file:
+                writer = csv.DictWriter(file, COLUMNS, restval="")
+                if is_new:
+                    writer.writeheader()
+                writer.writerows(rows)
         if rows:
             self._last = rows[-1]["episode"]
+        self._table.take()
 
 
 class EventFile:

@@ -64,7 +64,10 @@ def sampled(runs: Sequence[PlannedRun], search: Mapping[str, str], samples: int)
     known = set(FLAGS)
     rounds: dict[int, list[PlannedRun]] = {}
     for run in runs:
-        accepted = FLAGS.keys() | _arguments(run)
+        accepted = set(FLAGS)
+        settings = settings_for(run.given())
+        if not ALGORITHMS[settings.trainer].unrolls:
+            accepted.update(parameters_of(settings.buffer))
         known |= accepted
         taken = accepted & found.keys()
         if not taken:
@@ -83,14 +86,6 @@ def sampled(runs: Sequence[PlannedRun], search: Mapping[str, str], samples: int)
     for number in sorted(rounds):
         planned += rounds[number]
     return planned
-
-
-def _arguments(run: PlannedRun) -> set[str]:
-    """Return the arguments of a run's replay method."""
-    settings = settings_for(run.given())
-    if ALGORITHMS[settings.trainer].unrolls:
-        return set()
-    return set(parameters_of(settings.buffer))
 
 
 def _draw(domain: Domain, key: str) -> Any:

@@ -45,7 +45,7 @@ def check(folder: Path, trusted: bool = False) -> None:
     if not trusted:
         known = {*entries, MANIFEST}
         check_links(folder)
-        for path in _files(folder):
+        for path in filter(Path.is_file, sorted(folder.rglob("*"))):
             relative = path.relative_to(folder)
             if str(relative) not in known and not any(part.startswith(".") for part in relative.parts):
                 raise CheckpointError(f"{path} is not listed in {MANIFEST}: it was added after the checkpoint")
@@ -112,10 +112,6 @@ def _write(folder: Path, entries: dict[str, Entry]) -> None:
 def _own(entries: dict[str, Any]) -> int:
     """Return the checksum of a manifest."""
     return zlib.crc32(json.dumps([FORMAT, sorted(entries.items())]).encode())
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _flushed(path: Path) -> Entry:
