@@ -77,7 +77,8 @@ def figures(section: Section, tables: dict[str, pd.DataFrame]) -> list[Figure]:
         own["improvement"], "probability", f"P(better than {section.baseline})", mark=0.5, range=(-0.02, 1.02)
     )
     add("improvement", "probability of improvement", probability, better, "improvement")
-    add("time", "wall-clock time", f"{MEANS} {SAME_MACHINE}", _time(diagnostics), "diagnostics")
+    times = [Chart(env, STEPS, TIME, _lines(rows)) for env, rows in groups(select(diagnostics, name=TIME), "env")]
+    add("time", "wall-clock time", f"{MEANS} {SAME_MACHINE}", times, "diagnostics")
     if "published" in tables:
         add("published", "published curves", PUBLISHED, _published(section, own["curves"]), "published")
     for env, rows in groups(diagnostics, "env"):
@@ -133,13 +134,6 @@ def _published(section: Section, table: pd.DataFrame) -> list[Chart]:
         if lines:
             lines += _lines(select(table, env=task.env))
             charts.append(Chart(task.env, STEPS, MEASURES[section.measure], lines))
-    return charts
-
-
-def _time(table: pd.DataFrame) -> list[Chart]:
-    charts = []
-    for env, rows in groups(select(table, name=TIME), "env"):
-        charts.append(Chart(str(env), STEPS, TIME, _lines(rows)))
     return charts
 
 
