@@ -139,7 +139,9 @@ def summary(setup: Setup) -> str:
             curves = list(read(setup, program, trainer).values())
             cells = []
             for steps in shown:
-                values = [value for curve in curves for value in curve[curve[:, 0] == steps, 1]]
+                values: list[float] = []
+                for curve in curves:
+                    values.extend(curve[curve[:, 0] == steps, 1])
                 cells.append(", ".join(f"{value:,.0f}" for value in values))
             rows.append([trainer, program, *cells])
     if setup.published:
