@@ -68,6 +68,24 @@ def test_episodes_equal_the_recorded_ones(tmp_path, numpy):
     identical(rows, transitions(found).replace(episode=None))
 
 
+def test_episodes_that_rllib_wrote_several_times_are_read_once(tmp_path):
+    """RLlib writes all previous episodes again in each iteration, and a part of an episode is not a copy of another."""
+    items = [msgpack.packb(state, default=packed) for state in states(episodes())]
+    for iteration in range(1, 5):
+        write(tmp_path / "out" / f"run-{iteration}" / "0.parquet", items[:iteration])
+    env = gym.make("Pendulum-v1")
+    storage = open_rows(str(tmp_path / "out"), (env.observation_space, env.action_space))
+    rows = storage[torch.arange(len(storage))].replace(episode=None, discounts=None)
+    identical(rows, transitions(episodes()).replace(episode=None))
+
+    parts = list(states(episodes(2)))
+    first, second = ({**part, "id_": "one", "t_started": start, "t": start + 25} for part, start in zip(parts, (0, 25)))
+    nameless = [{**part, "id_": None} for part in parts]
+    items = [msgpack.packb(state, default=packed) for state in (first, second, *nameless, first)]
+    write(tmp_path / "parts.parquet", items)
+    assert len(open_rows(str(tmp_path / "parts.parquet"))) == 4 * 25
+
+
 def test_invalid_episodes_are_rejected_in_one_line(tmp_path):
     write(tmp_path / "a.parquet", [msgpack.packb({"observations": [1]})])
     with pytest.raises(UsageError, match="an episode has no actions; expected RLlib's SingleAgentEpisode"):

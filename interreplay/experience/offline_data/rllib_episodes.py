@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -30,11 +29,16 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
     """Return the episodes in Parquet files; actions are the outputs of the policy, clipped to [−1, 1].
 
     RLlib records these outputs unless ``normalize_actions`` is False; its env runners clip them before scaling.
+    Without ``output_max_rows_per_file``, RLlib writes all previous episodes again in each iteration; copies are left
+    out.
     """
     with readable(name):
-        episodes: list[dict[str, Any]] = []
+        found: dict[Any, dict[str, Any]] = {}
         for file in files:
-            episodes += map(partial(_unpacked, name), _items(name, file))
+            for packed in _items(name, file):
+                episode = _unpacked(name, packed)
+                found.setdefault(_identity(episode) or len(found), episode)
+        episodes = list(found.values())
     if not episodes:
         raise UsageError(f"offline data {name} holds no episodes")
 
@@ -66,6 +70,13 @@ def _unpacked(name: str, packed: Any) -> dict[str, Any]:
     if lacking:
         raise UsageError(f"offline data {name}: an episode has no {min(lacking)}; expected RLlib's SingleAgentEpisode")
     return episode
+
+
+def _identity(episode: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return the id and the time steps of an episode, or of a part of one; None without an id."""
+    if episode.get("id_") is None:
+        return None
+    return str(episode["id_"]), episode.get("t_started"), episode.get("t")
 
 
 def _array(value: dict[Any, Any]) -> Any:

@@ -23,7 +23,7 @@ from interreplay.storage.fixed_rows import FixedStorage
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
-FORMAT = 2
+FORMAT = 3
 CACHE = "INTERREPLAY_CACHE"
 ABOUT, STATE, COPY = "about.json", "rows", "copy"
 PATIENCE = 3600.0
