@@ -79,7 +79,8 @@ def test_episodes_that_rllib_wrote_several_times_are_read_once(tmp_path):
     identical(rows, transitions(episodes()).replace(episode=None))
 
     parts = list(states(episodes(2)))
-    first, second = ({**part, "id_": "one", "t_started": start, "t": start + 25} for part, start in zip(parts, (0, 25)))
+    first = {**parts[0], "id_": "one", "t_started": 0, "t": 25}
+    second = {**parts[1], "id_": "one", "t_started": 25, "t": 50}
     nameless = [{**part, "id_": None} for part in parts]
     items = [msgpack.packb(state, default=packed) for state in (first, second, *nameless, first)]
     write(tmp_path / "parts.parquet", items)
