@@ -323,7 +323,7 @@ class ReplayBuffer(Composition):
         """
         self.storage.load_state_dict(state["storage"])
         self.rng.bit_generator.state = state["rng"]
-        if self._n_step_range is not None:
+        if self._n_step_range is not None and "n_step" in state:  # not if n was fixed before
             self._use_n_step(int(state["n_step"]))
         for name, part in self.parts.items():
             part.load_state_dict(state[name])

@@ -205,5 +205,15 @@ def termination_function(name: str, arguments: Mapping[str, Any] | None = None) 
 
 
 def as_termination_fn(given: TerminationFn | str | None) -> TerminationFn | None:
-    """Return the termination function of an environment id; return functions and None unchanged."""
-    return termination_function(given) if isinstance(given, str) else given
+    """Return the termination function of an environment id; return functions and None unchanged.
+
+    Raises:
+        ValueError: There is no function for the id, or `given` is something else.
+    """
+    if isinstance(given, str):
+        return termination_function(given)
+    if given is not None and not callable(given):
+        raise ValueError(
+            f"termination_fn is {given!r}; expected a function (s, a, s') -> (n,) bool, or the id of an environment"
+        )
+    return given

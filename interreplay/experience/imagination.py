@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from operator import itemgetter
 from typing import Any
 
@@ -78,8 +79,8 @@ def as_schedule(given: Any) -> Schedule | None:
         numbers = [given, given, 0, 0]
     elif not isinstance(given, str):
         numbers = list(given)
-    valid = len(numbers) == 4 and all(isinstance(number, int | float) and number == number for number in numbers)
-    if not valid or min(numbers[:2]) < 1 or not 0 <= numbers[2] <= numbers[3] < float("inf"):
+    valid = len(numbers) == 4 and all(isinstance(number, int | float) and isfinite(number) for number in numbers)
+    if not valid or min(numbers[:2]) < 1 or not 0 <= numbers[2] <= numbers[3]:
         raise ValueError(
             f"rollout_length is {given!r}; expected a number of steps, or (start, end, from, to) with lengths of at "
             "least 1 and env steps in order"

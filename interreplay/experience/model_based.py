@@ -13,7 +13,7 @@ import torch
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
-from interreplay.errors import accepted_names
+from interreplay.errors import accepted_names, check_number
 from interreplay.experience.imagination import Imagination, Limits, Schedule, as_schedule
 from interreplay.experience.learned_models.dynamics import PATIENCE, Dynamics
 from interreplay.experience.learned_models.fitting import FitSettings
@@ -119,17 +119,23 @@ class ModelBased(Mix):
             raise ValueError(f"starts is {starts!r}; {accepted_names(str(starts), STARTS)}")
         if patience is None:
             patience = PATIENCE.get(model, 1)
+        check_number("model_batch_size", model_batch_size, 1, whole=True)
+        check_number("model_learning_rate", model_learning_rate, 0, above_low=True)
         settings = FitSettings(model_batch_size, model_learning_rate, holdout, patience, max_epochs)
         self.dynamics = Dynamics(
             kind=model,
             members=members,
             elites=elites,
-            hiddens=tuple(model_hiddens),
+            hiddens=model_hiddens,
             dropout=dropout,
             settings=settings,
             device=device,
             matrix_dtype=model_matrix_dtype,
         )
+        if recorded is not None and not isinstance(recorded, Mapping):
+            raise ValueError(
+                f"recorded is {recorded!r}; expected arguments of Offline, such as {{'data': 'results/*'}}"
+            )
         self._virtual_kind = virtual
         self._virtual_arguments = {"gamma": gamma, "device": device, "seed": seed_of(seed, 1)}
         common = {"capacity": capacity, "n_step": n_step, "gamma": gamma, "device": device, "seed": seed}

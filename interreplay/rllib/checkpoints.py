@@ -176,7 +176,9 @@ class CheckpointedAlgorithm(Algorithm):
             self.replay_buffer.load_state_dict(state_files.load(folder, BUFFER))
         except UsageError:
             raise
-        except (KeyError, ValueError) as error:
+        except KeyError as error:
+            raise CheckpointError(f"the replay buffer in {folder} does not fit: its state has no {error}") from error
+        except ValueError as error:
             raise CheckpointError(f"the replay buffer in {folder} does not fit: {error}") from error
 
     @classmethod

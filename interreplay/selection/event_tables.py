@@ -208,13 +208,21 @@ class EventTables(Selector):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state.
+
+        Raises:
+            ValueError: The state has another number of tables.
+        """
+        tables = list(state.get("tables", []))
+        if tables and len(tables) != len(self.events):
+            raise ValueError(f"the state has {len(tables)} event tables; expected {len(self.events)}, one per event")
         writes = np.split(np.asarray(state["writes"]), np.cumsum(np.asarray(state["lengths"]))[:-1])
         episodes = np.asarray(state["episodes"]).tolist()
         self._tails = {}
         for episode, tail in zip(episodes, writes, strict=False):  # without episodes there is one empty part
             self._tails[episode] = deque(tail.tolist(), self.history + 1)
         self._tables = []
-        for members in state.get("tables", []):
+        for members in tables:
             self._tables.append(SlotSet(int(state["capacity"]), np.asarray(members)))
 
 

@@ -124,7 +124,11 @@ def _ends(name: str, share: Share) -> tuple[float, float]:
     given: Any = share
     if isinstance(share, int | float):
         given = (share, share)
-    if len(given) != 2 or not all(isinstance(end, int | float) and 0 <= end <= 1 for end in given):
+    if (
+        not isinstance(given, Sequence)
+        or len(given) != 2
+        or not all(isinstance(end, int | float) and 0 <= end <= 1 for end in given)
+    ):
         raise ValueError(f"the share of {name} is {share!r}; expected 0 to 1, or two such numbers (start, end)")
     return float(given[0]), float(given[1])
 

@@ -344,6 +344,13 @@ def test_settings_for_configurations_are_plain_and_without_defaults():
         ({"action_noise": -1.0}, "action_noise is -1.0; expected a number of 0 or more"),
         ({"rollouts": 0}, "rollouts is 0; expected a number above 0"),
         ({"patience": 0}, "patience is 0; expected an integer of 1 or more"),
+        ({"real_share": None}, "the share of real is None; expected 0 to 1"),
+        ({"model_batch_size": 0}, "model_batch_size is 0; expected an integer of 1 or more"),
+        ({"model_learning_rate": 0}, "model_learning_rate is 0; expected a number above 0"),
+        ({"model_hiddens": 200}, "model_hiddens is 200; expected widths of layers, such as"),
+        ({"rollout_length": float("inf")}, "rollout_length is inf; expected a number of steps"),
+        ({"recorded": "results"}, "recorded is 'results'; expected arguments of Offline, such as {'data'"),
+        ({"termination_fn": 0.2}, "termination_fn is 0.2; expected a function .* or the id of an environment"),
     ],
 )
 def test_invalid_arguments_are_rejected(arguments, message):

@@ -205,6 +205,15 @@ def test_a_checkpoint_that_does_not_fit_is_rejected(saved, other, what):
         other().build_algo().restore_from_path(saved)
 
 
+@pytest.mark.slow
+def test_a_buffer_without_an_entry_that_another_setting_requires_is_rejected(tmp_path):
+    fixed = config(buffer="ContinuousTransition", alpha=0.5).build_algo()
+    folder = fixed.save_to_path(tmp_path / "fixed")
+    adaptive = config(buffer="ContinuousTransition").build_algo()
+    with pytest.raises(CheckpointError, match="the replay buffer in .* does not fit: its state has no 'temperature'"):
+        adaptive.restore_from_path(folder)
+
+
 def test_damaged_checkpoints_are_rejected(saved, tmp_path):
     files = sorted(p for p in saved.rglob("*") if p.is_file())
     algorithm = config().build_algo()

@@ -131,6 +131,14 @@ def test_a_state_contains_tables_and_running_episodes():
     identical(buffer.sample(8).transitions, resumed.sample(8).transitions)
 
 
+def test_a_state_with_another_number_of_tables_is_rejected():
+    buffer = EventTables(capacity=50, events=["reward > 1"], seed=0)
+    buffer.add(make(20))
+    other = EventTables(capacity=50, events=["reward > 1", "truncated"])
+    with pytest.raises(ValueError, match="the state has 1 event tables; expected 2, one per event"):
+        other.load_state_dict(buffer.state_dict())
+
+
 def test_tails_of_abandoned_episodes_are_removed():
     buffer = EventTables(capacity=20, seed=0)
     for start in range(50):

@@ -149,6 +149,15 @@ def test_a_range_of_n_draws_one_n_per_batch_with_both_ends_and_resumes():
         assert buffer.view == other.view
 
 
+def test_a_range_of_n_replaces_a_fixed_n():
+    fixed = ReplayBuffer(50, n_step=3, gamma=GAMMA, seed=1)
+    fixed.add(stack(Episodes(seed=0).rows(50)))
+    ranged = ReplayBuffer(50, n_step=(2, 2), gamma=GAMMA)
+    ranged.load_state_dict(fixed.state_dict())
+    sample = ranged.sample(16)
+    identical(sample.transitions, NStep(2, GAMMA).read(fixed.storage, sample.slots))
+
+
 @pytest.mark.parametrize("n_step", [(0, 3), (4, 2), (2, 3, 4), (1, 2.5), ("a", 3), []])
 def test_invalid_ranges_are_rejected(n_step):
     with pytest.raises(

@@ -89,6 +89,13 @@ class Prediction(NamedTuple):
     rewards: Tensor | None
 
 
+def _are_widths(hiddens: Any) -> bool:
+    """Return whether an argument is a non-empty sequence of positive integers."""
+    if not isinstance(hiddens, tuple | list) or not hiddens:
+        return False
+    return all(isinstance(width, int) and width >= 1 for width in hiddens)
+
+
 class Dynamics:
     """m networks that predict [r; Δs] from [s; a], standardized (Janner et al. 2019, arXiv:1906.08253, appendix C).
 
@@ -134,7 +141,7 @@ class Dynamics:
         if dropout is None:
             dropout = DROPOUT[kind]
         check_number("dropout", dropout, 0, 1, below_high=True)
-        if not hiddens or any(not isinstance(width, int) or width < 1 for width in hiddens):
+        if not _are_widths(hiddens):
             raise ValueError(f"model_hiddens is {hiddens!r}; expected widths of layers, such as (200, 200, 200, 200)")
         self.kind = kind
         self.members = members

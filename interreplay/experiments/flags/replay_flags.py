@@ -131,7 +131,10 @@ def replay_for(
     for flag, argument, value in _named_arguments(given):
         _check_argument(flag, name, argument, parameters)
         if argument in arguments and arguments[argument] != value:
-            raise UsageError(f"{flag} {value} contradicts {argument}={arguments[argument]}; give one of them")
+            shown = str(value)
+            if flag == "--buffer_arg":
+                shown = f"{argument}={value}"
+            raise UsageError(f"{flag} {shown} contradicts {argument}={arguments[argument]}; give one of them")
         arguments[argument] = value
     prioritized = bool(given.get("prioritized_replay"))
     credit_both = bool(given.get("interp_prio_update"))

@@ -9,6 +9,7 @@ TRAIN = [
     ("--buffer NMER --buffer-arg neighbors=3", "'neighbors'", "k, alpha"),
     ("--buffer NMER --buffer-arg alfa=3", "'alfa'", "did you mean alpha?"),
     ("--buffer NMER --buffer-arg k=3 --kneighbors 4", "--kneighbors 4", "k=3"),
+    ("--buffer NMER --buffer-arg k=3 --buffer-arg k=4", "--buffer_arg k=4 contradicts k=3; give one of them"),
     ("--buffer NMER --buffer-arg capacity=3", "capacity", "--buffer_size"),
     ("--buffer NMER --buffer-arg selector=Prioritized", "selector", "--prioritized_replay"),
     ("--buffer no_such_parts:Mine", "buffer 'no_such_parts:Mine'", "no module 'no_such_parts'", "current folder"),
