@@ -99,6 +99,32 @@ def test_invalid_episodes_are_rejected_in_one_line(tmp_path):
         open_rows(str(tmp_path / "c.parquet"))
 
 
+@pytest.mark.parametrize(
+    ("choices", "actions", "message"),
+    [
+        ([4, 2], 3, None),
+        ([4, 2], 2, "actions holds 2; expected 0 to 1"),
+        ([3, 2], 3, r"next_obs\.turn holds 3; expected 0 to 2"),
+        ([4, 1], 3, r"obs\.turn holds 1; expected 0 to 0"),
+    ],
+)
+def test_choices_that_a_space_does_not_contain_are_rejected(tmp_path, choices, actions, message):
+    """Parquet files state no spaces, so that data of another environment with equal shapes is found by its values."""
+    steps = [{"turn": np.array([step, step % 2]), "at": np.ones(1, np.float32)} for step in range(4)]
+    episode = SingleAgentEpisode(
+        observations=steps, actions=[0, 1, 2], rewards=[0.0, 0.0, 0.0], terminated=True, len_lookback_buffer=0
+    )
+    write(tmp_path / "e.parquet", [msgpack.packb(episode.get_state(), default=packed)])
+    whole = gym.spaces.Dict(turn=gym.spaces.MultiDiscrete([4, 2]), at=gym.spaces.Box(-1, 1, (1,)))
+    assert len(open_rows(str(tmp_path / "e.parquet"), (whole, gym.spaces.Discrete(3)))) == 3  # is cached
+    spaces = gym.spaces.Dict(turn=gym.spaces.MultiDiscrete(choices), at=whole["at"]), gym.spaces.Discrete(actions)
+    if message is None:
+        assert len(open_rows(str(tmp_path / "e.parquet"), spaces)) == 3
+    else:
+        with pytest.raises(UsageError, match=message):
+            open_rows(str(tmp_path / "e.parquet"), spaces)
+
+
 def test_objects_are_never_unpickled(tmp_path):
     class Trap:
         def __reduce__(self):

@@ -15,7 +15,7 @@ from interreplay.errors import NonFiniteError, UsageError
 from interreplay.experience.offline_data.dataset import Dataset, readable
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.storage.columns import Columns, cast, check_finite, columns_of, is_extra
+from interreplay.storage.columns import Columns, cast, check_finite, column_of, columns_of, is_extra
 from interreplay.transitions import Transitions, map_observation
 
 EXTRAS = ("behavior", SUCCESS_COLUMN)
@@ -44,12 +44,14 @@ class Conversion:
         known = spaces or own
         if known[0] is not None and known[1] is not None:
             self._columns = columns_of_spaces(known[0], known[1])
+        self._choices = _choices(known[0], self._actions)
 
     @property
     def described(self) -> str:
-        """Columns and bounds of actions, which affect the converted rows, for the key in the cache."""
+        """Columns, bounds of actions and choices, which affect the converted rows, for the key in the cache."""
         bounds = [] if self._normalized else _bounds(self._actions)
-        return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds]])
+        choices = {name: [bound.tolist() for bound in both] for name, both in self._choices.items()}
+        return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds], choices])
 
     def portions(self, dataset: Dataset) -> Iterator[Transitions]:
         """Yield the rows with the dtypes of the environment, and actions within [−1, 1] or integers from 0."""
@@ -86,6 +88,7 @@ class Conversion:
             made = cast(narrowed, self._columns | extras)
         except ValueError as error:
             raise UsageError(f"offline data {self._name} belongs to another environment: {error}") from None
+        self._check_choices(made)
         try:
             check_finite(made.columns())
         except NonFiniteError as error:
@@ -95,6 +98,36 @@ class Conversion:
                 "of the portion read; only finite values can be replayed"
             ) from None
         return made
+
+    def _check_choices(self, rows: Transitions) -> None:
+        """Reject rows with a discrete value that its space does not contain."""
+        columns = rows.columns()
+        for name, (least, most) in self._choices.items():
+            column = columns[name]
+            outside = (column < least) | (column > most)
+            if outside.any():
+                value, low, high = (int(each.expand_as(column)[outside][0]) for each in (column, least, most))
+                raise UsageError(
+                    f"offline data {self._name} belongs to another environment: {name} holds {value}; "
+                    f"expected {low} to {high}"
+                )
+
+
+def _choices(observation_space: gym.Space | None, action_space: gym.Space | None) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the smallest and the largest value of each discrete column of stored rows, by its name."""
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+    if isinstance(action_space, gym.spaces.Discrete):
+        found["actions"] = torch.tensor(0), torch.tensor(int(action_space.n) - 1)
+    if observation_space is None:
+        return found
+    for part, space in leaves(observation_space).items():
+        if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+            count = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
+            least = torch.as_tensor(np.asarray(space.start))
+            most = least + torch.as_tensor(np.asarray(count)) - 1
+            for which in ("obs", "next_obs"):
+                found[which + column_of(part).removeprefix("obs")] = least, most
+    return found
 
 
 def _bounds(space: Any) -> list[Any]:
