@@ -8,6 +8,10 @@ from interreplay.transitions import Transitions
 N, OBS, ACTIONS, GAMMA = 32, 5, 3, 0.98
 
 
+def rng(seed=7):
+    return torch.Generator().manual_seed(seed)
+
+
 def batch(seed=1, discrete=False):
     g = torch.Generator().manual_seed(seed)
     normal = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)

@@ -17,6 +17,15 @@ def random_float64(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+def plain_network(layers, network, x):
+    """Return the outputs of one network of stacked linear layers with ReLU between them, one layer at a time."""
+    for i, (weight, bias) in enumerate(zip(layers.weights, layers.biases, strict=True)):
+        x = x @ weight[network] + bias[network]
+        if i < len(layers.weights) - 1:
+            x = x.clamp(min=0)
+    return x
+
+
 def plain_outputs(self, rows, dropped=None, networks=None, frozen=False):
     """Outputs of `BatchedMLP`: one network and one layer at a time, differentiated by autograd."""
     rows = rows if isinstance(rows, torch.Tensor) else torch.cat(list(rows), dim=1)

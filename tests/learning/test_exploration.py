@@ -19,6 +19,7 @@ from interreplay.learning.exploration import (
     Sampled,
     make_exploration,
 )
+from tests.learning.batches import rng
 
 INPUTS, SIZE = 4, 3
 POLICIES = {
@@ -27,10 +28,6 @@ POLICIES = {
     "categorical": CategoricalActor(INPUTS, SIZE, (8,)),
 }
 OBS = torch.randn(2_000, INPUTS, generator=torch.Generator().manual_seed(9))
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def test_gaussian_is_scaled_standard_noise():

@@ -130,7 +130,6 @@ def test_statistics_are_those_of_joint_batches_and_of_the_actors_turns():
 
 
 def test_actions_do_not_depend_on_other_rows():
-    """Acting uses the running statistics, so that an action does not depend on the other rows."""
     networks, _ = make(warm_up=3, passed=30)
     rows = batch().obs
     together = networks.actor.act(rows)

@@ -9,6 +9,7 @@ import torch
 from interreplay.learning.actor_critic.discrete_sac import CategoricalActor, DiscreteSACNetworks, DiscreteSACUpdate
 from interreplay.learning.networks.optimizers import polyak
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+from tests.learning.plain_torch import plain_network
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
 
@@ -22,26 +23,18 @@ def make(seed=0, **settings):
     return networks, DiscreteSACUpdate(networks, target_entropy=TARGET, tau=TAU, **settings)
 
 
-def plain(layers, j, x):
-    last = len(layers.weights) - 1
-    for i in range(last + 1):
-        x = x @ layers.weights[i][j] + layers.biases[i][j]
-        x = x.clamp(min=0) if i < last else x
-    return x
-
-
 def plain_losses(networks, before, rows, weights, v):
     """Return the losses of the critics with networks `before`, and of actor and temperature with `networks`."""
     alpha = before.log_alpha.exp().detach()
     with torch.no_grad():
-        p2 = plain(before.actor.body, 0, rows.next_obs).softmax(1)
-        q2 = torch.minimum(*(plain(before.targets, j, rows.next_obs) for j in (0, 1)))
+        p2 = plain_network(before.actor.body, 0, rows.next_obs).softmax(1)
+        q2 = torch.minimum(*(plain_network(before.targets, j, rows.next_obs) for j in (0, 1)))
         target = rows.rewards + rows.discounts * (p2 * (q2 - alpha * p2.log())).sum(1)
-    q = [plain(before.critics, j, rows.obs)[torch.arange(N), rows.actions] for j in (0, 1)]
+    q = [plain_network(before.critics, j, rows.obs)[torch.arange(N), rows.actions] for j in (0, 1)]
     critic = sum((v * weights * 0.5 * (values - target) ** 2).mean() for values in q)
-    p = plain(before.actor.body, 0, rows.obs).softmax(1)
+    p = plain_network(before.actor.body, 0, rows.obs).softmax(1)
     with torch.no_grad():
-        lowest = torch.minimum(*(plain(networks.critics, j, rows.obs) for j in (0, 1)))
+        lowest = torch.minimum(*(plain_network(networks.critics, j, rows.obs) for j in (0, 1)))
     actor = (v * (p * (alpha * p.log() - lowest)).sum(1)).mean()
     entropy_term = (p * p.log()).sum(1).detach()
     temperature = -(before.log_alpha * v * (entropy_term + TARGET)).mean()

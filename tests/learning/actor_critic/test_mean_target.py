@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from interreplay.learning.settings import CrossQSettings, SACSettings, TD3Settings, TQCSettings
-from tests.learning.actor_critic.test_critic_options import CASES, ONES, networks_for, rng
-from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+from tests.learning.actor_critic.test_critic_options import CASES, ONES, networks_for
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn, rng
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
 

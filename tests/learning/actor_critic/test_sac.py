@@ -9,6 +9,7 @@ from torch.distributions import Normal
 
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+from tests.learning.plain_torch import plain_network
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
 
@@ -22,18 +23,11 @@ def make(seed=0, **settings):
 
 
 def plain_q(critics, j, x):
-    last = len(critics.weights) - 1
-    for i in range(last + 1):
-        x = x @ critics.weights[i][j] + critics.biases[i][j]
-        x = x.clamp(min=0) if i < last else x
-    return x[:, 0]
+    return plain_network(critics, j, x)[:, 0]
 
 
 def plain_policy(actor, obs, noise):
-    x = obs
-    for i, (weight, bias) in enumerate(zip(actor.body.weights, actor.body.biases, strict=True)):
-        x = x @ weight[0] + bias[0]
-        x = x.clamp(min=0) if i < len(actor.body.weights) - 1 else x
+    x = plain_network(actor.body, 0, obs)
     mean, log_std = x[:, :ACTIONS], x[:, ACTIONS:].clamp(-20, 2)
     u = mean + log_std.exp() * noise
     a = torch.tanh(u)

@@ -10,7 +10,8 @@ from torch import nn
 from interreplay.learning.actor_critic.td3 import DeterministicActor, DeterministicNetworks, TD3Update
 from interreplay.learning.settings import DDPGSettings, TD3Settings
 from tests.learning.actor_critic.test_sac import plain_q
-from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn, rng
+from tests.learning.plain_torch import plain_network
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
 
@@ -28,16 +29,8 @@ def make(kind="TD3", seed=0, **settings):
     return networks, TD3Update(networks, settings=KINDS[kind], **{"tau": TAU} | settings)
 
 
-def rng(seed=7):
-    return torch.Generator().manual_seed(seed)
-
-
 def plain_policy(actor, obs):
-    x = obs
-    for i, (weight, bias) in enumerate(zip(actor.body.weights, actor.body.biases, strict=True)):
-        x = x @ weight[0] + bias[0]
-        x = x.clamp(min=0) if i < len(actor.body.weights) - 1 else x
-    return torch.tanh(x)
+    return torch.tanh(plain_network(actor.body, 0, obs))
 
 
 def plain_target(kind, networks, rows, seed=7):

@@ -9,6 +9,7 @@ from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.tqc import TQCNetworks, TQCUpdate, quantile_huber
 from tests.learning.actor_critic.test_sac import plain_policy
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+from tests.learning.plain_torch import plain_network
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
 
@@ -26,14 +27,7 @@ def make(n_critics=3, n_quantiles=QUANTILES, **settings):
 
 def plain_atoms(critics, x):
     """Return the atoms ``(C, n, q)`` of all critics, computed separately."""
-    found = []
-    for j in range(len(critics.weights[0])):
-        rows = x
-        for i, (weight, bias) in enumerate(zip(critics.weights, critics.biases, strict=True)):
-            rows = rows @ weight[j] + bias[j]
-            rows = rows.clamp(min=0) if i < len(critics.weights) - 1 else rows
-        found.append(rows)
-    return torch.stack(found)
+    return torch.stack([plain_network(critics, j, x) for j in range(len(critics.weights[0]))])
 
 
 def naive_loss(theta, z, kappa):

@@ -12,7 +12,7 @@ from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.value.q_networks import QNetworks
 from interreplay.learning.value.streams import make_layers
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
-from tests.learning.batches import ACTIONS, OBS, N, batch, learn
+from tests.learning.batches import ACTIONS, OBS, N, batch, learn, rng
 from tests.learning.value.test_value_heads import defined_losses
 
 HEADS = {"mean": Mean, "categorical": lambda: Categorical(7, -3.0, 3.0), "quantiles": lambda: Quantiles(6)}
@@ -36,10 +36,6 @@ def with_encoder(nets):
     nets.encoder = torch.nn.Sequential(torch.nn.Linear(OBS, 7), torch.nn.Tanh())
     nets.target_encoder = torch.nn.Sequential(torch.nn.Linear(OBS, 7), torch.nn.Tanh()).requires_grad_(False)
     return nets
-
-
-def rng(seed=7):
-    return torch.Generator().manual_seed(seed)
 
 
 def rows(i=1):

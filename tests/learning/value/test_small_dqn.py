@@ -13,7 +13,7 @@ from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.value.q_networks import QNetworks
 from interreplay.learning.value.streams import make_layers
 from interreplay.learning.value.value_heads import Mean
-from tests.learning.batches import ACTIONS, OBS, N, batch
+from tests.learning.batches import ACTIONS, OBS, N, batch, rng
 from tests.learning.plain_torch import without_numpy
 
 pytestmark = pytest.mark.usefixtures("flat_float64")
@@ -43,10 +43,6 @@ def same(plain, fast):
     moments = [update.optimizers["q"].state_dict()["state"] for update in (plain, fast)]
     assert moments[0]
     torch.testing.assert_close(moments[0], moments[1], rtol=0, atol=1e-9)
-
-
-def rng():
-    return torch.Generator().manual_seed(0)
 
 
 def learned(options, updates=15, loss=None):

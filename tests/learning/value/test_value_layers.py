@@ -7,15 +7,12 @@ import pytest
 import torch
 
 from interreplay.learning.value.streams import NoisyLinear, OneStream, Streams
+from tests.learning.batches import rng
 
 INPUTS, ACTIONS, NUMBERS, N = 5, 3, 4, 16
 
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def obs(n=N):
