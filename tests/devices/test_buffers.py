@@ -21,7 +21,7 @@ def test_batches_are_the_processors(name, device):
     recipe = VARIANTS[name]
     errors = torch.linspace(-2, 2, 32)
     here, there = (recipe(capacity=100, seed=0, device=str(where)) for where in ("cpu", device))
-    rows = Episodes(envs=2, **rows_for(recipe)).transitions(150)
+    rows = Episodes(envs=2, **rows_for(name)).transitions(150)
     for buffer in (here, there):
         buffer.add(rows)
     for step in range(3):
