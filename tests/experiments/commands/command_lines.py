@@ -74,3 +74,9 @@ def one_line(text: str, *parts: str) -> None:
     assert text.count("\n") == 1 and "Traceback" not in text, text
     for part in (": error: ", *parts):
         assert part in text
+
+
+def rejects(capsys, command, words, *parts: str, code: int = 2) -> None:
+    """Assert that a command ends with one line of error that contains these parts."""
+    assert command(words) == code
+    one_line(capsys.readouterr().err, *parts)

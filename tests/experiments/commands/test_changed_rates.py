@@ -14,6 +14,7 @@ from interreplay.experiments.studies.grid import environment_of
 from interreplay.experiments.studies.study import Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.training.build import configure
+from tests.experiments.commands.command_lines import rejects
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -54,9 +55,7 @@ def test_a_resumed_run_uses_the_requested_learning_rate(tmp_path, capsys, monkey
         ("--lr 1e-3", "--lr is a setting of DQN with its variants"),
         ("--actor_lr x", "x"),
     ):
-        assert custom_training_code([*resume, *flag.split()]) == 2
-        output = capsys.readouterr().err
-        assert message in output and output.count("\n") == 1
+        rejects(capsys, custom_training_code, [*resume, *flag.split()], message)
 
 
 def custom_training_code(words):

@@ -14,7 +14,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import main as command
 from interreplay.learning.exploration import Exploration, make_exploration
 from interreplay.learning.losses import CriticLoss, Huber, loss_of, make_loss
-from tests.experiments.commands.command_lines import settings, users_folder
+from tests.experiments.commands.command_lines import rejects, settings, users_folder
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "networks.md").read_text()
 SHORT = "--total_env_steps 100 --evaluation_interval 0 --quiet".split()
@@ -73,9 +73,7 @@ def test_losses_and_explorations_are_made_of_names():
 )
 def test_errors_are_one_line(folder, words, message, capsys):
     line = ["--trainer", "SAC", "--env", "Pendulum-v1", *words.split(), *SHORT, "--output_dir", str(folder / "runs")]
-    assert custom_training.main(line) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and message in error
+    rejects(capsys, custom_training.main, line, message)
 
 
 @pytest.mark.parametrize("text", ["{bad", "my_networks:LogCosh scale", "my_networks:LogCosh scale=1+"])

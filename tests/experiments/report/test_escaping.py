@@ -12,6 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.report import draw
 from interreplay.experiments.report.__main__ import main
 from interreplay.experiments.report.report import check_output, remove_earlier
+from tests.experiments.commands.command_lines import rejects
 
 TAG = "<img src=x onerror=alert(1)>"
 NAMES = {
@@ -102,9 +103,7 @@ def test_other_files_are_not_overwritten(tmp_path, name, content, capsys):
     ours(tmp_path / "runs", "Hopper-v5", "Uniform", 0, [1.0, 2.0, 3.0])
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text(content)
-    assert main([str(tmp_path / "runs"), "--output", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and name in error and "choose another folder" in error
+    rejects(capsys, main, [str(tmp_path / "runs"), "--output", str(tmp_path / "out")], name, "choose another folder")
     assert [path.read_text() for path in (tmp_path / "out").iterdir()] == [content]
 
 

@@ -12,6 +12,7 @@ from interreplay.experiments.report import draw
 from interreplay.experiments.report.__main__ import main
 from interreplay.experiments.report.charts import BASELINE_COLOR, styles
 from interreplay.experiments.report.tables import number, times
+from tests.experiments.commands.command_lines import rejects
 
 
 def page_of(tmp_path):
@@ -143,9 +144,7 @@ def test_mistakes_are_one_line(words, part, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     ours(tmp_path / "runs", "Hopper-v5", "Uniform", 0, [0.0, 1.0])
-    assert main(["runs", *words]) == 2
-    error = capsys.readouterr().err
-    assert part in error and error.count("\n") == 1
+    rejects(capsys, main, ["runs", *words], part)
 
 
 def test_methods_have_different_styles_and_baselines_are_gray():
