@@ -10,10 +10,6 @@ import numpy as np
 import pytest
 
 from cluster_run import main as cluster_run
-from interreplay.experiments.commands import export
-from interreplay.experiments.commands import main as interreplay
-from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags
-from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,18 +52,6 @@ def test_there_are_commands_of_every_kind():
 def test_training_commands_are_valid(words):
     given = make_parser().given(words)
     assert "resume" in given or settings_for(given).env in ("HalfCheetah-v2", "HalfCheetah-v5", "Hopper-v5")
-
-
-def test_the_other_commands_are_valid():
-    parser = OneLineParser(allow_abbrev=False)
-    add_evaluate_flags(parser)
-    (exported,) = of("interreplay", "export")
-    assert export.make_parser().parse_args(exported).to.name == "policy.onnx"
-    (watching,) = of("interreplay", "evaluate")
-    assert parser.parse_args(watching).video.suffix == ".gif"
-    assert "report" in interreplay.COMMANDS and of("interreplay", "report") == [["results"]]
-    (stock,) = of("rllib", "train")
-    assert stock[:2] == ["--run", "PPO"]
 
 
 def test_the_study_has_runs(capsys):

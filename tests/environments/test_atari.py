@@ -195,17 +195,6 @@ def test_ids():
         find_environment("ALE/Pung-v5")
 
 
-@pytest.mark.parametrize("name", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
-def test_without_its_packages_the_extra_is_named(name, monkeypatch):
-    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
-    assert registration.register("CartPole-v1") == ""
-    with pytest.raises(UsageError) as caught:
-        find_environment(name)
-    assert (
-        str(caught.value) == f"environment {name!r} needs a package; install it with: pip install 'interreplay[atari]'"
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -76,10 +76,3 @@ def without_screen():
     return {
         name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
     }
-
-
-def test_a_missing_dm_control_is_reported_with_its_installation(monkeypatch):
-    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"'dm_control/cheetah-run-v0' .* pip install 'interreplay\[dm-control\]'"):
-        find_environment(NAME)
-    assert registration.register("Hopper-v5") == "" and registration.register(NAME) == "dm-control"

@@ -131,9 +131,3 @@ def test_another_generator_changes_the_random_numbers_of_the_game():
         env.np_random = np.random.default_rng(seed)
         played.append(np.concatenate(list(map(np.ravel, play(env, [2] * 60)))).tolist())
     assert played[0] == played[1] != played[2]
-
-
-def test_without_its_package_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
-    assert registration.register("MinAtar/Breakout-v0") == "minatar"
-    assert registration.register("CartPole-v1") == ""

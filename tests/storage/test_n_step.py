@@ -66,17 +66,6 @@ def test_one_step_reduces_to_the_storage():
         identical(storage[torch.arange(40)], view.read(storage, torch.arange(40)))
 
 
-def test_truncated_episodes_bootstrap_and_terminated_ones_do_not():
-    rows = Episodes(ends=0.0).rows(8)
-    rows[3]["truncated"], rows[7]["terminated"] = True, True
-    for row in rows[4:]:
-        row["episode"] = 1
-    storage = Storage(10)
-    storage.add(stack(rows))
-    found = NStep(3, GAMMA).read(storage, torch.arange(8)).discounts.tolist()
-    assert found == pytest.approx([GAMMA**3, GAMMA**3, GAMMA**2, GAMMA, GAMMA**3, 0, 0, 0])
-
-
 def test_any_shape_of_slots():
     storage, view = Storage(40), NStep(3)
     storage.add(make(40))

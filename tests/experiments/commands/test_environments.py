@@ -62,12 +62,26 @@ def test_robotics_environments_are_known_by_their_ids(name, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("name", ["FetchReach-v4", "FetchReach-v1", "AntMaze_Open-v5"])
-def test_missing_robotics_package_is_reported_with_its_installation(name, monkeypatch):
+EXTRAS = {
+    "FetchReach-v4": "robotics",
+    "FetchReach-v1": "robotics",
+    "AntMaze_Open-v5": "robotics",
+    "ALE/Pong-v5": "atari",
+    "PongNoFrameskip-v4": "atari",
+    "MinAtar/Breakout-v0": "minatar",
+    "dm_control/cheetah-run-v0": "dm-control",
+}
+
+
+@pytest.mark.parametrize(("name", "extra"), EXTRAS.items())
+def test_a_missing_package_is_reported_with_its_installation(name, extra, monkeypatch):
     monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if "Fetch" not in k and "Ant" not in k})
     monkeypatch.setattr(registration.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=f"'{name}' needs a package; install it with: pip install 'interr"):
+    assert registration.register("CartPole-v1") == ""
+    with pytest.raises(UsageError) as caught:
         find_environment(name)
+    reason = f"environment {name!r} needs a package; install it with: pip install 'interreplay[{extra}]'"
+    assert str(caught.value) == reason
 
 
 MINE = """

@@ -8,7 +8,7 @@ import pytest
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import run_folder
 from interreplay.runs.checkpoints import Best, find
-from interreplay.runs.resume import first_settings, reopen, restore, run_folder_of, with_unwritten
+from interreplay.runs.resume import first_settings, reopen, run_folder_of, with_unwritten
 from interreplay.runs.run_folder import (
     STEPS,
     RunFolder,
@@ -139,29 +139,6 @@ def test_damaged_settings_are_passed_over(folder):
     (older / "settings.json").unlink()
     with pytest.raises(CheckpointError, match="no usable checkpoint: .*damaged.*; .*cannot be read"):
         first_settings([newer, older])
-
-
-class Algorithm:
-    """Algorithm that cannot restore the checkpoints in ``damaged``."""
-
-    def __init__(self, damaged):
-        self.damaged, self.restored = damaged, None
-
-    def restore_from_path(self, path):
-        if path in self.damaged:
-            raise CheckpointError("buffer.npz is truncated")
-        self.restored = path
-
-
-def test_the_newest_usable_checkpoint_is_restored(folder):
-    older, newer = (folder.save(steps, write, {}, keep=2) for steps in (1000, 2000))
-    output, algo = [], Algorithm({str(newer)})
-    assert restore(algo, [newer, older], output.append) == older
-    assert algo.restored == str(older)
-    assert len(output) == 1
-    assert "checkpoint_00002000 is unusable (buffer.npz is truncated); resuming from checkpoint_00001000" in output[0]
-    with pytest.raises(CheckpointError, match="no usable checkpoint"):
-        restore(Algorithm({str(newer), str(older)}), [newer, older], output.append)
 
 
 def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
