@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import main as platform
 from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, evaluate, train
@@ -189,22 +188,6 @@ def test_worker_processes_device_folder_and_checkpoints(tmp_path):
     assert last["replay_buffer"]["lag_fresh_max"] > 0  # workers act while the learner updates
     found = last["learners"]["default_policy"]
     assert found["replayed_share"] > 0.4 and found["policy_cloning"] > 0 and found["value_cloning"] > 0
-
-
-@pytest.mark.slow
-def test_a_run_is_resumed_and_tested(tmp_path, monkeypatch, capsys):
-    small = (
-        "--op_mode=train --env=CartPole-v1 --environment_max_steps=400 --batch_size=4 --r_f_steps=5 --worker_count=2"
-    )
-    words = [*small.split(), "--envs_per_worker=2", f"--replay_parameters={ELITE}"]
-    monkeypatch.setattr(actor_learner, "own_cpus", lambda: 1)
-    monkeypatch.chdir(tmp_path)
-    assert platform.main(words) == 0
-    (folder,) = (tmp_path / "results").iterdir()
-    assert platform.main(["--op_mode=train_w_load", f"--load_model_url={folder}", "--environment_max_steps=600"]) == 0
-    assert "600 steps" in capsys.readouterr().out
-    assert platform.main(["--op_mode=test", f"--load_model_url={folder}", "--test_episode_count=2"]) == 0
-    assert "2 episodes: return" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["1", "1.0", "1e0"])

@@ -48,18 +48,6 @@ def test_errors_are_one_line(file, words, message, capsys, tmp_path):
     rejects(capsys, custom_training.main, words, message)
 
 
-@pytest.mark.slow
-def test_a_listed_network_trains_resumes_and_is_evaluated(file, tmp_path, capsys):
-    words = ["network.q.act=ELU", "--output_dir", str(tmp_path / "runs"), *SHORT]
-    assert custom_training.main(["--config", file, *words]) == 0
-    (run,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run / "params.json").read_text())["network"]["q"]["act"] == "ELU"
-    assert custom_training.main(["--resume", str(run), "--total_env_steps", "250"]) == 0
-    import enjoy
-
-    assert enjoy.main([str(run), "--episodes", "2"]) == 0 and "2 episodes: return" in capsys.readouterr().out
-
-
 # --- RLcycle's files ---------------------------------------------------------------------------------------------
 
 

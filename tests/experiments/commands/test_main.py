@@ -27,12 +27,6 @@ def test_help(words, code, capsys):
     assert all(f"  {name} " in text for name in command.COMMANDS)
 
 
-def test_the_rest_of_the_line_is_passed_to_the_part(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["interreplay"])
-    assert command.main(["train", "--list-presets"]) == 0
-    assert "nmer-paper" in capsys.readouterr().out
-
-
 def test_a_study_keeps_its_old_name_too(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["interreplay"])
     words = ["--buffers", "NMER", "--envs", "Pendulum-v1", "--seeds", "3", "--count"]

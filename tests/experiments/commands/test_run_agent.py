@@ -1,9 +1,6 @@
 """run_agent.py: RLcycle's words, and the settings that they stand for."""
 
-import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +8,6 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import run_agent
 from interreplay.experiments.commands.run_agent import HARMLESS, HYPER, INSTEAD, SETTINGS, translated
-
-ROOT = Path(__file__).resolve().parents[3]
-SMALL = "total_env_steps=200 learning_starts=100 buffer_size=1000 hiddens=16,16 evaluation_interval=0".split()
 
 
 def settings(line):
@@ -91,19 +85,6 @@ def test_environments_of_pybullet_are_mujocos(capsys):
     made = settings("configs=pybullet/sac configs.experiment_info.env.name=HalfCheetahPyBulletEnv-v0")
     assert (made.trainer, made.env) == ("SAC", "HalfCheetah-v5")
     assert capsys.readouterr().out.count("MuJoCo") == 2
-
-
-@pytest.mark.slow
-def test_it_runs_as_a_user_types_it(tmp_path):
-    """The command of its README word by word; additional words make it short."""
-    command = [sys.executable, "run_agent.py", "configs=atari/rainbow_dqn", "configs.hyper_params.batch_size=64"]
-    short = [*SMALL, f"local_dir={tmp_path}", "--quiet"]
-    done = subprocess.run([*command, *short], cwd=ROOT, capture_output=True, text=True, timeout=900)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert done.stdout.startswith("configuration configs/atari/rainbow_dqn.yaml over configs/atari/base.yaml\n")
-    (run,) = tmp_path.iterdir()
-    params = json.loads((run / "params.json").read_text())
-    assert (params["trainer"], params["train_batch_size"], params["updates_per_step"]) == ("Rainbow", 64, 0.25)
 
 
 def test_without_arguments_it_prints_how_to_call_it(capsys, monkeypatch):
