@@ -47,12 +47,18 @@ def rows(n, seed=0, **shapes):
     return make(n, seed=seed, **SHAPES | shapes)
 
 
+def sampled(given, **changes):
+    """Return a source that has these rows and has drawn a batch, before which it fits its model."""
+    made = source(**changes)
+    made.add(given)
+    made.sample(8)
+    return made
+
+
 def test_the_model_follows_the_policy_to_its_device_and_batches_stay():
     made = source(about=context(device=torch.device("meta")))
     assert made.dynamics.device.type == "meta" and made.device.type == made.virtual.device.type == "cpu"
-    made = source()
-    made.add(rows(20))
-    made.sample(8)
+    made = sampled(rows(20))
     before = made.dynamics.state_dict()
     made.dynamics.device = torch.device("cpu", 0)
     made.connect(context(device=torch.device("cpu")))  # moves the fitted networks
@@ -95,16 +101,12 @@ def test_recorded_rows_without_a_column_that_the_method_requires_are_rejected(tm
 
 
 def test_virtual_rows_are_the_models_with_actions_of_the_policy():
-    made = source(action_noise=0.0)
-    made.add(rows(40))
-    made.sample(4)
+    made = sampled(rows(40), action_noise=0.0)
     found = made.virtual.storage[torch.arange(len(made.virtual))]
     assert torch.equal(found.actions, policy(found.obs)) and found.truncated.all() and not found.terminated.any()
     stored = made.real.storage[torch.arange(40)].obs
     assert all((stored == obs).all(dim=1).any() for obs in found.obs)
-    noisy = source(action_noise=0.3)
-    noisy.add(rows(40))
-    noisy.sample(4)
+    noisy = sampled(rows(40), action_noise=0.3)
     found = noisy.virtual.storage[torch.arange(40)]
     assert 0.05 < (found.actions - policy(found.obs)).std() < 0.3 and found.actions.abs().max() <= 1
 
@@ -113,9 +115,7 @@ def test_a_policy_that_is_a_distribution_is_drawn_from():
     def gaussian(obs):
         return torch.cat([obs[:, :2], torch.full_like(obs[:, :2], -1.0)], dim=1)
 
-    made = source(about=context(policy=gaussian, policy_is_gaussian=True), rollouts=200)
-    made.add(rows(40))
-    made.sample(4)
+    made = sampled(rows(40), about=context(policy=gaussian, policy_is_gaussian=True), rollouts=200)
     found = made.virtual.storage[torch.arange(4_000)]
     before = torch.atanh(found.actions.double().clamp(-0.999999, 0.999999)) - found.obs[:, :2]
     inner = found.obs[:, :2].abs() < 1  # where tanh is not saturated
@@ -136,9 +136,7 @@ def test_fits_come_every_so_many_steps_and_rows_are_kept_for_so_many_fits():
 
 
 def test_the_ring_grows_with_the_length_of_rollouts_and_keeps_its_rows():
-    made = source(rollout_length=(1, 3, 20, 40), keep_fits=2)
-    made.add(rows(20))
-    made.sample(4)
+    made = sampled(rows(20), rollout_length=(1, 3, 20, 40), keep_fits=2)
     first = made.virtual.storage[torch.arange(40)]
     assert made.virtual.capacity == 80 and made.imagination.length == 1
     made.add(rows(20, seed=1))
@@ -221,13 +219,10 @@ def test_a_state_in_the_middle_of_a_schedule_continues_bit_for_bit(real, model):
 
 
 def test_states_of_other_sources_are_rejected():
-    made = source()
     with pytest.raises(ValueError, match="contains no model, only the sources .*; expected one of ModelBased"):
-        made.load_state_dict(Mix({"real": "Uniform", "model": "Uniform"}, capacity=500).state_dict())
-    made.add(rows(30))
-    made.sample(4)
+        source().load_state_dict(Mix({"real": "Uniform", "model": "Uniform"}, capacity=500).state_dict())
     with pytest.raises(ValueError, match="the state belongs to a model of 2 members"):
-        source(members=3).load_state_dict(made.state_dict())
+        source(members=3).load_state_dict(sampled(rows(30)).state_dict())
 
 
 # -- goals ----------------------------------------------------------------------------------------
@@ -305,9 +300,7 @@ def test_environments_with_goals_define_their_termination():
     about = Context(
         policy=lambda obs: obs["desired_goal"], compute_reward=reward, compute_terminated=reached, environment="Own-v0"
     )
-    made = source(about=about)
-    made.add(goal_rows(60))
-    made.sample(8)
+    made = sampled(goal_rows(60), about=about)
     found = made.virtual.storage[torch.arange(40)]
     apart = (found.next_obs["achieved_goal"] - found.next_obs["desired_goal"]).abs().sum(1)
     assert torch.equal(found.terminated, apart < 2.0) and 0 < found.terminated.sum() < 40
@@ -391,9 +384,7 @@ def test_rollouts_are_compared_with_the_simulator_by_their_length():
         seen.append(found)
         return {"on_manifold_state_error": float(len(seen))}
 
-    made = source(about=context(simulate=simulate), rollout_length=2)
-    made.add(rows(20))
-    made.sample(4)
+    made = sampled(rows(20), about=context(simulate=simulate), rollout_length=2)
     numbers = made.statistics()
     assert numbers["model/on_manifold_state_error_at_1"] == 1 and numbers["model/on_manifold_state_error_at_2"] == 2
     assert all(isinstance(found, Transitions) and len(found) == 40 for found in seen)

@@ -212,35 +212,35 @@ def test_rows_of_weight_0_teach_nothing(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_scores_match_their_definitions(algorithm):
-    for update in [made(algorithm)]:
-        networks, rows = update.networks, rows_of(algorithm)
-        for parameter in networks.targets.parameters():
-            parameter.data.mul_(0.8)
-        target = update.target_values(rows, rows.next_obs, 1, torch.Generator().manual_seed(3))
-        with torch.no_grad():
+    update = made(algorithm)
+    networks, rows = update.networks, rows_of(algorithm)
+    for parameter in networks.targets.parameters():
+        parameter.data.mul_(0.8)
+    target = update.target_values(rows, rows.next_obs, 1, torch.Generator().manual_seed(3))
+    with torch.no_grad():
 
-            def values(critics, rows=rows):
-                if algorithm == "discrete SAC":
-                    return torch.stack([one[torch.arange(N), rows.actions] for one in critics.outputs(rows.obs)])
-                return critics.outputs(torch.cat([rows.obs, rows.actions], dim=1)).mean(dim=-1)
+        def values(critics, rows=rows):
+            if algorithm == "discrete SAC":
+                return torch.stack([one[torch.arange(N), rows.actions] for one in critics.outputs(rows.obs)])
+            return critics.outputs(torch.cat([rows.obs, rows.actions], dim=1)).mean(dim=-1)
 
-            errors, others = values(networks.critics) - target, values(networks.targets) - target
-        expected = {
-            "mean_error": errors.abs().mean(dim=0),
-            "largest_error": errors.abs().max(dim=0).values,
-            "reducible_loss": (errors**2).mean(dim=0) - (others**2).mean(dim=0),
-        }
-        before = copy.deepcopy(networks.state_dict())
-        found = update.score(rows, NAMES, torch.Generator().manual_seed(3))
-        assert all(torch.equal(value, before[name]) for name, value in networks.state_dict().items())
-        assert found.keys() == NAMES <= update.offers
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
-        update.scores_wanted = NAMES
-        result = update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3))
-        torch.testing.assert_close(result.scores, expected, rtol=1e-9, atol=1e-11)
-        update.scores_wanted = frozenset()
-        assert result.scores.keys() == NAMES
-        assert not update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3)).scores
+        errors, others = values(networks.critics) - target, values(networks.targets) - target
+    expected = {
+        "mean_error": errors.abs().mean(dim=0),
+        "largest_error": errors.abs().max(dim=0).values,
+        "reducible_loss": (errors**2).mean(dim=0) - (others**2).mean(dim=0),
+    }
+    before = copy.deepcopy(networks.state_dict())
+    found = update.score(rows, NAMES, torch.Generator().manual_seed(3))
+    assert all(torch.equal(value, before[name]) for name, value in networks.state_dict().items())
+    assert found.keys() == NAMES <= update.offers
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+    update.scores_wanted = NAMES
+    result = update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3))
+    torch.testing.assert_close(result.scores, expected, rtol=1e-9, atol=1e-11)
+    update.scores_wanted = frozenset()
+    assert result.scores.keys() == NAMES
+    assert not update.update(Batch(rows, torch.ones(N).double()), torch.Generator().manual_seed(3)).scores
 
 
 def test_a_learned_encoder_of_the_targets_encodes_rows_for_their_values():

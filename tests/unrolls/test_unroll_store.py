@@ -10,7 +10,6 @@ from interreplay.unrolls.unrolls import TAGS, cat
 from tests.unrolls.unroll_builders import same, unrolls
 
 TAGGED = (*TAGS, "fresh")
-INSERTIONS = [insertion.Fifo, insertion.Reservoir, insertion.Elite]
 
 
 def rng(seed: int = 0) -> np.random.Generator:
