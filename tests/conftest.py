@@ -63,10 +63,15 @@ def _quick_start():
 
 
 @pytest.fixture
-def minari_folder(tmp_path, monkeypatch):
+def own_cache(tmp_path, monkeypatch):
+    """Use a temporary folder for the copies of offline data."""
+    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def minari_folder(tmp_path, monkeypatch, own_cache):
     """Use temporary folders for Minari's datasets and for the cache, without Minari's warning."""
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -5,8 +5,10 @@ import numpy as np
 import torch
 
 from interreplay import Transitions
-from interreplay.experience.store import StoreWriter
+from interreplay.experience.store import ExperienceStore, StoreWriter
+from interreplay.runs import state_files
 from interreplay.transitions import cat
+from replay_buffers import Uniform
 
 SPACES = (
     gym.spaces.Box(-np.inf, np.inf, (3,), np.float32),
@@ -35,8 +37,8 @@ def episodes_of(lengths, seed=0, first=0, ended=True):
     return Transitions(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
 
-def writer_of(folder, most_rows=1_000_000, env="Pendulum-v1", **more):
-    return StoreWriter(folder, env, {}, SPACES, most_rows, **more)
+def writer_of(folder, most_rows=1_000_000, env="Pendulum-v1", spaces=SPACES, **more):
+    return StoreWriter(folder, env, {}, spaces, most_rows, **more)
 
 
 def fill(folder, rows, step=1, version=0, chunk=1, **more):
@@ -46,6 +48,20 @@ def fill(folder, rows, step=1, version=0, chunk=1, **more):
         writer.add(rows[start : start + chunk], step + start, version + start)
     writer.close()
     return folder
+
+
+def intact(folder):
+    """Open a store, and check all its rows."""
+    store = ExperienceStore(folder)
+    store.check()
+    return store
+
+
+def save_buffer(folder, rows, capacity=None):
+    """Save the state of a uniform buffer with these rows."""
+    buffer = Uniform(capacity=capacity or len(rows))
+    buffer.add(rows)
+    state_files.save(folder, buffer.state_dict())
 
 
 def everything(store):

@@ -75,7 +75,6 @@ def test_rlcycle_reads_its_other_commands():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_rlcycles_other_experiments_are_configurations(name):
-    """`test_configurations.py` trains each of them."""
     made = settings_for(make_parser().given(translated([f"configs={name}"])))
     assert made.trainer.lower() == name.split("/")[1]
 

@@ -192,7 +192,6 @@ def test_targets_that_rows_bring_are_learned(algorithm):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_rows_of_weight_0_teach_nothing(algorithm):
-    """Rows of weight 0 for critics and actor can be replaced without effect."""
     ends, keep = [], torch.arange(N) < 20
     for seed in (1, 2):
         update = made(algorithm)

@@ -238,8 +238,6 @@ def test_error_messages():
 
 
 def test_parts_can_be_combined_directly():
-    from interreplay.neighborhood import HindsightGoals
-
     relabel = Relabel(k=4)
     relabel.connect(Context(compute_reward=reward))
     relabel.connect(Context(compute_reward=Broken.reward, compute_terminated=Broken.terminated))

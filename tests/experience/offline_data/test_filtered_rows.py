@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from kept_rows import SPACES, episodes_of, equal, fill
+from kept_rows import SPACES, episodes_of, equal, fill, save_buffer
 from offline_data import HIGH, episodes, minari_dataset, transitions
 
 from interreplay import Mix, Offline, Storage, Transitions
@@ -23,16 +23,10 @@ from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.where import Where
 from interreplay.experience.store import ExperienceStore
 from interreplay.rllib.env_runner.runner_state import restore_env, save_env
-from interreplay.runs import state_files
 from interreplay.transitions import cat
-from replay_buffers import Uniform
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
 
 
 def stored(rows):
@@ -183,9 +177,7 @@ def test_success(tmp_path):
     expected = joined(rows[5:25], rows[26:])
     assert torch.equal(found.obs, expected.obs) and found.extras["success"].sum() == 2
     assert ExperienceStore(tmp_path / "a").episodes().success.tolist() == [False, True, False, True]
-    buffer = Uniform(capacity=35)
-    buffer.add(rows)
-    state_files.save(tmp_path / "b", buffer.state_dict())
+    save_buffer(tmp_path / "b", rows)
     with pytest.raises(UsageError, match="b does not record successes"):
         open_rows([str(tmp_path / "a"), str(tmp_path / "b")], SPACES, where="success")
     both = stored(open_rows([str(tmp_path / "a"), str(tmp_path / "b")], SPACES))
@@ -320,13 +312,10 @@ def test_functions_of_one_name_have_their_own_rows(tmp_path, kind):
 
 
 def test_actions_in_other_units_have_their_own_rewards(tmp_path):
-    buffer = Uniform(capacity=5)
-    buffer.add(episodes_of([5]))
-    state_files.save(tmp_path / "buffer", buffer.state_dict())  # without the bounds of actions
+    save_buffer(tmp_path / "buffer", episodes_of([5]))  # without the bounds of actions
     for bound in (1.0, 2.0):
         actions = gym.spaces.Box(-bound, bound, SPACES[1].shape)
-        storage = open_rows(str(tmp_path / "buffer"), (SPACES[0], actions), relabel=first_action)
-        rows = stored(storage)
+        rows = stored(open_rows(str(tmp_path / "buffer"), (SPACES[0], actions), relabel=first_action))
         assert torch.allclose(rows.rewards, bound * rows.actions[:, 0])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from builders import identical, make
-from kept_rows import SPACES, episodes_of, fill
+from kept_rows import SPACES, episodes_of, fill, save_buffer
 from offline_data import episodes, minari_dataset, transitions
 
 import replay_buffers
@@ -27,10 +27,11 @@ from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.find import expanded
 from interreplay.experience.offline_data.store import COPY, cache_folder
 from interreplay.experience.recipes import make_source
-from interreplay.experience.store import ExperienceStore, StoreWriter
+from interreplay.experience.store import ExperienceStore
 from interreplay.experience.store.minari_export import write_minari
 from interreplay.experiments.evaluation.minari_dataset import Recorder
 from interreplay.experiments.flags.replay_flags import source_of
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.part import Context
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import CHECKPOINT
@@ -97,10 +98,7 @@ def test_parts_of_actions_with_a_single_value_are_zero():
 
 
 def test_an_episode_that_nothing_continues_is_truncated(tmp_path):
-    rows = transitions(episodes(1))
-    buffer = Uniform(capacity=50)
-    buffer.add(rows[:10])
-    state_files.save(tmp_path / "state", buffer.state_dict())
+    save_buffer(tmp_path / "state", transitions(episodes(1))[:10])
     assert everything(open_rows(str(tmp_path / "state"))).truncated.tolist() == [False] * 9 + [True]
 
 
@@ -176,15 +174,10 @@ def test_a_state_holds_the_key_and_continues_bit_for_bit(tmp_path):
 
 def test_recorded_and_new_rows_have_their_own_priorities(tmp_path):
     rows = transitions(episodes())
-    buffer = Uniform(capacity=100)
-    buffer.add(rows)
-    state_files.save(tmp_path / "state", buffer.state_dict())
-    settings = SimpleNamespace(
-        buffer="NMER", buffer_args={"k": 3}, buffer_size=50, prioritized={"alpha": 0.7}, credit_both=False, updates=None
-    )
-    settings.offline_data = str(tmp_path / "state")
-    settings.offline_where = settings.relabel = settings.offline_share_end = None
-    settings.offline_share = 0.5
+    save_buffer(tmp_path / "state", rows)
+    words = "--buffer NMER --buffer_arg k=3 --buffer_size 50 --prioritized_replay --prioritized_replay_alpha .7"
+    words += f" --train_batch_size 32 --offline_data {tmp_path}/state"
+    settings = settings_for(make_parser().given(words.split()))
     kind, arguments = source_of(settings)
     mix = make_source(kind, {"seed": 0}, **arguments)
     mix.add(rows[:30])
@@ -198,9 +191,7 @@ def test_images_of_a_stack_are_stored_once_and_read_exactly(tmp_path):
     frames = np.random.default_rng(0).integers(0, 256, (34, 20, 20)).astype(np.uint8)
     stacks = np.stack([frames[i : i + 4] for i in range(31)])
     rows = make(30, ends=0.0).replace(obs=torch.from_numpy(stacks[:-1]), next_obs=torch.from_numpy(stacks[1:]))
-    buffer = Uniform(capacity=30)
-    buffer.add(rows)
-    state_files.save(tmp_path / "state", buffer.state_dict())
+    save_buffer(tmp_path / "state", rows)
     storage = open_rows(str(tmp_path / "state"))
     assert storage.nbytes < rows.obs.numel() / 2
     assert torch.equal(everything(storage).obs, rows.obs) and torch.equal(everything(storage).next_obs, rows.next_obs)
@@ -242,9 +233,7 @@ def test_data_of_another_environment_is_rejected():
 def test_a_saved_buffer_of_another_environment_or_with_unknown_columns(tmp_path):
     rows = transitions(episodes(1))
     for place, columns in (("wide", {"actions": torch.zeros(25, 2)}), ("extra", {"extras": {"foo": torch.zeros(25)}})):
-        buffer = Uniform(capacity=25)
-        buffer.add(rows.replace(**columns))
-        state_files.save(tmp_path / place, buffer.state_dict())
+        save_buffer(tmp_path / place, rows.replace(**columns))
     refused(tmp_path / "wide", r"belongs to another environment: actions has shape \(2,\) per row.* have \(1,\)")
     refused(tmp_path / "extra", "has the unknown column foo; expected only the columns of transitions and behavior and")
 
@@ -385,9 +374,7 @@ def test_impossible_metadata_is_one_line(total, value, reason, tmp_path):
     ids=lambda value: str(value)[:20],
 )
 def test_an_impossible_saved_buffer_is_one_line(entry, value, reason, tmp_path):
-    buffer = Uniform(capacity=25)
-    buffer.add(transitions(episodes(1)))
-    state_files.save(tmp_path / "state", buffer.state_dict())
+    save_buffer(tmp_path / "state", transitions(episodes(1)))
     state = state_files.load(tmp_path / "state")
     state["storage"][entry] = value
     state_files.save(tmp_path / "state", state)
@@ -453,9 +440,7 @@ def test_missing_columns_of_a_method_are_reported():
 
 
 def test_data_of_another_kind_of_policy_is_rejected_before_training(tmp_path):
-    buffer = Uniform(capacity=25)
-    buffer.add(transitions(episodes(1)).replace(extras={"behavior": torch.zeros(25, 1)}))
-    state_files.save(tmp_path / "rows", buffer.state_dict())
+    save_buffer(tmp_path / "rows", transitions(episodes(1)).replace(extras={"behavior": torch.zeros(25, 1)}))
     source = Offline(str(tmp_path / "rows"), "Elite", spaces=spaces())
     with pytest.raises(UsageError, match="behavior has 1 values per row, and the policy of this run returns 2; expect"):
         source.connect(Context(policy=lambda obs: torch.zeros(len(obs), 2)))
@@ -527,37 +512,34 @@ def test_actions_with_parts_are_one_vector_and_rewards_receive_the_parts(tmp_pat
     nested = (SPACES[0], gym.spaces.Dict(torques))
     rows = episodes_of([5, 4])
     stored = torch.tensor([-1.0, -0.5, 0.25]).repeat(len(rows), 1)  # a: 0 and 1, b: 0.5
-    writer = StoreWriter(tmp_path / "run", "Parts-v0", {}, nested, seconds=3600.0)
-    writer.add(rows.replace(actions=stored), step=1, version=0)
-    writer.close()
-    write_minari(ExperienceStore(tmp_path / "run"), "parts/kept-v0")
+    folder = fill(tmp_path / "run", rows.replace(actions=stored), env="Parts-v0", spaces=nested)
+    write_minari(ExperienceStore(folder), "parts/kept-v0")
 
     def reward(obs, action, next_obs, **columns):
         assert action["b"].dtype == np.float32
         return action["a"].sum(axis=1) + action["b"][:, 0]
 
-    for data in (str(tmp_path / "run"), "minari:parts/kept-v0"):
+    for data in (str(folder), "minari:parts/kept-v0"):
         for known in (None, nested):
             found = everything(open_rows(data, known, relabel=reward))
             assert torch.equal(found.obs, rows.obs) and torch.equal(found.actions, stored)
             assert torch.equal(found.rewards, torch.full((9,), 1.5))
     other = (SPACES[0], gym.spaces.Dict(torques | {"b": gym.spaces.Box(-3, 3, (1,), np.float64)}))
     with pytest.raises(UsageError, match="belongs to another environment: its actions are Dict"):
-        open_rows(str(tmp_path / "run"), other)
+        open_rows(str(folder), other)
 
 
 def test_keys_with_slashes_are_rejected_before_anything_is_recorded(tmp_path):
     box = gym.spaces.Box(-9, 9, (2,), np.float32)
     space = gym.spaces.Tuple((gym.spaces.Dict({"a": gym.spaces.Dict({"b/c": box})}),))
-    writer = StoreWriter(tmp_path / "run", "Parts-v0", {}, (space, SPACES[1]), seconds=3600.0)
     rows = episodes_of([5])
     parts = {"0/a/b/c": rows.obs[:, :2]}
-    writer.add(rows.replace(obs=parts, next_obs=parts), step=1, version=0)
-    writer.close()
+    rows = rows.replace(obs=parts, next_obs=parts)
+    folder = fill(tmp_path / "run", rows, env="Parts-v0", spaces=(space, SPACES[1]))
     env = gym.Env()
     env.observation_space = space
     env.action_space = SPACES[1]
-    for act in (lambda: write_minari(ExperienceStore(tmp_path / "run"), "parts/kept-v0"), lambda: Recorder(env)):
+    for act in (lambda: write_minari(ExperienceStore(folder), "parts/kept-v0"), lambda: Recorder(env)):
         with pytest.raises(UsageError, match=r"Minari cannot store the key 'b/c' of Dict\(.*expected keys without"):
             act()
 

@@ -16,33 +16,26 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from kept_rows import SPACES, episodes_of, equal, everything, fill, writer_of
+from kept_rows import SPACES, episodes_of, equal, everything, fill, intact, save_buffer, writer_of
 
 from interreplay import Offline, Transitions
 from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experience.offline_data import open_rows
-from interreplay.experience.store import ExperienceStore, StoreWriter
+from interreplay.experience.store import ExperienceStore
 from interreplay.experience.store import writer as writer_module
 from interreplay.experience.store.header import HEADER
 from interreplay.experience.store.segments import JOURNAL, RECORD_BYTES, column_file, segment_name
 from interreplay.experiments.commands.experience import main
-from interreplay.runs import state_files
 from interreplay.transitions import cat
-from replay_buffers import Uniform
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 50])
 def test_rows_come_back_as_they_were_added(tmp_path, chunk):
     rows = episodes_of([5, 20, 1, 9])
-    store = ExperienceStore(fill(tmp_path / "s", rows, step=101, version=7, chunk=chunk))
-    store.check()
+    store = intact(fill(tmp_path / "s", rows, step=101, version=7, chunk=chunk))
     assert equal(everything(store), rows) and store.rows == 35
     assert store.column("step").tolist() == list(range(101, 136))
     assert store.column("version").tolist() == [7 + (i // chunk) * chunk for i in range(35)]
@@ -63,7 +56,7 @@ def test_episodes_are_summarized_as_by_a_plain_loop(tmp_path):
     assert found.lengths.tolist() == [len(rewards) for rewards in expected.values()]
     assert found.returns == pytest.approx([sum(rewards) for rewards in expected.values()], abs=1e-6)
     assert not found.ended.any() and found.success is None
-    writer = StoreWriter(tmp_path / "reported", "Pendulum-v1", {}, SPACES)
+    writer = writer_of(tmp_path / "reported")
     writer.reports_success = True
     writer.add(rows, 1, 0)
     writer.close()
@@ -89,8 +82,7 @@ def test_damage_is_still_found_after_a_store_is_continued(tmp_path):
 
 def test_the_oldest_segments_are_dropped(tmp_path):
     rows = episodes_of([10] * 30)
-    store = ExperienceStore(fill(tmp_path / "s", rows, most_rows=100))
-    store.check()
+    store = intact(fill(tmp_path / "s", rows, most_rows=100))
     assert 80 <= store.rows <= 100
     assert equal(everything(store), rows[300 - store.rows :])
     assert store.column("step").tolist() == list(range(301 - store.rows, 301))
@@ -105,10 +97,8 @@ def test_rows_after_a_step_are_moved_aside(tmp_path):
     other = episodes_of([4], seed=9, first=50)
     writer.add(other, 34, 0)
     writer.close()
-    store = ExperienceStore(tmp_path / "experience")
-    aside = ExperienceStore(tmp_path / "experience_aside_00000033")
-    store.check()
-    aside.check()
+    store = intact(tmp_path / "experience")
+    aside = intact(tmp_path / "experience_aside_00000033")
     assert equal(everything(aside), rows[33:]) and equal(everything(store)[:33], rows[:33])
     assert equal(everything(store)[33:], other)
     assert store.header.id != aside.header.id
@@ -188,14 +178,10 @@ def test_a_full_disk_ends_the_recording_with_one_line(tmp_path, monkeypatch):
         writer.add(rows[start : start + 5], start + 1, 0)
     writer.close()
     assert len(lines) == 1 and lines[0].endswith("No space left on device")
-    store = ExperienceStore(tmp_path / "s")
-    store.check()
-    assert equal(everything(store), rows[:20])
+    assert equal(everything(intact(tmp_path / "s")), rows[:20])
     monkeypatch.setattr(writer_module, "_write_all", written)
     fill(tmp_path / "s", rows[20:], step=21)  # partially written rows are cut off
-    again = ExperienceStore(tmp_path / "s")
-    again.check()
-    assert equal(everything(again), rows)
+    assert equal(everything(intact(tmp_path / "s")), rows)
 
 
 WRITERS = """
@@ -273,14 +259,11 @@ def test_a_process_killed_at_random_moments_loses_at_most_the_running_episode(tm
             pass
         os.kill(child, signal.SIGKILL)
         added = max(target, added_until_over(process))
-        store = ExperienceStore(folder)
-        store.check()
+        store = intact(folder)
         assert equal(everything(store), rows[: store.rows])
         lost.append(added - store.rows)
         fill(folder, rows[store.rows : store.rows + 20], step=store.rows + 1)  # another process continues it
-        after = ExperienceStore(folder)
-        after.check()
-        assert equal(everything(after), rows[: store.rows + 20])
+        assert equal(everything(intact(folder)), rows[: store.rows + 20])
     assert max(lost) <= 20 and max(lost) > 0, lost
 
 
@@ -290,8 +273,7 @@ def test_two_runs_write_stores_in_one_folder(tmp_path, two_processes):
         begin_writing(process, tmp_path / f"run{i}" / "experience", 400)
     for i, process in enumerate(two_processes):
         assert added_until_over(process) == 400
-        store = ExperienceStore(tmp_path / f"run{i}" / "experience")
-        store.check()
+        store = intact(tmp_path / f"run{i}" / "experience")
         assert equal(everything(store), episodes_of([20] * 1000)[:400])
     assert len(open_rows([str(tmp_path / "run0"), str(tmp_path / "run1")], SPACES)) == 800
     assert len(open_rows(str(tmp_path / "run*"), SPACES)) == 800
@@ -312,14 +294,6 @@ def test_damaged_and_malicious_stores_are_rejected_in_one_line(tmp_path):
     segment = "rows_000000000000"
     columns = json.loads((whole / HEADER).read_text())["columns"]
 
-    def damaged(number, damage, expected):
-        folder = tmp_path / f"damaged{number}"
-        shutil.copytree(whole, folder)
-        damage(folder)
-        with pytest.raises(UsageError, match=expected) as caught:
-            open_rows(str(folder), SPACES)
-        assert "\n" not in str(caught.value)
-
     cases = [
         (lambda f: cut(column_file(f / segment, "obs"), 100), "is truncated: .*obs.bin has 100 bytes of 240"),
         (lambda f: column_file(f / segment, "rewards").unlink(), "is truncated: .*rewards.bin has 0 bytes of 80"),
@@ -337,7 +311,12 @@ def test_damaged_and_malicious_stores_are_rejected_in_one_line(tmp_path):
         (lambda f: linked(f / segment, tmp_path / "elsewhere"), "contains links"),
     ]
     for number, (damage, expected) in enumerate(cases):
-        damaged(number, damage, expected)
+        folder = tmp_path / f"damaged{number}"
+        shutil.copytree(whole, folder)
+        damage(folder)
+        with pytest.raises(UsageError, match=expected) as caught:
+            open_rows(str(folder), SPACES)
+        assert "\n" not in str(caught.value)
 
 
 def linked(segment, elsewhere):
@@ -353,8 +332,7 @@ def test_a_torn_record_of_the_journal_is_dropped(tmp_path):
     assert journal.stat().st_size == 2 * RECORD_BYTES
     cut(journal, 2 * RECORD_BYTES - 5)
     assert equal(everything(ExperienceStore(folder)), episodes_of([10, 10])[:10])
-    data = bytearray(journal.read_bytes()[:RECORD_BYTES] + b"\x07" * RECORD_BYTES)
-    journal.write_bytes(data)
+    journal.write_bytes(journal.read_bytes()[:RECORD_BYTES] + b"\x07" * RECORD_BYTES)
     assert ExperienceStore(folder).rows == 10
 
 
@@ -372,9 +350,7 @@ def test_rows_that_a_power_failure_left_incomplete_are_left_out(tmp_path):
         assert left.rows == 10
     left.add(rows[30:], 11, 0)
     left.close()
-    again = ExperienceStore(folder)
-    again.check()
-    assert equal(everything(again), cat([rows[:10], rows[30:]]))
+    assert equal(everything(intact(folder)), cat([rows[:10], rows[30:]]))
 
 
 def test_columns_reach_the_disk_before_the_journal(tmp_path, monkeypatch):
@@ -392,9 +368,7 @@ def test_columns_reach_the_disk_before_the_journal(tmp_path, monkeypatch):
 def test_a_store_is_learned_from_as_a_buffer_with_its_rows(tmp_path):
     rows = episodes_of([10, 20, 5], ended=False)
     folder = fill(tmp_path / "s", rows)
-    buffer = Uniform(capacity=35)
-    buffer.add(rows)
-    state_files.save(tmp_path / "state", buffer.state_dict())
+    save_buffer(tmp_path / "state", rows)
     ours, theirs = open_rows(str(folder), SPACES), open_rows(str(tmp_path / "state"), SPACES)
     slots = torch.arange(35)
     assert equal(ours[slots].replace(extras={}), theirs[slots]) and ours[slots].truncated.sum() == 3
@@ -448,10 +422,7 @@ def test_observations_with_parts_come_back_and_serve_hindsight(tmp_path):
     )
     boxes = {name: gym.spaces.Box(-np.inf, np.inf, (width,), np.float32) for name, width in names.items()}
     spaces = (gym.spaces.Dict(boxes), SPACES[1])
-    writer = StoreWriter(tmp_path / "s", "Goals-v0", {}, spaces)
-    writer.add(rows, 1, 0)
-    writer.close()
-    store = ExperienceStore(tmp_path / "s")
+    store = ExperienceStore(fill(tmp_path / "s", rows, env="Goals-v0", spaces=spaces))
     assert equal(everything(store).replace(extras={}), rows) and store.header.observation_space == spaces[0]
     source = Offline(str(tmp_path / "s"), "HER", {"k": 4, "compute_reward": distance}, spaces=spaces, seed=0)
     drawn = source.sample(500).transitions

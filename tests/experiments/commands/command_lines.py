@@ -53,13 +53,13 @@ def the_run(local_dir: Path) -> Path:
     return folder
 
 
-def table(path: Path) -> list[dict[str, str]]:
+def read_csv(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    return table(folder / "progress.csv")
+    return read_csv(folder / "progress.csv")
 
 
 def steps(folder: Path) -> list[int]:

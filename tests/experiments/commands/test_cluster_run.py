@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.experiments.commands.command_lines import steps, table
+from tests.experiments.commands.command_lines import read_csv, steps
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = "steps_per_iteration: 100, learning_starts: 60, train_batch_size: 32, buffer_size: 2000, hiddens: [16, 16]"
@@ -147,12 +147,12 @@ def test_an_interrupted_study_resumes_and_reports_what_failed(study, tmp_path):
     threads = json.loads((tmp_path / "threads.json").read_text())
     assert threads.pop("folder") == str(ROOT), "Tune would change to the folder of the trial"
     assert threads.pop("torch") == 1 and set(threads.values()) == {"1"} and len(threads) >= 3
-    rows = table(results / "runs.csv")
+    rows = read_csv(results / "runs.csv")
     assert [row["state"] for row in rows] == ["finished", "failed"]
-    returns = [float(row["evaluation/env_runners/episode_return_mean"]) for row in table(good / "progress.csv")]
+    returns = [float(row["evaluation/env_runners/episode_return_mean"]) for row in read_csv(good / "progress.csv")]
     assert float(rows[0]["final_return"]) == pytest.approx(returns[-1])
     assert float(rows[0]["mean_return"]) == pytest.approx(sum(returns) / 4)
-    assert sorted(row["n"] for row in table(results / "table.csv")) == ["0", "1"]  # by environment
+    assert sorted(row["n"] for row in read_csv(results / "table.csv")) == ["0", "1"]  # by environment
 
 
 def listening(pid: int) -> list[str]:

@@ -1,4 +1,3 @@
-import csv
 import json
 import math
 import os
@@ -17,6 +16,7 @@ from interreplay.runs.run_folder import (
     read_settings,
     steps_of,
 )
+from tests.experiments.commands.command_lines import steps as recorded_steps
 
 
 def write(path):
@@ -77,11 +77,6 @@ def test_a_save_that_was_killed_leaves_nothing_that_counts(folder):
     assert names(folder) == ["checkpoint_00001000", "checkpoint_00002000"]
 
 
-def rows(folder):
-    with (folder.path / "progress.csv").open(newline="") as file:
-        return [int(row[STEPS]) for row in csv.DictReader(file)]
-
-
 @pytest.fixture
 def with_results(folder):
     returns = {1000: None, 2000: 5.5, 3000: 9.5, 4000: None}
@@ -97,7 +92,7 @@ def with_results(folder):
 
 def test_rewinding_drops_rows_beyond_the_checkpoint_and_half_written_ones(with_results):
     with_results.rewind(3000)
-    assert rows(with_results) == [1000, 2000, 3000]
+    assert recorded_steps(with_results.path) == [1000, 2000, 3000]
     lines = (with_results.path / "result.json").read_text().splitlines()
     assert [json.loads(line)[STEPS] for line in lines] == [1000, 2000, 3000]
     assert list(with_results.returns(evaluations=True)) == [5.5, 9.5]
@@ -146,7 +141,7 @@ def test_resuming_from_an_older_checkpoint_keeps_the_newer_one(with_results):
     output = []
     reopened = reopen(with_results.path, older, 2000, 9000, output.append)
     assert reopened.checkpoints() == [older]
-    assert rows(reopened) == [1000, 2000]
+    assert recorded_steps(reopened.path) == [1000, 2000]
     assert (newer.parent / f"{newer.name}.set_aside" / "weights").exists()
     assert len((newer.parent / "progress.csv.set_aside").read_text().splitlines()) == 6, "a header and five rows"
     assert len(output) == 2
@@ -170,7 +165,7 @@ def test_going_back_on_a_full_disk_changes_nothing(with_results, monkeypatch):
             act()
         assert contents() == before
     monkeypatch.undo()
-    assert rows(reopen(with_results.path, older, 2000, 9000, str)) == [1000, 2000]
+    assert recorded_steps(reopen(with_results.path, older, 2000, 9000, str).path) == [1000, 2000]
     assert (newer.parent / "progress.csv.set_aside").read_text() == before["progress.csv"]
 
 
@@ -178,7 +173,7 @@ def test_a_complete_run_is_reopened_only_for_a_row_that_a_full_disk_prevented(wi
     settings = with_unwritten({}, {STEPS: 5000})
     last = with_results.save(5000, write, settings, keep=2)
     with_results.rewind(4000)
-    assert rows(reopen(with_results.path, last, 5000, 5000, str)) == [1000, 2000, 3000, 4000]
+    assert recorded_steps(reopen(with_results.path, last, 5000, 5000, str).path) == [1000, 2000, 3000, 4000]
     with (with_results.path / "result.json").open("a") as file:
         file.write(json.dumps({STEPS: 5000}) + "\n")
     with pytest.raises(UsageError, match="complete at 5,000 steps"):

@@ -17,6 +17,11 @@ import custom_training
 from interreplay.acting.stored_policy import POLICY
 from interreplay.errors import EnvironmentFailure, UsageError
 from interreplay.experiments.commands import train
+from interreplay.experiments.training.result_log import EventFile
+from interreplay.experiments.training.train_loop import Training
+from interreplay.rllib import SACConfig
+from interreplay.rllib.algorithms.loop import TrainingLoop
+from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.runs import state_files
 from interreplay.runs.resume import unwritten
 from interreplay.runs.run_folder import STEPS, RunFolder
@@ -172,9 +177,6 @@ def test_a_run_without_updates_prints_a_warning_first(tmp_path, capsys):
 
 
 def fill(monkeypatch, at: int, checkpoints_too: bool):
-    from interreplay.experiments.training.result_log import EventFile
-    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -232,8 +234,6 @@ ROW = {STEPS: 1000, "training_iteration": 1}
 
 def training(folder, **more):
     """Return a run at its 1000th step."""
-    from interreplay.experiments.training.train_loop import Training
-
     algo = SimpleNamespace(env_steps=1000, evaluation_video=None, save_to_path=lambda path: path.mkdir())
     settings = SimpleNamespace(max_time=None, total_env_steps=5000, steps_per_iteration=1000, keep_checkpoints=2)
     return Training(algo, settings, RunFolder(folder), **more)
@@ -300,8 +300,6 @@ def test_emulated_bfloat16_is_warned_of(supported, tmp_path, capsys, monkeypatch
 
 
 def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
-    from interreplay.experiments.training.train_loop import Training
-
     monkeypatch.setattr(Training, "_round", lambda self, steps: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         custom_training.main(new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 200, "--quiet"))
@@ -312,8 +310,6 @@ def test_a_bug_keeps_its_traceback(tmp_path, monkeypatch):
 @pytest.mark.parametrize("fails_at", [200, 250])
 def test_a_resumed_run_repeats_an_evaluation_that_failed(tmp_path, capsys, monkeypatch, fails_at):
     """The result of its iteration is written as in an uninterrupted run; 250 env steps are the end of the run."""
-    from interreplay.rllib.algorithms.loop import TrainingLoop
-
     evaluate = TrainingLoop._run_one_evaluation
 
     def failing(self, parallel_train_future):
@@ -346,9 +342,7 @@ def results_of(row: dict[str, str]) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_lost_runner_leaves_a_checkpoint_and_one_line(tmp_path, capsys, monkeypatch):
-    from interreplay.experiments.training import train_loop
-
-    write = train_loop.Training._write
+    write = Training._write
 
     def kill(self, log, result):
         write(self, log, result)
@@ -356,7 +350,7 @@ def test_a_lost_runner_leaves_a_checkpoint_and_one_line(tmp_path, capsys, monkey
             (pid,) = self.algo.env_runner_group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
             os.kill(pid, signal.SIGKILL)
 
-    monkeypatch.setattr(train_loop.Training, "_write", kill)
+    monkeypatch.setattr(Training, "_write", kill)
     flags = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--num_workers", 1, "--quiet"]
     assert custom_training.main(new(tmp_path, *flags)) == 1
     run = the_run(tmp_path)
@@ -377,20 +371,16 @@ def test_an_environment_that_hangs_ends_the_run_and_its_place_is_reported(envs, 
 
 
 def test_evaluation_steps_count_as_progress(tmp_path):
-    from interreplay.experiments.training.train_loop import Training
-    from interreplay.rllib import SACConfig
-    from interreplay.runs.run_folder import RunFolder
-
     config = SACConfig().environment("Pendulum-v1").replay("Uniform", capacity=1000)
     config.training(hiddens=(8, 8), steps_per_iteration=20).evaluation(evaluation_interval=1)
     algo = config.build_algo()
-    settings = type("Settings", (), {"total_env_steps": 100, "steps_per_iteration": 20, "max_time": None})()
-    training = Training(algo, settings, RunFolder(tmp_path))
-    beats = [training.pulse()]
+    settings = SimpleNamespace(total_env_steps=100, steps_per_iteration=20, max_time=None)
+    run = Training(algo, settings, RunFolder(tmp_path))
+    beats = [run.pulse()]
     algo.eval_env_runner.sample(num_timesteps=5, explore=False)
-    beats.append(training.pulse())
+    beats.append(run.pulse())
     algo.env_runner.collect(5, random_actions=True)
-    beats.append(training.pulse())
+    beats.append(run.pulse())
     assert len(set(beats)) == 3
     algo.stop()
 

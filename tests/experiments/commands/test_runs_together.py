@@ -23,7 +23,7 @@ from interreplay.experiments.tune import run_threads
 from interreplay.experiments.tune.run_together import Worker, receive, shares
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
-from tests.experiments.commands.test_cluster_run import status, steps, study, table, wait_for  # noqa: F401
+from tests.experiments.commands.test_cluster_run import read_csv, status, steps, study, wait_for  # noqa: F401
 
 EVALUATION = "evaluation/env_runners/episode_return_mean"
 LOSS = "learners/default_policy/critic_loss"
@@ -68,11 +68,11 @@ def test_results_equal_those_of_separate_runs(tmp_path):
             list(run.results())
         other = tmp_path / "together" / folder.name
         assert steps(other) == steps(folder) == [30, 60] and status(other)["state"] == "finished"
-        expected = [float(row[EVALUATION]) for row in table(folder / "progress.csv")]
-        found = [float(row[EVALUATION]) for row in table(other / "progress.csv")]
+        expected = [float(row[EVALUATION]) for row in read_csv(folder / "progress.csv")]
+        found = [float(row[EVALUATION]) for row in read_csv(other / "progress.csv")]
         assert found == pytest.approx(expected, rel=1e-2)
-        losses = [float(row[LOSS]) for row in table(folder / "progress.csv")]
-        assert [float(row[LOSS]) for row in table(other / "progress.csv")] == pytest.approx(losses, rel=1e-2)
+        losses = [float(row[LOSS]) for row in read_csv(folder / "progress.csv")]
+        assert [float(row[LOSS]) for row in read_csv(other / "progress.csv")] == pytest.approx(losses, rel=1e-2)
 
 
 def workers_of(process):

@@ -55,7 +55,6 @@ def test_only_code_is_counted():
 
 @pytest.mark.parametrize("trainer", ["TQC", "CrossQ", "TD3"])
 def test_an_algorithm_is_short(trainer):
-    """Each algorithm has a complete update, which reads from top to bottom."""
     update = len(code_lines((ROOT / f"learning/actor_critic/{trainer.lower()}.py").read_text()))
     count = update + rllib_lines(trainer) + settings_lines(trainer)
     row = (ROOT / "learning" / "algorithms_table.py").read_text().count(f'    "{trainer}": Algorithm(')

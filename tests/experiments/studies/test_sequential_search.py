@@ -1,6 +1,5 @@
 """Sequential search with Optuna through Ray Tune, and the median stopping rule."""
 
-import csv
 import json
 import os
 import signal
@@ -18,6 +17,8 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
 from interreplay.experiments.commands import study_search
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains, scheduler
+from tests.experiments.commands.command_lines import read_csv
+from tests.experiments.commands.command_lines import steps as recorded_steps
 
 ROOT = Path(__file__).resolve().parents[3]
 SPACE = domains({"x": "uniform(0, 1)", "k": "randint(1, 4)"})
@@ -142,14 +143,13 @@ def test_a_killed_search_resumes_with_its_results_and_stops_a_weak_run(cluster, 
     out = capsys.readouterr().out
     after = drawn(results)
     assert len(after) == 3 and {name: after[name] for name in before} == before
-    with (results / "runs.csv").open() as file:
-        rows = {row["name"]: row for row in csv.DictReader(file)}
+    rows = {row["name"]: row for row in read_csv(results / "runs.csv")}
     assert {name: float(row["tau"]) for name, row in rows.items()} == {name: v["tau"] for name, v in after.items()}
     assert [rows[name]["state"] for name in sorted(after)] == ["finished", "finished", "stopped early"]
     for name, values in after.items():
-        with (results / name / "progress.csv").open() as file:
-            steps = [float(row["num_env_steps_sampled_lifetime"]) for row in csv.DictReader(file)]
-        assert steps == ([100, 200] if rows[name]["state"] == "finished" else [100]), "nothing is lost or repeated"
+        assert recorded_steps(results / name) == ([100, 200] if rows[name]["state"] == "finished" else [100]), (
+            "nothing is lost or repeated"
+        )
         assert json.loads((results / name / "params.json").read_text())["tau"] == values["tau"]
     best = max(rows.values(), key=lambda row: float(row["final_return"]) if row["state"] == "finished" else -1e9)
     (found,) = [line for line in out.splitlines() if line.startswith("command of the best in tests.")]

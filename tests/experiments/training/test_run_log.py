@@ -9,11 +9,7 @@ import pytest
 
 from interreplay.experiments.training import result_log
 from interreplay.experiments.training.result_log import EventFile, RunLog, scalars
-
-
-def rows(folder):
-    with (folder / "progress.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+from tests.experiments.commands.command_lines import rows
 
 
 def result(iteration, **more):

@@ -13,6 +13,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.evaluation.video import MAX_EVALUATION_FRAMES, EvaluationVideo
 from interreplay.experiments.training.result_log import RunLog
 from interreplay.experiments.training.trackers import trackers
+from tests.experiments.commands.command_lines import the_run
 from tests.rllib.small_runs import config
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -21,11 +22,6 @@ LINE = (
     "--env InvertedPendulum-v5 --total_env_steps 300 --steps_per_iteration 100 --learning_starts 60 --hiddens 8,8"
     " --train_batch_size 16 --buffer_size 500 --evaluation_num_episodes 2 --quiet"
 ).split()
-
-
-def the_run(folder):
-    (found,) = folder.iterdir()
-    return found
 
 
 def events(folder):

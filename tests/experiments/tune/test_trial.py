@@ -1,6 +1,5 @@
 """A run of a study equals a run of custom_training, also after interruptions and failures."""
 
-import csv
 import functools
 import io
 import json
@@ -31,6 +30,7 @@ from interreplay.runs import state_files
 from interreplay.runs.run_folder import RunFolder
 from interreplay.runs.state_files.arrays import encode
 from interreplay.runs.state_files.disk import held
+from tests.experiments.commands.command_lines import read_csv
 
 LINE = "--env InvertedPendulum-v5 --buffer NMER --kneighbors 3 --total_env_steps 100 --steps_per_iteration 25"
 LINE += " --learning_starts 15 --train_batch_size 16 --buffer_size 2000 --hiddens 16,16 --evaluation_num_episodes 1"
@@ -50,15 +50,23 @@ def settings(*more: str) -> dict:
     return vars(settings_for(make_parser().given([*LINE.split(), *more])))
 
 
-def finish(folder: Path, **options) -> list[dict]:
-    with StudyRun(folder, settings(), options.pop("hang_timeout", 60)) as run:
+def finish(folder: Path, *more: str) -> list[dict]:
+    with StudyRun(folder, settings(*more), 60) as run:
         return list(run.results())
+
+
+def begin(folder: Path, iterations: int, *more: str) -> None:
+    """Make some iterations of a run, as if its process were killed after them."""
+    with StudyRun(folder, settings(*more), 60) as run:
+        results = run.results()
+        for _ in range(iterations):
+            next(results)
+        results.close()
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
     """Return the rows of progress.csv without columns that measure time."""
-    with (folder / "progress.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
+    found = read_csv(folder / "progress.csv")
     names = [n for n in found[0] if n.startswith(PARTS) and not any(t in n for t in TIMES)]
     assert len(names) > 20
     return [{name: row[name] for name in names} for row in found]
@@ -125,8 +133,7 @@ def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
 @pytest.mark.slow
 def test_a_request_to_stop_leaves_due_updates_to_the_resumed_run(tmp_path):
     words = "--updates_per_step 40 --total_env_steps 20 --steps_per_iteration 10 --evaluation_interval 0".split()
-    with StudyRun(tmp_path / "whole", settings(*words), 60) as run:
-        list(run.results())
+    finish(tmp_path / "whole", *words)
     with StudyRun(tmp_path / "run", settings(*words), 60) as run:
         training = run._prepare()
         training.algo.experience.update = lambda *_: run.ask("stop") if training.algo.learner.updates == 50 else None
@@ -134,8 +141,7 @@ def test_a_request_to_stop_leaves_due_updates_to_the_resumed_run(tmp_path):
         list(run.results())
         made = training.algo.env_steps, training.algo.learner.updates
     assert made == (16, 72), "40 updates per step from the 15th on, drawn 32 at once"
-    with StudyRun(tmp_path / "run", settings(*words), 60) as run:
-        list(run.results())
+    finish(tmp_path / "run", *words)
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
     assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(tmp_path / "whole")
 
@@ -148,8 +154,8 @@ def test_the_clock_of_a_resumed_run_continues(tmp_path):
         run._prepare = lambda: training
         list(run.results())
     finish(tmp_path / "run")
-    with (tmp_path / "run" / "progress.csv").open(newline="") as file:
-        clocks = [(float(row["time_total_s"]), float(row["time_this_iter_s"])) for row in csv.DictReader(file)]
+    found = read_csv(tmp_path / "run" / "progress.csv")
+    clocks = [(float(row["time_total_s"]), float(row["time_this_iter_s"])) for row in found]
     assert len(clocks) == 4
     for (total, _), (following, lasted) in pairwise(clocks):
         assert following >= (total + lasted) * (1 - 1e-9)
@@ -256,26 +262,10 @@ def test_a_lost_env_runner_is_a_failure(tmp_path):
     assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 50
 
 
-def test_a_folder_is_locked_by_one_process(tmp_path):
-    message = rf"another process is using {tmp_path} \(the run\)"
-    with (
-        held(tmp_path, "the run"),
-        pytest.raises(UsageError, match=message),
-        held(tmp_path, "the run", patience=0.1),
-    ):
-        pass
-    with held(tmp_path, "the run", patience=0.1):
-        pass
-
-
 @pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
     folder = tmp_path / "run"
-    with StudyRun(folder, settings(), 60) as run:
-        results = run.results()
-        for _ in range(3):
-            next(results)
-        results.close()
+    begin(folder, 3)
     (newest, before) = RunFolder(folder).checkpoints()
     (newest / "manifest.json").unlink()
     finish(folder)
@@ -286,11 +276,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path):
 @pytest.mark.slow
 def test_a_run_resumes_from_a_kept_checkpoint_at_the_end_of_an_iteration(whole, tmp_path):
     folder = tmp_path / "run"
-    with StudyRun(folder, settings("--keep_checkpoints_at", "50"), 60) as run:
-        results = run.results()
-        for _ in range(2):
-            next(results)
-        results.close()
+    begin(folder, 2, "--keep_checkpoints_at", "50")
     for checkpoint in RunFolder(folder).checkpoints():
         shutil.rmtree(checkpoint)
     (folder / "kept_checkpoint_00000050").rename(folder / "checkpoint_00000050")
@@ -336,10 +322,9 @@ def test_damaged_checkpoints_are_set_aside_when_a_run_starts_from_scratch(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, monkeypatch):
+def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, monkeypatch, own_cache):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
     text = "def same(obs, action, next_obs, reward, **columns):\n    return reward\n"
     (tmp_path / "changed_rewards.py").write_text(text)
     finish(tmp_path / "data")
@@ -349,13 +334,10 @@ def test_a_changed_reward_function_or_dataset_is_a_permanent_failure(tmp_path, m
         ("rows", lambda: shutil.rmtree(tmp_path / "data" / "experience" / "rows_000000000000")),
     ):
         part = words if name == "rewards" else words[:2]
-        with StudyRun(tmp_path / name, settings(*part), 60) as run:
-            results = run.results()
-            next(results)
-            results.close()
+        begin(tmp_path / name, 1, *part)
         change()
-        with StudyRun(tmp_path / name, settings(*part), 60) as run, pytest.raises(PermanentFailure) as failure:
-            list(run.results())
+        with pytest.raises(PermanentFailure) as failure:
+            finish(tmp_path / name, *part)
         expected = {"rewards": "has changed since the run began", "rows": "expected the same data"}
         assert expected[name] in str(failure.value)
 
