@@ -51,11 +51,6 @@ class Parts(Counting):
         return {"episode": np.array([episode]), "step": np.array([step])}
 
 
-class Raises(Counting):
-    def fail(self, result):
-        raise RuntimeError("the motor\nburnt out")
-
-
 class TwoArguments(Exception):
     """Ray copies exceptions by calling their class with `args`; this one has too few."""
 
@@ -74,29 +69,35 @@ class Unreadable(Exception):
         raise RuntimeError("no message")
 
 
-class RaisesWithTwoArguments(Counting):
-    def fail(self, result):
-        raise TwoArguments("motor", "hot")
+def failing(name: str, fail: Any, base: type = Counting) -> Any:
+    """Return a class of environments whose failing step returns `fail(result)`."""
+    return type(name, (base,), {"fail": lambda self, result: fail(result)})
+
+
+def raising(name: str, error: Any) -> Any:
+    """Return a class of environments whose failing step raises `error()`."""
+
+    def fail(self: Any, result: Any) -> Any:
+        raise error()
+
+    return type(name, (Counting,), {"fail": fail})
+
+
+Raises = raising("Raises", lambda: RuntimeError("the motor\nburnt out"))
+RaisesWithTwoArguments = raising("RaisesWithTwoArguments", lambda: TwoArguments("motor", "hot"))
+RaisesNotPicklable = raising("RaisesNotPicklable", lambda: NotPicklable("the motor is hot"))
+RaisesUnreadable = raising("RaisesUnreadable", Unreadable)
+RaisesGeneratorExit = raising("RaisesGeneratorExit", GeneratorExit)
+Exits = raising("Exits", lambda: SystemExit("the license is missing"))
+FourValues = failing("FourValues", lambda result: (result[0], 1.0, False, {}))
+AnotherShape = failing("AnotherShape", lambda result: (np.zeros(3, np.float32), *result[1:]))
+RewardArray = failing("RewardArray", lambda result: (result[0], np.ones(1), *result[2:]))
+RewardText = failing("RewardText", lambda result: (result[0], "much", *result[2:]))
 
 
 class RaisesBecauseOfTwoArguments(Counting):
     def fail(self, result):
         raise RuntimeError("stopped") from TwoArguments("motor", "hot")
-
-
-class RaisesNotPicklable(Counting):
-    def fail(self, result):
-        raise NotPicklable("the motor is hot")
-
-
-class RaisesUnreadable(Counting):
-    def fail(self, result):
-        raise Unreadable
-
-
-class Exits(Counting):
-    def fail(self, result):
-        sys.exit("the license is missing")
 
 
 class RaisesThenExits(Counting):
@@ -121,11 +122,6 @@ class ExitsWhenClosed(Counting):
         sys.exit(3)
 
 
-class RaisesGeneratorExit(Counting):
-    def fail(self, result):
-        raise GeneratorExit
-
-
 class RaisesInReset(Counting):
     def reset(self, *, seed=None, options=None):
         if self.total:
@@ -136,16 +132,6 @@ class RaisesInReset(Counting):
 class ResetWithoutSeed(Counting):
     def reset(self):
         return super().reset()
-
-
-class FourValues(Counting):
-    def fail(self, result):
-        return result[0], 1.0, False, {}
-
-
-class AnotherShape(Counting):
-    def fail(self, result):
-        return np.zeros(3, np.float32), *result[1:]
 
 
 class RoundedObservation(Counting):
@@ -168,9 +154,7 @@ class AnotherChoice(Counting):
         return 100, *result[1:]
 
 
-class ChoiceInAnArray(AnotherChoice):
-    def fail(self, result):
-        return np.array([3]), *result[1:]
+ChoiceInAnArray = failing("ChoiceInAnArray", lambda result: (np.array([3]), *result[1:]), AnotherChoice)
 
 
 class WrappedInteger(Counting):
@@ -195,9 +179,9 @@ class AnotherChoiceOfPart(Counting):
         return result[0] | {"mode": np.array([3, 1])}, *result[1:]
 
 
-class MoreChoicesOfPart(AnotherChoiceOfPart):
-    def fail(self, result):
-        return result[0] | {"mode": np.array([1, 1, 1])}, *result[1:]
+MoreChoicesOfPart = failing(
+    "MoreChoicesOfPart", lambda result: (result[0] | {"mode": np.array([1, 1, 1])}, *result[1:]), AnotherChoiceOfPart
+)
 
 
 class WrappedIntegerOfPart(AnotherChoiceOfPart):
@@ -219,16 +203,6 @@ class AnotherChoiceInReset(AnotherChoiceOfPart):
 class AnotherChoiceInFirstReset(AnotherChoice):
     def reset(self, *, seed=None, options=None):
         return -1, {}
-
-
-class RewardArray(Counting):
-    def fail(self, result):
-        return result[0], np.ones(1), *result[2:]
-
-
-class RewardText(Counting):
-    def fail(self, result):
-        return result[0], "much", *result[2:]
 
 
 class Hangs(Counting):

@@ -11,8 +11,6 @@ from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib import DDPG
 from tests.rllib.small_runs import CONFIGS, config, run
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 OPTIONS = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "actor_target": "mean"}
 OPTIONS |= {"weight_decay": 0.01, "reset_interval": 80}
 REPORTED = ("critic_loss", "actor_loss", "q_mean")
@@ -123,9 +121,7 @@ def test_elite_compares_actions_and_rejects_kl(trainer):
 
 @pytest.mark.parametrize("trainer", CONFIGS)
 def test_command_line_defaults_equal_the_configurations(trainer):
-    import argument_parser
-
-    settings = argument_parser.settings_for({"trainer": trainer, "env": "HalfCheetah-v5"})
+    settings = settings_for({"trainer": trainer, "env": "HalfCheetah-v5"})
     made = CONFIGS[trainer]()
     for name, value in algorithm_settings(settings).items():
         assert (tuple(value) if name == "hiddens" else value) == getattr(made, name), name

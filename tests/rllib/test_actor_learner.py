@@ -11,8 +11,6 @@ from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from tests.rllib.small_runs import continued, same, weights
 from tests.rllib.spaces_envs import Line
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 ELITE = [
     {"type": "queue", "share": 0.5},
     {"type": "elite", "capacity": 12, "share": 0.25, "insertion": "elite", "refresh": 2},
@@ -45,7 +43,6 @@ def test_each_learns_and_reports(trainer):
     assert (found["policy_cloning"] != 0) == (trainer == "CLEAR")
     assert results[-1]["env_steps"] == algorithm.env_steps >= 180
     assert ALGORITHMS[trainer].config == f"{type(algorithm).__name__}Config"
-    algorithm.stop()
 
 
 def test_every_fresh_unroll_is_used_once():
@@ -60,7 +57,6 @@ def test_every_fresh_unroll_is_used_once():
         algorithm.train()
     first, learned = torch.cat([u.obs[0] for u in made]), torch.cat(seen)
     assert torch.equal(first[: len(learned)], learned) and len(first) - len(learned) < 6
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(("env", "settings"), [("CartPole-v1", {}), ("StackedLine-v0", {"encoder": "shallow"})])
@@ -120,7 +116,6 @@ def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
         module = algorithm.learner.single_module
         with torch.no_grad():
             found[env] = float(module.policy.output(torch.ones(1, 1))[0, -1])
-        algorithm.stop()
     assert found[OneState] == pytest.approx(5.0, abs=0.25)  # 1 / (1 − .8)
     # In episodes that end, the value k steps before the end is 5·(1 − .8^k), 3.1 on average.
     assert found[Ends] == pytest.approx(np.mean([5 * (1 - 0.8**k) for k in range(1, 8)]), abs=0.5)
@@ -136,7 +131,6 @@ class Point(Line):
 def test_nested_and_image_observations_train(kind):
     algorithm = config(trainer="CLEAR").environment(Point, env_config={"kind": kind}).build_algo()
     assert finite(algorithm.train()) and finite(algorithm.train())
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +141,6 @@ def test_nested_and_image_observations_train(kind):
 def test_continuous_actions_train(settings):
     algorithm = config("Pendulum-v1", **settings).build_algo()
     assert finite(algorithm.train()) and finite(algorithm.train())
-    algorithm.stop()
 
 
 def test_a_mix_is_half_replayed_and_is_reported():
@@ -159,7 +152,6 @@ def test_a_mix_is_half_replayed_and_is_reported():
     found = result["replay_buffer"]
     assert found["elite/stored_distance"] >= 0 and found["fresh_share"] < 1
     assert found["lag_fresh_max"] <= 2 and found["lag_replayed_mean"] > found["lag_fresh_mean"]
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -169,7 +161,6 @@ def test_caching_draws_one_update_earlier_and_is_reproducible():
     def trained(caching):
         algorithm = config(seed=5, replay=ELITE, caching=caching).build_algo()
         result = [algorithm.train() for _ in range(3)][-1]
-        algorithm.stop()
         return weights(algorithm), result["learners"]["default_policy"]["replayed_share"]
 
     one, two, without = trained(True), trained(True), trained(False)
@@ -286,7 +277,7 @@ def test_invalid_settings_are_rejected_in_one_line(change, message):
 def test_generalized_advantages_reject_replay():
     with pytest.raises(ValueError, match="returns is 'gae' and unrolls are replayed; expected returns='vtrace'"):
         config(trainer="A2C", replay=ELITE).build_algo()
-    config(trainer="A2C", replay=ELITE, returns="vtrace").build_algo().stop()
+    config(trainer="A2C", replay=ELITE, returns="vtrace").build_algo()
 
 
 @pytest.mark.parametrize(

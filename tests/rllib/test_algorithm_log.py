@@ -10,8 +10,6 @@ from interreplay.errors import UsageError
 from interreplay.experiments.report.reading.settings import describe
 from interreplay.rllib import IMPALAConfig, SACConfig
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 
 def sac():
     return (
@@ -69,4 +67,3 @@ def test_a_folder_that_cannot_be_written_to_is_rejected(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="results cannot be written to .*file"):
         interreplay.log_to(algo, tmp_path / "file")
-    algo.stop()

@@ -64,7 +64,6 @@ def test_lives_end_rows_but_not_games_and_stored_rewards_are_clipped():
     assert torch.equal(storage[index].obs, rows.obs[:400]) and torch.equal(storage[index].next_obs, rows.next_obs[:400])
     # No row continues a row with a lost life: n-step returns and bootstraps end there.
     assert (storage.successor(torch.from_numpy(np.flatnonzero(ends[:400]))) < 0).all()
-    algorithm.stop()
 
 
 class Costs(gym.Wrapper):
@@ -86,7 +85,6 @@ def test_rewards_and_terminations_of_wrappers_are_stored():
     algorithm = config().environment(name, env_config=arguments).build_algo()
     rows = algorithm.env_runner.collect(45, random_actions=True)
     assert set(rows.rewards.tolist()) <= {-2.0, -1.0} and rows.terminated[[19, 39]].all()
-    algorithm.stop()
 
 
 def costly_lives(obs, action, next_obs, reward, terminated, truncated):
@@ -106,7 +104,6 @@ def test_relabeled_rewards_are_stored_and_scores_are_those_of_the_game(outer):
     assert not rows.terminated.any()
     finished = algorithm.env_runner._state.log.take_finished()
     assert len(finished) >= 1 and all(game.ret < 0 if outer else game.ret >= 0 for game in finished)
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -129,8 +126,6 @@ def test_resuming_in_mid_game_equals_not_stopping(tmp_path):
         resumed.train()
     assert_same_run(straight, resumed)
     assert len(np.unique(straight.replay_buffer.storage[torch.arange(360)].episode)) > 1, "through the end of a game"
-    for algorithm in (straight, stopped, resumed):
-        algorithm.stop()
 
 
 def test_the_encoder_of_games_is_natures():
@@ -141,7 +136,7 @@ def test_the_encoder_of_games_is_natures():
 
 
 @pytest.mark.slow
-def test_a_run_is_started_and_resumed_from_the_command_line(tmp_path, capsys, cluster):
+def test_a_run_is_started_and_resumed_from_the_command_line(tmp_path, capsys):
     def run(*words):
         assert main([*words, "--local_dir", str(tmp_path)]) == 0
         return capsys.readouterr().out

@@ -20,7 +20,7 @@ class Reusing(SyncVectorEnv):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def environments(cluster):
+def environments():
     gym.register(ID, failing_envs.Counting, vector_entry_point=Reusing)
     gym.register(PARTS, failing_envs.Parts)
 
@@ -49,7 +49,6 @@ def test_rows_contain_the_outcome_of_their_action(env, vectorize):
         mine = obs[rows.episode == episode]
         assert torch.equal(mine[:, 1], torch.arange(len(mine)).float()) and len(mine[:, 0].unique()) == 1
     assert result["env_runners"]["episode_return_mean"] == 5 == result["env_runners"]["episode_len_mean"]
-    algorithm.stop()
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])

@@ -24,4 +24,3 @@ def test_a_thousand_updates_without_a_nan():
     found = buffer.synthesizer.statistics()
     assert found["gp_fits"] >= 4 and found["gp_failed_share"] == 0 and found["gp_fit_failures"] == 0
     assert found["holdout_rmse_ratio"] < 1.0
-    algorithm.stop()

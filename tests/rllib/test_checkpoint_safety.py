@@ -25,8 +25,6 @@ from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest
 from tests.rllib.small_runs import config, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 CODE = "subprocess.getoutput"
 
 
@@ -139,7 +137,7 @@ def test_an_additional_pickle_is_rejected(checkpoint, ran):
     with pytest.raises(CheckpointError, match=r"algorithm_state\.pkl is not listed"):
         SAC.from_checkpoint(checkpoint)
     reseal(checkpoint)
-    SAC.from_checkpoint(checkpoint).stop()
+    SAC.from_checkpoint(checkpoint)
     assert not ran.exists(), "listed or not, it is never read"
 
 
@@ -334,6 +332,4 @@ def test_every_setting_is_restored(trainer, settings, tmp_path):
     for algorithm in (made, again):
         algorithm.train()
     assert same(weights(made), weights(again))
-    for algorithm in (made, again):
-        algorithm.stop()
     assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1

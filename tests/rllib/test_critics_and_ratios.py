@@ -10,8 +10,6 @@ import torch
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
 from tests.rllib.small_runs import config, of_preset, run, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 
 @pytest.mark.parametrize("trainer", ["SAC", "TD3", "DDPG"])
 def test_settings_reach_networks_and_updates(trainer):
@@ -23,13 +21,11 @@ def test_settings_reach_networks_and_updates(trainer):
     assert {name: getattr(rule.settings, name) for name in settings} == settings
     assert {type(rule.optimizers[name]) for name in ("actor", "critic")} == {FastAdamW}
     assert trainer != "SAC" or type(rule.optimizers["alpha"]) is FastAdam
-    algorithm.stop()
 
 
 def test_rl_module_sets_the_number_of_critics():
     algorithm = config().rl_module(model_config={"n_critics": 4}).build_algo()
     assert algorithm.learner.single_module.nets.critics.count == algorithm.config.n_critics == 4
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -40,7 +36,6 @@ def test_delayed_policy_updates_continue_over_iterations():
     steps = [optimizer.state[p]["step"] for optimizer in rule.optimizers.values() for p in optimizer.state]
     assert {int(step) for step in steps} == {151, 151 // 4}
     assert all(np.isfinite(value) for value in learned.values())
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -49,7 +44,6 @@ def test_discrete_actions_support_the_options():
     algorithm, results = run(made.training(policy_delay=3, actor_target="mean", target_entropy="half"))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
     assert algorithm.learner._update_rule.target_entropy == pytest.approx(0.49 * np.log(2))
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -74,7 +68,6 @@ def test_a_reset_keeps_rows_counts_and_observation_statistics():
     assert len(algorithm.replay_buffer) == 75 and algorithm.env_steps == 75
     assert json.dumps(state, default=str) == json.dumps(algorithm.replay_buffer.selector.state_dict(), default=str)
     assert encoder.statistics()["count"] == statistics["count"] == 75
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -88,4 +81,3 @@ def test_observation_statistics_are_frozen_in_evaluation():
     assert statistics["count"] == after["count"] == 150
     assert np.array_equal(statistics["mean"], after["mean"]) and same(before, weights(algorithm))
     assert float(encoder.factor.max()) != 1.0, "they normalize"
-    algorithm.stop()

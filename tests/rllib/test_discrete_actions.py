@@ -8,8 +8,6 @@ from tests.rllib.small_runs import config, continued
 from tests.rllib.spaces_envs import Steps
 from tests.rllib.test_checkpoints import assert_same_run
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 
 def learned(algorithm, iterations=2):
     results = [algorithm.train() for _ in range(iterations)]
@@ -28,8 +26,6 @@ def test_methods_that_keep_actions_train_and_resume(buffer, arguments, tmp_path)
     assert learned(algorithm, 1)
     assert algorithm.replay_buffer.storage.columns["actions"] == ((), torch.int64)
     assert len(algorithm.replay_buffer.storage.column("actions")[:150].unique()) == 2
-    for each in (algorithm, resumed):
-        each.stop()
 
 
 @pytest.mark.slow
@@ -45,7 +41,6 @@ def test_actions_with_an_offset_in_several_environments():
         assert set(forward({"obs": obs})["actions"].tolist()) <= {-1, 0, 1}
     episodes = algorithm.env_runner.sample(num_episodes=1, explore=False)
     assert len(episodes[0]) == 25
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -55,7 +50,6 @@ def test_sac_learns_discrete_actions():
     learned(algorithm, 1)
     returns = [e.get_return() for e in algorithm.env_runner.sample(num_episodes=10, explore=False)]
     assert np.mean(returns) > -6
-    algorithm.stop()
 
 
 def test_blends_of_discrete_observations_are_rejected():
@@ -64,9 +58,7 @@ def test_blends_of_discrete_observations_are_rejected():
 
 
 def test_the_target_entropy_follows_the_number_of_actions():
-    algorithm = config("CartPole-v1").build_algo()
-    assert algorithm.learner._update_rule.target_entropy == pytest.approx(0.98 * np.log(2))
-    algorithm.stop()
-    algorithm = config("Pendulum-v1").build_algo()
-    assert algorithm.learner._update_rule.target_entropy == -1.0
-    algorithm.stop()
+    discrete = config("CartPole-v1").build_algo()
+    assert discrete.learner._update_rule.target_entropy == pytest.approx(0.98 * np.log(2))
+    continuous = config("Pendulum-v1").build_algo()
+    assert continuous.learner._update_rule.target_entropy == -1.0

@@ -26,7 +26,7 @@ LIMITED = "interreplay_tests/Limited-v0"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def environments(cluster):
+def environments():
     gym.register(LIMITED, Endless, max_episode_steps=25)
 
 
@@ -61,20 +61,17 @@ def test_endless_episodes_are_cut_with_a_warning(envs, monkeypatch, caplog):
     assert "an episode of Endless was cut after 60 steps of evaluation" in line and "\n" not in line
     rows = algorithm.replay_buffer.storage.column("truncated")[: algorithm.env_steps]
     assert not rows.any(), "training knows no such limit"
-    algorithm.stop()
 
 
 def test_a_time_limit_of_the_environment_is_respected(monkeypatch):
     monkeypatch.setattr(stepping, "STEPS_OF_ENDLESS_EPISODES", 10)
     algorithm = config(LIMITED).build_algo()
     assert algorithm.train()["evaluation"]["env_runners"]["episode_len_mean"] == 5
-    algorithm.stop()
 
 
 def test_a_limit_can_be_set():
     algorithm = config(evaluation_max_episode_steps=15).build_algo()
     assert algorithm.train()["evaluation"]["env_runners"]["episode_len_mean"] == 15
-    algorithm.stop()
     with pytest.raises(ValueError, match="evaluation_max_episode_steps is 0; expected a whole number of at least 1"):
         config(evaluation_max_episode_steps=0).build_algo()
 
@@ -92,7 +89,6 @@ def test_a_stop_request_ends_an_evaluation_and_the_next_one_is_complete():
     algorithm.request_stop()
     algorithm.evaluate()
     assert not algorithm.stop_requested
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -101,7 +97,6 @@ def test_a_request_from_another_thread_ends_an_evaluation():
     timer = threading.Timer(1.0, algorithm.request_stop)
     Endless.noticed = lambda: timer.start() if not timer.is_alive() else None
     assert "evaluation" not in algorithm.train()
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(("env", "ends"), [(Endless, True), (LIMITED, False)])
@@ -109,4 +104,3 @@ def test_only_endless_evaluations_are_interrupted_if_requested(env, ends):
     algorithm = config(env).build_algo()
     algorithm.interrupt_evaluation(only_endless=True)
     assert algorithm.eval_env_runner.interrupted is ends
-    algorithm.stop()

@@ -1,6 +1,5 @@
 """`episode_table` in training: every algorithm and kind of runner, and equal files after a resume."""
 
-import csv
 import json
 
 import gymnasium as gym
@@ -12,6 +11,7 @@ from interreplay.diagnostics.episode_table import COLUMNS, EPISODE_RETURN, ERROR
 from interreplay.environments.atari import KEY
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib import DQNConfig
+from tests.experiments.commands.command_lines import read_csv
 from tests.rllib.small_runs import config, same, weights
 
 SMALL = (
@@ -19,11 +19,6 @@ SMALL = (
 )
 QUIET = "--buffer_size 1000 --evaluation_interval 0 --preset none --quiet".split()
 REPLAYING = [name for name, row in ALGORITHMS.items() if not row.unrolls]
-
-
-def episodes(folder):
-    with (folder / "episodes.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def trained(tmp_path, *words):
@@ -35,7 +30,7 @@ def trained(tmp_path, *words):
 @pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "env"), [("TD3", "Pendulum-v1"), ("Rainbow", "CartPole-v1")])
 def test_algorithms_that_replay_transitions(trainer, env, tmp_path):
-    found = episodes(trained(tmp_path, "--trainer", trainer, "--env", env, "--horizon", "10"))
+    found = read_csv(trained(tmp_path, "--trainer", trainer, "--env", env, "--horizon", "10") / "episodes.csv")
     assert len(found) >= 10 and tuple(found[0]) == COLUMNS
     assert [row["episode"] for row in found] == list(map(str, range(1, len(found) + 1)))
     assert sum(int(row["length"]) for row in found) == int(found[-1]["env_steps"]) <= 300
@@ -50,10 +45,10 @@ def test_every_algorithm_reports_its_values(trainer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["--num_envs_per_worker 3", "--num_workers 2"])
-def test_returns_are_those_of_the_results(words, tmp_path, cluster):
+def test_returns_are_those_of_the_results(words, tmp_path):
     long = "--env Pendulum-v1 --horizon 20 --total_env_steps 600 --steps_per_iteration 200"
     folder = trained(tmp_path, *long.split(), *words.split())
-    found = episodes(folder)
+    found = read_csv(folder / "episodes.csv")
     last = json.loads((folder / "result.json").read_text().splitlines()[-1])["env_runners"]
     newest = [float(row["return"]) for row in found[-10:]]  # over which results are averaged
     assert {row["length"] for row in found} == {"20"}
@@ -68,7 +63,7 @@ def test_a_run_resumed_in_the_middle_of_an_episode_has_equal_files(buffer, tmp_p
     words = ["--env", "Pendulum-v1", "--horizon", "30", "--buffer", buffer, *more, "--keep_checkpoints_at", "160"]
     folder = trained(tmp_path, *words)
     whole = (folder / "episodes.csv").read_text()
-    assert len(episodes(folder)) == 10
+    assert len(read_csv(folder / "episodes.csv")) == 10
     assert custom_training.main(["--resume", str(folder / "kept_checkpoint_00000160"), "--quiet"]) == 0
     assert (folder / "episodes.csv").read_text() == whole
 
@@ -86,9 +81,7 @@ def test_learning_does_not_depend_on_the_table_and_python_writes_the_file(tmp_pa
     assert same(*map(weights, algorithms))
     assert not (tmp_path / "False" / "episodes.csv").exists() and algorithms[0].episode_table is None
     assert EPISODE_RETURN not in algorithms[0]._recorded
-    assert len(episodes(tmp_path / "True")) == 7 and algorithms[1].episode_table.take() == []
-    for algo in algorithms:
-        algo.stop()
+    assert len(read_csv(tmp_path / "True" / "episodes.csv")) == 7 and algorithms[1].episode_table.take() == []
 
 
 class Lives(gym.Wrapper):
@@ -111,7 +104,6 @@ def test_unmodified_returns_of_whole_games():
     assert algo.episode_table.rows
     for row in algo.episode_table.rows:
         assert row["return"] == 10.0 * row["length"]
-    algo.stop()
 
 
 def test_a_run_without_steps_has_no_episodes():

@@ -39,7 +39,7 @@ class LongAndShort(gym.Env):
 
 
 @pytest.fixture(autouse=True)
-def numbered(cluster):
+def numbered():
     LongAndShort.numbers = count(1)
     gym.register(ID, LongAndShort)
     yield
@@ -55,7 +55,6 @@ def test_the_largest_seed_trains_and_evaluates():
     made = SACConfig().environment(ID).evaluation(evaluation_interval=1, evaluation_duration=2)
     algorithm = made.training(hiddens=(8,), steps_per_iteration=10).debugging(seed=SEED.high).build_algo()
     assert algorithm.train()["evaluation"]["env_runners"]["num_episodes"] == 2
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(("interval", "explores"), [(None, False), (None, True), (1, False)])
@@ -75,7 +74,6 @@ def test_evaluations_explore_only_if_they_are_configured_to(interval, explores):
     seen.clear()
     algorithm.train()
     assert interval or set(seen) == {True}
-    algorithm.stop()
 
 
 def test_evaluations_that_explore_follow_the_schedule_of_the_run():
@@ -87,7 +85,6 @@ def test_evaluations_that_explore_follow_the_schedule_of_the_run():
         algorithm.train()
         epsilons.append(algorithm.eval_env_runner._state.exploration.epsilon)
     assert epsilons == pytest.approx([0.6, 0.2, 0.2])
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(("envs", "episode_count"), [(1, 5), (4, 4), (4, 13), (8, 3)])
@@ -101,7 +98,6 @@ def test_an_evaluation_uses_the_first_episodes_that_begin(envs, episode_count):
         metrics = algorithm.env_runner.get_metrics()
         assert metrics["num_episodes"].peek() == episode_count
         assert metrics["num_env_steps_sampled"].peek() == sum(returns.values())
-    algorithm.stop()
 
 
 def test_training_continues_in_all_environments_after_an_evaluation():
@@ -112,7 +108,6 @@ def test_training_continues_in_all_environments_after_an_evaluation():
     # A round steps all four environments, except those that only reset, so an iteration can end at up to 67 steps.
     assert 64 <= algorithm.env_steps < 64 + 4
     assert len(set(rows.column("episode")[:4].tolist())) == 4
-    algorithm.stop()
 
 
 def test_unroll_runners_evaluate_the_same_way():
@@ -120,7 +115,6 @@ def test_unroll_runners_evaluate_the_same_way():
     LongAndShort.numbers = count(1)
     episodes = algorithm.env_runner.sample(num_episodes=6, explore=False)
     assert sorted(len(episode) for episode in episodes) == [2, 2, 2, 2, 30, 30]
-    algorithm.stop()
 
 
 def evaluated(envs, video=False):
@@ -139,9 +133,7 @@ def evaluated(envs, video=False):
     for _ in range(2):
         found = algorithm.train()["evaluation"]["env_runners"]
         returns.append([found[f"episode_return_{what}"] for what in ("mean", "min", "max")])
-    found = weights(algorithm)
-    algorithm.stop()
-    return returns, found
+    return returns, weights(algorithm)
 
 
 @pytest.mark.slow
@@ -156,4 +148,3 @@ def test_sample_by_steps_returns_enough_steps():
     algorithm = build(4)
     episodes = algorithm.env_runner.sample(num_timesteps=200)
     assert sum(map(len, episodes)) >= 200
-    algorithm.stop()

@@ -8,8 +8,6 @@ from interreplay.learning.exploration import EpsilonGreedy, Gaussian, OrnsteinUh
 from interreplay.rllib.env_runner.runner_state import RunnerState
 from tests.rllib.small_runs import config
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 UPDATES = {
     ("Pendulum-v1", "SAC"): ("actor_critic.sac", "SACUpdate"),
     ("CartPole-v1", "SAC"): ("actor_critic.discrete_sac", "DiscreteSACUpdate"),

@@ -13,8 +13,6 @@ from interreplay.neighborhood import KNN
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 from tests.rllib.small_runs import config, continued, run, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 ENVS = ["FetchReach-v4", "PointMaze_UMaze-v3"]
 EPISODIC = {"continuing_task": False, "reset_target": False}
 
@@ -115,7 +113,6 @@ def test_an_error_of_the_reward_function_is_one_of_the_environment():
     with pytest.raises(EnvironmentFailure, match=message):
         for _ in range(5):
             algorithm.train()
-    algorithm.stop()
 
 
 def test_vector_environments_relabel_within_their_own_episodes():
@@ -127,15 +124,6 @@ def test_vector_environments_relabel_within_their_own_episodes():
     for slot, goal in zip(sample.slots.tolist(), sample.transitions.obs["desired_goal"], strict=True):
         mine = everything.episode == everything.episode[slot]
         assert torch.equal(everything.next_obs["achieved_goal"][mine][-1], goal)
-
-
-def test_explicit_goal_functions_are_kept():
-    algorithm = config(Reach, "HER", compute_reward=constant).build_algo()
-    assert algorithm.replay_buffer.synthesizer.compute_reward is constant
-
-
-def constant(achieved, desired, info):
-    return np.ones(len(achieved))
 
 
 @pytest.mark.slow

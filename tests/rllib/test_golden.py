@@ -20,8 +20,6 @@ import torch
 
 from interreplay.rllib import SACConfig, TD3Config
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden.json"
 RUNS = {
     "SAC+NMER": (SACConfig, "NMER", {"k": 5}),
@@ -89,13 +87,11 @@ def run(name: str, seed: int = 0) -> dict[str, Any]:
             }
         )
     rows = algo.replay_buffer.storage[torch.arange(len(algo.replay_buffer))].columns()
-    found = {
+    return {
         "iterations": iterations,
         "parameters": sums(algo.learner.single_module.state_dict()),
         "stored": sums({column: rows[column] for column in COLUMNS}),
     }
-    algo.stop()
-    return found
 
 
 @pytest.mark.slow

@@ -116,17 +116,14 @@ def test_a_runner_has_the_attributes_that_ours_reads():
         .debugging(seed=4)
     )
     runner = SingleAgentEnvRunner(config=config, worker_index=0)
-    try:
-        for name in ("_device", "_callbacks", "_needs_initial_reset", "_ongoing_episodes", "metrics"):
-            assert hasattr(runner, name), name
-        assert runner._seed is not None and runner.num_env_steps_sampled_lifetime == 0 and runner.num_envs == 2
-        assert runner.env.single_action_space.shape == (1,) and len(runner.env.unwrapped.envs) == 2
-        observations, infos = runner._try_env_reset(seed=3)
-        assert np.shape(observations) == (2, 3) and isinstance(infos, list)
-        results = runner._try_env_step(np.zeros((2, 1), np.float32))
-        assert len(results) == 5 and isinstance(results[4], list) and isinstance(ENV_STEP_FAILURE, str)
-    finally:
-        runner.stop()
+    for name in ("_device", "_callbacks", "_needs_initial_reset", "_ongoing_episodes", "metrics"):
+        assert hasattr(runner, name), name
+    assert runner._seed is not None and runner.num_env_steps_sampled_lifetime == 0 and runner.num_envs == 2
+    assert runner.env.single_action_space.shape == (1,) and len(runner.env.unwrapped.envs) == 2
+    observations, infos = runner._try_env_reset(seed=3)
+    assert np.shape(observations) == (2, 3) and isinstance(infos, list)
+    results = runner._try_env_step(np.zeros((2, 1), np.float32))
+    assert len(results) == 5 and isinstance(results[4], list) and isinstance(ENV_STEP_FAILURE, str)
 
 
 def test_an_environment_that_is_over_resets_at_the_next_step_and_ignores_the_action():

@@ -56,7 +56,7 @@ def test_the_page_lists_every_tested_version():
     assert [each for each in TESTED if f"| {each}." not in page] == []
 
 
-def test_an_algorithm_leaves_no_folder_in_the_home_directory(cluster, tmp_path, monkeypatch):
+def test_an_algorithm_leaves_no_folder_in_the_home_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("ray.rllib.algorithms.algorithm.DEFAULT_STORAGE_PATH", str(tmp_path / "own"), raising=False)
     config().build_algo().stop()

@@ -15,7 +15,7 @@ TRAINED = "num_env_steps_trained_lifetime"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def environments(cluster):
+def environments():
     for module in (failing_envs, sys.modules[__name__]):
         ray.cloudpickle.register_pickle_by_value(module)
 
@@ -41,18 +41,14 @@ def test_trained_rows_are_counted_like_in_rllib(tmp_path):
     again = config().build_algo()
     again.restore_from_path(algorithm.save_to_path(str(tmp_path / "checkpoint")))
     assert again.train()["learners"]["__all_modules__"][TRAINED] == 8 * 71
-    algorithm.stop()
-    again.stop()
 
 
 @pytest.mark.slow
 def test_minimum_samples_and_seconds_per_iteration():
     algorithm = config().reporting(min_sample_timesteps_per_iteration=45).build_algo()
     assert [algorithm.train()["env_steps"] for _ in range(2)] == [45, 90]
-    algorithm.stop()
     algorithm = config().reporting(min_time_s_per_iteration=0.5).build_algo()
     assert algorithm.train()["time_this_iter_s"] >= 0.5
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -71,8 +67,6 @@ def test_a_state_without_a_buffer_fills_it_before_learning():
     rows = again.replay_buffer.storage[torch.arange(30)]
     given = again.learner.single_module.act(rows.obs, None)
     assert not torch.equal(rows.actions, given) and rows.actions.abs().max() <= 1
-    algorithm.stop()
-    again.stop()
 
 
 def test_a_buffer_smaller_than_the_warm_up_learns():
@@ -80,7 +74,6 @@ def test_a_buffer_smaller_than_the_warm_up_learns():
     for _ in range(3):
         algorithm.train()
     assert algorithm.learner.updates == 31
-    algorithm.stop()
 
 
 class Samples(RLlibCallback):
@@ -97,7 +90,6 @@ def test_samples_are_passed_to_the_callback():
     algorithm = made.build_algo()
     result = algorithm.train()["env_runners"]
     assert result["sampled_steps"] == algorithm.env_steps == result["sampled_reward"]
-    algorithm.stop()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -122,7 +114,6 @@ def test_training_continues_after_an_error_of_a_callback(hook, error):
     continued = rows.episode[1:] == rows.episode[:-1]
     assert torch.equal(rows.obs[1:][continued], rows.next_obs[:-1][continued])
     assert result["num_env_steps_sampled_lifetime"] == algorithm.env_steps == len(algorithm.replay_buffer)
-    algorithm.stop()
 
 
 def test_an_error_after_an_iteration_does_not_repeat_it():
@@ -139,7 +130,6 @@ def test_an_error_after_an_iteration_does_not_repeat_it():
     assert not algorithm.evaluation_failed
     result = algorithm.train()
     assert (result["training_iteration"], result["env_steps"]) == (2, 60)
-    algorithm.stop()
 
 
 def test_a_function_is_called_once_for_every_collection():
@@ -150,7 +140,6 @@ def test_a_function_is_called_once_for_every_collection():
     algorithm.train()
     # Episodes of 20 steps: the second fragment holds the last 5 steps of the first, and 10 of the next.
     assert lengths == [[15], [5, 10]]
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(("most", "most_kept"), [(10, 16), (1_000, 40)])
@@ -183,7 +172,6 @@ def test_callbacks_see_the_whole_length_of_episodes_whose_old_steps_are_dropped(
     algorithm = made.build_algo()
     for _ in range(18):
         algorithm.env_runner.collect(7, random_actions=True)
-    algorithm.stop()
     expected = [1 + step % 40 for step in range(126)]
     assert steps == [(length, length, length, 1.0) for length in expected]
     assert ended == [(40, 40.0, 1)] * 3
@@ -195,7 +183,6 @@ def test_callbacks_see_the_whole_length_of_episodes_whose_old_steps_are_dropped(
 def test_no_episodes_are_built_without_callbacks():
     algorithm = config().build_algo()
     assert not algorithm.env_runner._builds_episodes
-    algorithm.stop()
 
 
 def test_episode_callbacks_continue_after_a_resume(tmp_path):
@@ -209,5 +196,3 @@ def test_episode_callbacks_continue_after_a_resume(tmp_path):
     again.train()
     again.train()
     assert len(ended) > before
-    algorithm.stop()
-    again.stop()

@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from kept_rows import equal, everything
+from kept_rows import equal, everything, intact
 
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience import ModelBased
@@ -33,26 +33,17 @@ from interreplay.runs.results.reader import curve, read_rows
 from interreplay.runs.run_folder import RunFolder, steps_of
 from interreplay.runs.state_files import manifest
 from interreplay.transitions import cat
+from tests.experiments.commands.command_lines import the_run
 from tests.rllib.small_runs import config, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = pytest.mark.usefixtures("own_cache")
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
 
 
 def flags(tmp_path, *more):
     small = "--env Pendulum-v1 --hiddens 16 --train_batch_size 16 --steps_per_iteration 40 --checkpoint_freq 1"
     rest = f"--evaluation_interval 0 --learning_starts 30 --horizon 20 --quiet --local_dir {tmp_path}/results"
     return [*small.split(), *rest.split(), *more]
-
-
-def only_run(tmp_path):
-    (folder,) = (tmp_path / "results").iterdir()
-    return folder
 
 
 def buffer_rows(algorithm):
@@ -63,8 +54,7 @@ def buffer_rows(algorithm):
 @pytest.mark.slow
 def test_a_run_keeps_the_rows_of_its_buffer(tmp_path):
     assert main(flags(tmp_path, "--total_env_steps", "100")) == 0
-    store = ExperienceStore(only_run(tmp_path) / "experience")
-    store.check()
+    store = intact(the_run(tmp_path / "results") / "experience")
     assert store.rows == 100 and store.column("step").tolist() == list(range(1, 101))
     versions = store.column("version")
     assert versions[:30].tolist() == [0] * 30 and versions[-1] == 70 and (np.diff(versions) >= 0).all()
@@ -94,7 +84,7 @@ def test_rows_are_those_that_were_added_and_results_do_not_change():
 )
 def test_the_number_of_kept_rows(tmp_path, words, rows):
     assert main(flags(tmp_path, "--total_env_steps", "100", *words)) == 0
-    folder = only_run(tmp_path) / "experience"
+    folder = the_run(tmp_path / "results") / "experience"
     if not rows:
         assert not folder.exists()
         return
@@ -105,19 +95,17 @@ def test_the_number_of_kept_rows(tmp_path, words, rows):
 @pytest.mark.slow
 def test_resuming_is_exact_and_moves_later_rows_aside(tmp_path, capsys):
     assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9")) == 0
-    run = only_run(tmp_path)
+    run = the_run(tmp_path / "results")
     whole = everything(ExperienceStore(run / "experience"))
     assert main(["--resume", str(run / "checkpoint_00000080"), "--total_env_steps", "120", "--quiet"]) == 0
-    again = ExperienceStore(run / "experience")
-    again.check()
-    assert equal(everything(again), whole)
+    assert equal(everything(intact(run / "experience")), whole)
     assert equal(everything(ExperienceStore(run / "experience_aside_00000080")), whole[80:])
 
 
 def crashed(tmp_path):
     """A run whose last checkpoint is at step 80 and whose experience has 120 rows."""
     assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9", "--episode_table")) == 0
-    run = only_run(tmp_path)
+    run = the_run(tmp_path / "results")
     shutil.rmtree(run / "checkpoint_00000120")
     for path in run.glob("best_*"):
         shutil.rmtree(path)
@@ -130,8 +118,7 @@ def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, c
     before = everything(ExperienceStore(run / "experience"))
     assert main(["--resume", str(run), "--recover", "--total_env_steps", "160", "--quiet"]) == 0
     assert "recovered 40 rows after step 80; the run continues at step 120" in capsys.readouterr().out
-    store = ExperienceStore(run / "experience")
-    store.check()
+    store = intact(run / "experience")
     assert store.rows == 160 and store.column("step").tolist() == list(range(1, 161))
     assert equal(everything(store)[:120], before)
     newer = everything(store)[120:]
@@ -153,13 +140,12 @@ def test_recovered_rows_count_as_in_an_uninterrupted_run():
     assert algorithm.recover([rows[:10], rows[10:]]) == 160
     assert algorithm.training_iteration == 160 // 75
     assert algorithm.experience.due == 111, "from the fiftieth row on"
-    algorithm.stop()
 
 
 @pytest.mark.slow
 def test_recovering_nothing_and_without_experience(tmp_path, capsys):
     assert main(flags(tmp_path, "--total_env_steps", "80")) == 0
-    run = only_run(tmp_path)
+    run = the_run(tmp_path / "results")
     assert main(["--resume", str(run), "--recover", "--total_env_steps", "120", "--quiet"]) == 0
     assert "no rows of experience after step 80 to recover" in capsys.readouterr().out
     shutil.rmtree(run / "experience")
@@ -180,7 +166,7 @@ def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, ca
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     time.sleep(3.0)
-    run = only_run(tmp_path)
+    run = the_run(tmp_path / "results")
     # Until there is something to recover.
     while ExperienceStore(run / "experience").rows <= steps_of(RunFolder(run).checkpoints()[0]):
         assert time.monotonic() < deadline and process.poll() is None
@@ -188,8 +174,7 @@ def test_a_killed_run_loses_at_most_the_current_second_and_recovers(tmp_path, ca
     killed_at = time.time()
     process.send_signal(signal.SIGKILL)
     process.wait()
-    store = ExperienceStore(run / "experience")
-    store.check()
+    store = intact(run / "experience")
     newest = steps_of(RunFolder(run).checkpoints()[0])
     assert store.rows > newest and killed_at - store.column("time")[-1] < 1.5
     assert store.column("step").tolist() == list(range(1, store.rows + 1))
@@ -441,7 +426,7 @@ def test_forks_keep_the_optimizer_of_the_parent(tmp_path, monkeypatch):
 def test_the_command_fork_runs_a_study_with_paired_differences(tmp_path, capsys):
     words = flags(tmp_path, "--total_env_steps", "100", "--keep_checkpoints_at", "50,70", "--keep_checkpoints", "1")
     assert main([*words, "--evaluation_interval", "1", "--evaluation_num_episodes", "1"]) == 0
-    run = only_run(tmp_path)
+    run = the_run(tmp_path / "results")
     assert sorted(path.name for path in run.glob("kept_*")) == ["kept_checkpoint_00000050", "kept_checkpoint_00000070"]
     store = ExperienceStore(run / "experience")
     ends = {first_row(each.path) + rows for each in store.segments for rows, _ in each.commits}
@@ -490,7 +475,6 @@ def test_successes_of_several_environments_are_kept():
     algorithm.train()
     rows = cat(kept)
     assert torch.equal(rows.extras["success"], rows.terminated) and rows.terminated.any()
-    algorithm.stop()
 
 
 def test_reported_successes_are_kept():

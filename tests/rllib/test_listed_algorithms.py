@@ -44,20 +44,18 @@ def trained(algorithm, steps=60):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_60_steps_equal_those_of_the_built_in_network(cluster, name):
+def test_60_steps_equal_those_of_the_built_in_network(name):
     kind, env, network = CASES[name]
     weights = []
     shared = {"shared_layers": True, "activation": "relu"} if name == "IMPALA" else {}
     for settings in ({"network": network}, {"hiddens": (16,)}):
-        algorithm = config(kind, env, **settings, **shared).build_algo()
-        weights.append(trained(algorithm))
-        algorithm.stop()
+        weights.append(trained(config(kind, env, **settings, **shared).build_algo()))
     assert all(torch.equal(*pair) for pair in zip(*weights, strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
-def test_others_train_resume_and_are_exported(cluster, name, tmp_path):
+def test_others_train_resume_and_are_exported(name, tmp_path):
     kind, env, network = OTHERS[name]
     algorithm = config(kind, env, network=network).build_algo()
     before = [p.detach().clone() for p in algorithm.get_module().parameters()]
@@ -73,5 +71,3 @@ def test_others_train_resume_and_are_exported(cluster, name, tmp_path):
     obs = policy.observation_space.sample() if obs is None else obs
     action = policy.act(np.asarray(obs, dtype=np.float32))
     np.testing.assert_array_equal(action, again.act(np.asarray(obs, dtype=np.float32)))
-    for one in (algorithm, again):
-        one.stop()

@@ -5,7 +5,6 @@ import signal
 
 import failing_envs
 import pytest
-import ray
 import torch
 
 from interreplay.errors import InterreplayError, RunnerLost
@@ -16,11 +15,6 @@ from tests.rllib.test_checkpoints import assert_same_run
 pytestmark = pytest.mark.slow
 PATIENCE = 8
 """Seconds until a runner counts as hanging; other runners must answer within them on a busy machine."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environments(cluster):
-    ray.cloudpickle.register_pickle_by_value(failing_envs)
 
 
 def build(runners, env=failing_envs.Draws, **env_config):
@@ -87,7 +81,6 @@ def test_two_runners_resume_and_after_the_loss_of_one_nothing_is_repeated(tmp_pa
     for episode in rows.episode.unique():
         mine = rows[rows.episode == episode]
         assert torch.equal(mine.next_obs[:-1], mine.obs[1:]), "no id twice"
-    resumed.stop()
 
 
 def test_a_runner_that_hangs_is_named(tmp_path):
@@ -96,7 +89,6 @@ def test_a_runner_that_hangs_is_named(tmp_path):
         algorithm.train()
     assert algorithm.env_steps > 70
     algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    algorithm.stop()
 
 
 def test_an_error_of_a_callback_is_reported_with_its_message_and_training_continues(tmp_path):
@@ -111,7 +103,6 @@ def test_an_error_of_a_callback_is_reported_with_its_message_and_training_contin
         algorithm.train()
     algorithm.train()
     assert algorithm.env_steps == len(algorithm.replay_buffer) > 0
-    algorithm.stop()
 
 
 def test_restarts_are_rejected():

@@ -7,8 +7,6 @@ from interreplay.rllib import SACConfig
 from replay_buffers import NMER
 from tests.rllib.small_runs import config, continued, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 
 def mixed(mix=None):
     if mix is None:

@@ -11,7 +11,6 @@ from interreplay.experiments.commands.main import main
 from interreplay.experiments.flags.training_flags import settings_for
 from tests.rllib.small_runs import config, continued, run, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
 QUICK = {
     "members": 3,
     "elites": 2,

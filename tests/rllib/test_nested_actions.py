@@ -19,7 +19,6 @@ from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from tests.rllib.nested_actions import ACTIONS, REJECTED
 from tests.rllib.small_runs import config, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
 ENV = "tests.rllib.nested_actions:{}Actions-v0"
 OWN = {"A3C": {"train_batch_size": 1}}
 FAMILIES = ["CrossQ", "TD3", "A3C"]
@@ -89,7 +88,6 @@ def test_each_family_learns(trainer):
     after = weights(algorithm)
     assert any("actor" in key and not torch.equal(after[key], before[key]) for key in after)
     assert np.isfinite(algorithm.evaluate()["env_runners"]["episode_return_mean"])
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -98,7 +96,6 @@ def test_an_asynchronous_vector_environment():
     algorithm = made_async.build_algo()
     algorithm.train()
     assert algorithm.env_steps >= 75
-    algorithm.stop()
 
 
 def accepted(name):

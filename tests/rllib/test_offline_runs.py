@@ -1,6 +1,5 @@
 """Runs with recorded experience, alone or mixed with collected rows: the command line, resuming, rejections."""
 
-import csv
 import json
 import shutil
 
@@ -19,10 +18,11 @@ from interreplay.rllib import DQNConfig, TD3Config
 from interreplay.runs import state_files
 from interreplay.runs.state_files.arrays import encode
 from replay_buffers import Uniform
+from tests.experiments.commands.command_lines import read_csv, the_run
 from tests.rllib.small_runs import config, continued, run, same, weights
 
 pytest.importorskip("minari")
-pytestmark = pytest.mark.usefixtures("cluster", "minari_folder")
+pytestmark = pytest.mark.usefixtures("minari_folder")
 
 
 @pytest.fixture
@@ -97,16 +97,6 @@ def flags(tmp_path, *more):
     return [*small.split(), *rest.split(), *more]
 
 
-def only_run(tmp_path):
-    (folder,) = (tmp_path / "results").iterdir()
-    return folder
-
-
-def table(folder):
-    with (folder / "progress.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.slow
 def test_a_command_with_recorded_rows_and_its_resume(name, tmp_path, capsys):
     method = "--knn_baseline"
@@ -114,10 +104,10 @@ def test_a_command_with_recorded_rows_and_its_resume(name, tmp_path, capsys):
     words = flags(tmp_path, method, *share, "--learning_starts", "20", "--buffer_size", "500")
     assert main([*words, "--total_env_steps", "80"]) == 0
     assert f"offline data minari:{name}: 180 rows, 0.5 to 0.1 of every batch" in capsys.readouterr().out
-    folder = only_run(tmp_path)
+    folder = the_run(tmp_path / "results")
     assert json.loads((folder / "params.json").read_text())["offline_key"]
     assert main(["--resume", str(folder), "--total_env_steps", "120", "--quiet"]) == 0
-    assert [float(row["num_env_steps_sampled_lifetime"]) for row in table(folder)] == [40, 80, 120]
+    assert [float(row["num_env_steps_sampled_lifetime"]) for row in read_csv(folder / "progress.csv")] == [40, 80, 120]
     shutil.rmtree(tmp_path / "minari")
     minari_dataset(episodes(6, 30, seed=50))
     assert main(["--resume", str(folder), "--total_env_steps", "160"]) == 2
@@ -133,10 +123,10 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, ca
     data = str(tmp_path / "minari" / name)
     words = flags(tmp_path, "--trainer", "TD3", "--buffer", "NMER", "--offline-data", data)
     assert main([*words, "--total_env_steps", "0", "--updates", "80"]) == 0
-    folder = only_run(tmp_path)
+    folder = the_run(tmp_path / "results")
     assert "80 updates," in capsys.readouterr().out
     assert main(["--resume", str(folder), "--updates", "110", "--quiet"]) == 0
-    rows = table(folder)
+    rows = read_csv(folder / "progress.csv")
     assert [float(row["num_env_steps_sampled_lifetime"]) for row in rows] == [40, 80, 110]
     assert [float(row["learners/default_policy/num_updates_lifetime"]) for row in rows] == [40, 80, 110]
     assert float(rows[1]["evaluation/env_runners/episode_return_mean"]) < 0

@@ -17,7 +17,7 @@ from tests.devices.conftest import device  # noqa: F401
 from tests.devices.same_draws import Generators, SameDraws
 from tests.rllib.small_runs import config, same
 
-pytestmark = [pytest.mark.usefixtures("cluster"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 STEPS = 55
 """Env steps of an iteration; updates begin in the first one."""
@@ -111,8 +111,6 @@ def test_a_run_equals_the_run_on_the_cpu(name, graphs, device, where, tmp_path, 
         there.train()
         resumed.train()
         assert same(weights(there), weights(resumed))
-        for algorithm in (here, there, resumed):
-            algorithm.stop()
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -130,6 +128,4 @@ def test_graphs_do_not_change_a_run(name, device, monkeypatch, tmp_path):  # noq
         resumed.restore_from_path(str(tmp_path / str(graphs)))
         resumed.train()
         found += [weights(algorithm), weights(resumed)]
-        algorithm.stop()
-        resumed.stop()
     assert all(same(found[0], other) for other in found[1:])

@@ -16,10 +16,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("INTERREPLAY_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def packed(array):

@@ -48,7 +48,7 @@ class OneReward(gym.Env):
 
 
 @pytest.fixture(scope="module", params=MAX_FILES)
-def algorithm(request, cluster):
+def algorithm(request):
     config = SACConfig().environment(OneReward).replay(request.param, capacity=1_000).debugging(seed=0)
     config.training(
         hiddens=(8, 8),

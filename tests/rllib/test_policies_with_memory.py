@@ -12,7 +12,6 @@ from interreplay.learning.networks.memory import Memory
 from tests.rllib.small_runs import continued
 from tests.rllib.test_actor_learner import ELITE, assert_same_state, config, finite
 
-pytestmark = pytest.mark.usefixtures("cluster")
 CELLS = {"lstm_cells": 12}
 
 
@@ -64,7 +63,6 @@ def test_learning_uses_the_outputs_of_acting_over_episode_ends(env, trainer):
     before = [p.clone() for p in rule.parameters]
     assert finite(algorithm.train())
     assert all(not torch.equal(a, b) for a, b in zip(before, rule.parameters, strict=True))
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -76,7 +74,6 @@ def test_a_task_that_requires_memory_is_solved(settings, low, high):
     algorithm = made.evaluation(evaluation_duration=100).reporting(metrics_num_episodes_for_smoothing=100).build_algo()
     algorithm.train()
     assert low <= algorithm.evaluate()["env_runners"]["episode_return_mean"] <= high
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -106,4 +103,3 @@ def test_a_stored_policy_keeps_its_memory_until_an_episode_begins(tmp_path):
         algorithm.get_module().forward_inference({"obs": obs[0]})
     with pytest.raises(UsageError, match="cannot contain the memory of the policy"):
         export(stored, tmp_path / "policy.pt2")
-    algorithm.stop()

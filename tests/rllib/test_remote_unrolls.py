@@ -1,13 +1,11 @@
 """Unrolls of remote runners: synchronous, asynchronous, after resumes, lost runners and failing environments."""
 
-import contextlib
 import time
 from types import SimpleNamespace
 
 import failing_envs
 import numpy as np
 import pytest
-import ray
 import torch
 
 import interreplay.rllib as ours
@@ -20,29 +18,13 @@ pytestmark = pytest.mark.slow
 ONE_AT_A_TIME = {"max_requests_in_flight_per_env_runner": 1}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def environments(cluster):
-    ray.cloudpickle.register_pickle_by_value(failing_envs)
-
-
-@pytest.fixture
-def build():
-    """Build an algorithm that is stopped at the end."""
-    with contextlib.ExitStack() as stack:
-
-        def make(
-            runners=1, env="CartPole-v1", trainer="IMPALA", tolerance=None, timeout=300, env_config=None, envs=2, **more
-        ):
-            made = getattr(ours, f"{trainer}Config")().environment(env, env_config=env_config or {})
-            flying = {name: more.pop(name) for name in ONE_AT_A_TIME if name in more}
-            made.env_runners(num_env_runners=runners, num_envs_per_env_runner=envs, rollout_fragment_length=5, **flying)
-            made.env_runners(sample_timeout_s=timeout).debugging(seed=0).fault_tolerance(**(tolerance or {}))
-            made.training(**{"hiddens": (16,), "train_batch_size": 2, "steps_per_iteration": 60} | more)
-            algorithm = made.build_algo()
-            stack.callback(algorithm.stop)
-            return algorithm
-
-        yield make
+def build(runners=1, env="CartPole-v1", trainer="IMPALA", tolerance=None, timeout=300, env_config=None, envs=2, **more):
+    made = getattr(ours, f"{trainer}Config")().environment(env, env_config=env_config or {})
+    flying = {name: more.pop(name) for name in ONE_AT_A_TIME if name in more}
+    made.env_runners(num_env_runners=runners, num_envs_per_env_runner=envs, rollout_fragment_length=5, **flying)
+    made.env_runners(sample_timeout_s=timeout).debugging(seed=0).fault_tolerance(**(tolerance or {}))
+    made.training(**{"hiddens": (16,), "train_batch_size": 2, "steps_per_iteration": 60} | more)
+    return made.build_algo()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +34,7 @@ def build():
         ("CartPole-v1", "A3C", ONE_AT_A_TIME),
     ],
 )
-def test_one_remote_runner_equals_a_local_one_over_a_resume(build, env, trainer, how, tmp_path):
+def test_one_remote_runner_equals_a_local_one_over_a_resume(env, trainer, how, tmp_path):
     here, elsewhere = build(0, env, trainer, **how), build(1, env, trainer, **how)
     for number in range(3):
         if number == 2:
@@ -80,7 +62,7 @@ def check_once(learned):
     assert all(0 <= int(unrolls.version.min()) <= number for number, unrolls in enumerate(learned))
 
 
-def test_weights_are_as_old_as_the_broadcast_interval(build):
+def test_weights_are_as_old_as_the_broadcast_interval():
     learned = []
     algorithm = build(1, broadcast_interval=4)
     watched(algorithm, learned)
@@ -88,7 +70,7 @@ def test_weights_are_as_old_as_the_broadcast_interval(build):
     assert sorted({number - int(unrolls.version[0]) for number, unrolls in enumerate(learned)}) == [0, 1, 2, 3, 4]
 
 
-def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(build, tmp_path):
+def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(tmp_path):
     learned = []
     many = {"env_config": {"step": -1, "length": 20}, "envs": 16, "train_batch_size": 16, "steps_per_iteration": 2_000}
     algorithm = build(2, failing_envs.Draws, **many)
@@ -121,14 +103,14 @@ def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(bu
     resumed.save_to_path(tmp_path / "after_the_loss")
 
 
-def test_async_gradients(build):
+def test_async_gradients():
     algorithm = build(1, trainer="A3C")
     result = [algorithm.train() for _ in range(2)][-1]
     assert result["replay_buffer"]["lag_max"] >= 1 and np.isfinite(result["learners"]["default_policy"]["loss"])
     assert algorithm.env_steps == result["env_steps"]
 
 
-def test_a_runner_that_hangs_is_named_and_another_that_hangs_does_not_delay_the_end(build):
+def test_a_runner_that_hangs_is_named_and_another_that_hangs_does_not_delay_the_end():
     envs = {"env": failing_envs.Hangs, "env_config": {"length": 20, "step": 40}}
     algorithm = build(2, timeout=PATIENCE, tolerance={"env_runner_health_probe_timeout_s": 1}, **envs)
     with pytest.raises(RunnerLost, match="remote env runner [12] returned nothing within sample_timeout_s=8 s"):
@@ -176,7 +158,7 @@ def test_answers_of_a_runner_are_taken_in_request_order(monkeypatch):
         assert [answer for answer in found if answer[0] == runner] == sorted(a for a in found if a[0] == runner)
 
 
-def test_weights_are_at_most_max_lag_updates_old(build):
+def test_weights_are_at_most_max_lag_updates_old():
     """One of two runners is slow; each of a runner's two requests is used in a separate update."""
     learned = []
     algorithm = build(2, failing_envs.SlowSecond, env_config={"step": -1, "length": 20}, max_lag=6)
@@ -188,15 +170,14 @@ def test_weights_are_at_most_max_lag_updates_old(build):
     assert 6 <= max(lags) <= 6 + 2, "the quick one gets ahead, and waits then"
 
 
-def test_a_failing_environment_of_a_remote_runner_is_named(build):
-    envs = {"env": failing_envs.Raises, "env_config": {"length": 20, "step": 40}}
-    algorithm = build(1, **envs)
+def test_a_failing_environment_of_a_remote_runner_is_named():
+    algorithm = build(1, failing_envs.Raises, env_config={"length": 20, "step": 40})
     with pytest.raises(EnvironmentFailure, match="the motor burnt out") as caught:
         for _ in range(5):
             algorithm.train()
     assert "\n" not in str(caught.value) and algorithm.env_steps >= 60
 
 
-def test_gae_rejects_asynchronous_runners(build):
+def test_gae_rejects_asynchronous_runners():
     with pytest.raises(ValueError, match="returns is 'gae' and sync is False; expected sync=True"):
         build(1, trainer="A2C", sync=False)

@@ -8,10 +8,8 @@ import interreplay
 from interreplay.acting import export as export_policy
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.learning.networks.residual_layers import ResidualMLP
-from interreplay.selection import Faded, Prioritized
 from tests.rllib.small_runs import config, continued, run, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
 RESIDUAL = {"critic_blocks": 1, "critic_width": 16, "actor_blocks": 1, "actor_width": 12, "weight_decay": 0.01}
 RECIPE = {"n_critics": 1, "normalize_observations": True, "critic_target": "mean", "reset_at": [90]}
 # Algorithm, environment, replay method and its arguments: every algorithm once, each with another method.
@@ -44,8 +42,6 @@ def test_a_resumed_run_is_bit_exact(trainer, tmp_path):
     nets = straight.learner.single_module.nets
     assert all(isinstance(each, ResidualMLP) for each in (nets.critics, nets.targets, nets.actor.body))
     assert straight.learner._update_rule.resets_at_steps == 1
-    for each in (straight, resumed):
-        each.stop()
 
 
 @pytest.mark.slow
@@ -57,8 +53,6 @@ def test_a_reset_at_an_env_step_is_the_reset_interval_that_matches():
     assert by_steps.learner.updates == 26
     assert same(weights(by_steps), weights(by_updates))
     assert not same(weights(by_steps), weights(never))
-    for each in (by_steps, by_updates, never):
-        each.stop()
 
 
 @pytest.mark.slow
@@ -66,7 +60,6 @@ def test_discrete_actions_have_residual_networks():
     algorithm, results = run(made("SAC", "CartPole-v1", "PER"))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
     assert isinstance(algorithm.learner.single_module.nets.critics, ResidualMLP)
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -81,11 +74,3 @@ def test_a_stored_policy_acts_alike_and_can_be_exported(tmp_path):
     for name in ("policy.pt2", "policy.onnx"):
         export_policy.export(policy, tmp_path / name, observations=50)
         assert (tmp_path / name).exists()
-    algorithm.stop()
-
-
-@pytest.mark.slow
-def test_a_faded_selector_is_an_argument():
-    algorithm, _ = run(config(buffer="NMER", selector=Faded(Prioritized(), rate=0.98)))
-    assert torch.isfinite(algorithm.replay_buffer.sample(8).weights).all()
-    algorithm.stop()

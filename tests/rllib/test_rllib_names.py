@@ -250,7 +250,6 @@ def cartpole_dqn(config):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize(
     ("script", "ours", "read"),
     [
@@ -268,4 +267,3 @@ def test_tuned_scripts_run_after_another_import(script, ours, read):
     assert {name: getattr(algorithm.config, name) for name in read} == read
     assert type(algorithm.replay_buffer).__name__ == "PER" and result["num_env_steps_sampled_lifetime"] == 60
     assert algorithm.replay_buffer.view.n_step in range(2, 6) and algorithm.learner.updates > 0
-    algorithm.stop()

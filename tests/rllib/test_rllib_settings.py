@@ -35,9 +35,6 @@ NEW_SETTINGS = {
 """Settings that RLlib has had since these versions of Ray."""
 
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
-
 def config(kind=SACConfig, env="Pendulum-v1"):
     made = kind().environment(env).replay("Uniform", capacity=1_000).debugging(seed=0)
     return made.training(
@@ -215,10 +212,8 @@ def test_a_given_learning_rate_is_used_even_at_its_default():
 def test_lr_sets_all_learning_rates_at_their_defaults():
     algorithm = built(config().training(lr=0.02, critic_lr=0.03))
     assert rates(algorithm) == {"actor": 0.02, "critic": 0.03, "alpha": 0.02}
-    algorithm.stop()
     algorithm = built(config(DDPGConfig).training(lr=0.02))
     assert rates(algorithm) == {"actor": 0.02, "critic": 0.02}
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -233,7 +228,6 @@ def test_learning_rates_follow_their_schedules_over_env_steps_and_resumes(tmp_pa
     for one in (algorithm, other):
         one.train()
         assert rates(one)["actor"] == pytest.approx(1e-3 - 0.8 * 8e-4)
-        one.stop()
 
 
 def test_explore_false_uses_the_mode():
@@ -243,7 +237,6 @@ def test_explore_false_uses_the_mode():
     module = algorithm.learner.single_module
     with torch.no_grad():
         assert torch.allclose(rows.actions, module.act(module.encode(rows.obs), None), atol=1e-6)
-    algorithm.stop()
 
 
 class Recorded(gym.Env):
@@ -270,7 +263,6 @@ def test_normalize_actions(normalized):
     seen = np.array(algorithm.env_runner.env.unwrapped.envs[0].unwrapped.seen[:40])
     expected = -3.0 + (kept + 1.0) * 1.75 if normalized else np.clip(kept, -3.0, 0.5)
     assert np.allclose(seen, expected, atol=1e-5) and np.abs(kept).max() <= 1.0
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -291,8 +283,6 @@ def test_observations_are_normalized_by_the_statistics_of_all_stored_ones(tmp_pa
     other = config().training(normalize_observations=True).build_algo()
     other.restore_from_path(tmp_path / "c")
     assert torch.equal(other.learner.single_module.encode(stored.float()), module.encode(stored.float()))
-    for one in (algorithm, other):
-        one.stop()
 
 
 @pytest.mark.parametrize(
@@ -303,20 +293,15 @@ def test_rllibs_names_of_network_sizes(given):
     assert algorithm.config.hiddens == [8, 4]
     widths = {tuple(p.shape) for p in algorithm.learner.single_module.nets.actor.parameters()}
     assert (1, 8, 4) in widths and (1, 16, 16) not in widths
-    algorithm.stop()
 
 
 def test_learning_rates_of_the_configuration_override_a_checkpoint(tmp_path):
-    kind = SACConfig
-    algorithm = built(config(kind).training(lr=1e-3, critic_l2=0.1))
-    algorithm.save_to_path(tmp_path / "c")
-    algorithm.stop()
-    other = config(kind).training(lr=1e-5, actor_lr=2e-5, critic_l2=0.2).build_algo()
+    built(config().training(lr=1e-3, critic_l2=0.1)).save_to_path(tmp_path / "c")
+    other = config().training(lr=1e-5, actor_lr=2e-5, critic_l2=0.2).build_algo()
     other.restore_from_path(tmp_path / "c")
     other.train()
     assert rates(other) == {n: 2e-5 if n == "actor" else 1e-5 for n in rates(other)}
     assert other.learner._update_rule.optimizers["critic"].param_groups[0]["weight_decay"] == 0.2
-    other.stop()
 
 
 class Arm(Recorded):
@@ -389,7 +374,6 @@ def test_classes_of_environments_receive_keywords_or_one_mapping_and_functions_o
     algorithm = made.build_algo()
     assert algorithm.env_runner.env.unwrapped.envs[0].unwrapped.size == size
     assert make_one(algorithm.config).size == size
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from interreplay.rllib import QRDQNConfig
 from tests.rllib.small_runs import config, continued, run, same, weights
 from tests.rllib.test_goals import Reach
 
-pytestmark = pytest.mark.usefixtures("cluster")
 OF_VALUES = {"QRDQN": QRDQNConfig}
 # Algorithm, environment, replay method and settings: each kind of critics once, each with another method.
 FAMILIES = [
@@ -92,7 +91,6 @@ def test_all_environments_share_one_scale():
     returns = [(1 - 0.99**step) / 0.01 for length in lengths for step in range(1, length + 1)]
     expected = max(np.std(returns), max(returns) / 5)
     assert algorithm.learner.reward_scale.divisor == pytest.approx(expected, rel=1e-5)
-    algorithm.stop()
 
 
 def test_recorded_rows_initialize_the_statistics(minari_folder):

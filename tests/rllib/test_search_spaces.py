@@ -112,7 +112,7 @@ def test_registering_our_algorithms_keeps_rllibs_names():
 
 
 @pytest.mark.slow
-def test_trials_of_a_grid_over_methods_train(cluster, tmp_path, capsys):
+def test_trials_of_a_grid_over_methods_train(tmp_path, capsys):
     replay = {"type": grid(["NMER", "PrioritizedEpisodeReplayBuffer"]), "capacity": 500}
     settings = {"learning_starts": 50, "steps_per_iteration": 100, "hiddens": [8, 8], "n_step": [2, 3]}
     words = ["train", "--run", "SAC", "--env", "Pendulum-v1", "--verbose", "0", "--num-cpus", "1"]
@@ -123,7 +123,7 @@ def test_trials_of_a_grid_over_methods_train(cluster, tmp_path, capsys):
     assert len(list(tmp_path.glob("default/SAC_Pendulum-v1_*/checkpoint_*"))) == 2
 
 
-def test_a_trial_with_a_rejected_configuration_shows_the_reason(cluster):
+def test_a_trial_with_a_rejected_configuration_shows_the_reason():
     with pytest.raises(TypeError, match="SAC has no setting 'taau'; did you mean tau"):
         SAC(config={"env": "Pendulum-v1", "taau": 1})
     rejected = SAC.__new__(SAC)

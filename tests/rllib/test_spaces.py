@@ -8,8 +8,6 @@ import torch
 from tests.rllib import spaces_envs
 from tests.rllib.small_runs import config, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 WITH_IMAGES = [("Image", "SAC"), ("Stacked", "SAC")]
 WITH_IMAGES += [("ImageAndVector", trainer) for trainer in ("TQC", "CrossQ", "TD3")]
 LIGHT = [kind for kind in spaces_envs.KINDS if "Image" not in kind]
@@ -33,14 +31,12 @@ def check(settings, tmp_path):
     assert any("actor" in k for k in moved)
     algorithm.save_to_path(tmp_path / "c")
     trained = weights(algorithm)
-    algorithm.stop()
     again = settings.copy().build_algo()
     again.restore_from_path(tmp_path / "c")
     assert same(weights(again), trained)
     played = again.evaluate()["env_runners"]
     assert played["episode_len_mean"] == 25 and np.isfinite(played["episode_return_mean"])
     assert np.isfinite(again.train()["learners"]["default_policy"]["critic_loss"])
-    again.stop()
     return moved
 
 
@@ -62,7 +58,6 @@ def test_images_stay_bytes():
     algorithm = made("ImageAndVector").build_algo()
     algorithm.train()
     assert algorithm.replay_buffer.storage.columns["obs.camera"] == ((24, 24), torch.uint8)
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -85,11 +80,9 @@ def test_blends_reject_images(kind):
 
 
 def test_stored_observations_encode_to_the_policy_inputs():
-    """The stored observation encodes to what the runner encoded when it acted."""
     algorithm = made("Nested").build_algo()
     algorithm.train()
     rows = algorithm.replay_buffer.storage[torch.arange(30)]
     module = algorithm.learner.single_module
     assert module.encode(rows.obs).shape == (30, gym.spaces.flatdim(spaces_envs.KINDS["Nested"][0]))
     assert set(rows.obs) == {"arm/grip", "arm/pose", "rest/0", "rest/1"}
-    algorithm.stop()

@@ -244,23 +244,6 @@ def test_unsupported_options_are_rejected(options):
         buffer.sample(n_step=1, **options)
 
 
-def test_observations_are_blended_among_equal_discrete_actions():
-    chunks = Worlds(seed=9, discrete=True).collect(5)
-    ReplayBuffer(100, buffer="PER").add(chunks)
-    buffer = ReplayBuffer(100, buffer="NMER", seed=0)
-    buffer.add(chunks)
-    sample = buffer.buffer.sample(64)
-    mixed = sample.neighbor_slots >= 0
-    assert mixed.any()
-    neighbors = buffer.buffer.storage[sample.neighbor_slots[mixed]]
-    assert (neighbors.actions == sample.transitions.actions[mixed]).all()
-    buffer = ReplayBuffer(100, buffer="LCER", seed=0)
-    buffer.add(chunks)
-    sample = buffer.buffer.sample(64)
-    assert (sample.mix < 1).any()
-    assert (sample.transitions.actions == buffer.buffer.storage[sample.slots].actions).all()
-
-
 @pytest.mark.parametrize("kind", ["interreplay.rllib.ReplayBuffer", ReplayBuffer])
 def test_rllib_constructs_it_by_dotted_string_and_by_class(kind):
     shell = SimpleNamespace(config=SimpleNamespace(metrics_num_episodes_for_smoothing=7))

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.algorithms.sac import SAC, SACConfig
 
@@ -113,32 +112,26 @@ def short(config, env):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("config", "kind", "core"), [(Mine, "NMER", NMER), (StockTQCConfig, "PER", PER)])
-def test_sac_and_tqc_train(cluster, config, kind, core):
+def test_sac_and_tqc_train(config, kind, core):
     algorithm = short(config(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
-    try:
-        result = algorithm.train()
-        assert np.isfinite(result["learners"]["default_policy"]["total_loss"])
-        assert result["replay_buffer"]["num_env_steps_stored"] > 0
-        inside = algorithm.local_replay_buffer.buffer
-        assert isinstance(inside, core) and len(inside) == 60
-        if core is PER:
-            assert len(inside.selector.priorities(np.arange(60)).unique()) > 10, "TD errors arrived"
-    finally:
-        algorithm.stop()
+    result = algorithm.train()
+    assert np.isfinite(result["learners"]["default_policy"]["total_loss"])
+    assert result["replay_buffer"]["num_env_steps_stored"] > 0
+    inside = algorithm.local_replay_buffer.buffer
+    assert isinstance(inside, core) and len(inside) == 60
+    if core is PER:
+        assert len(inside.selector.priorities(np.arange(60)).unique()) > 10, "TD errors arrived"
 
 
 @pytest.mark.slow
-def test_rllibs_own_sac_trains_with_our_buffer_by_its_class(cluster):
+def test_rllibs_own_sac_trains_with_our_buffer_by_its_class():
     buffer = {"type": ReplayBuffer, "buffer": "NMER", "capacity": 1000, "k": 3}
     config = short(SACConfig(), "Pendulum-v1").training(replay_buffer_config=buffer)
     assert config.replay_buffer_config == buffer, "no argument of RLlib's own buffer is merged"
     algorithm = config.build_algo()
-    try:
-        assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
-        inside = algorithm.local_replay_buffer.buffer
-        assert type(algorithm) is SAC and isinstance(inside, NMER) and len(inside) == 60
-    finally:
-        algorithm.stop()
+    assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
+    inside = algorithm.local_replay_buffer.buffer
+    assert type(algorithm) is SAC and isinstance(inside, NMER) and len(inside) == 60
 
 
 def test_a_method_not_passed_as_buffer_has_a_hint():
@@ -151,21 +144,18 @@ def test_a_method_not_passed_as_buffer_has_a_hint():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("as_dict", [False, True], ids=["config", "dict, as Tune hands it over"])
-def test_stock_dqn_trains_by_dotted_string(cluster, as_dict):
+def test_stock_dqn_trains_by_dotted_string(as_dict):
     buffer = {"type": "interreplay.rllib.ReplayBuffer", "buffer": "PER", "capacity": 1000, "alpha": 0.5, "beta": 0.4}
     config = short(DQNConfig(), "CartPole-v1").training(replay_buffer_config=buffer, n_step=3)
     algorithm = DQN(config=config.to_dict()) if as_dict else config.build_algo()
-    try:
-        for _ in range(2):
-            assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
-        inside = algorithm.local_replay_buffer.buffer
-        assert isinstance(inside, PER) and len(inside) >= 120 and inside.view.n_step == 3
-    finally:
-        algorithm.stop()
+    for _ in range(2):
+        assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
+    inside = algorithm.local_replay_buffer.buffer
+    assert isinstance(inside, PER) and len(inside) >= 120 and inside.view.n_step == 3
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path):
+def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(tmp_path):
     algorithm = short(StockSACConfig(), "Pendulum-v1").replay("PER", capacity=1000).build_algo()
     algorithm.train()
     again = StockSAC.from_checkpoint(algorithm.save_to_path(tmp_path / "checkpoint"))
@@ -178,29 +168,3 @@ def test_a_checkpoint_of_a_stock_algorithm_contains_the_buffer(cluster, tmp_path
     assert len(again.local_replay_buffer) == 120
     algorithm.set_state(again.get_state())
     assert len(algorithm.local_replay_buffer) == 120
-    algorithm.stop()
-    again.stop()
-
-
-@pytest.mark.slow
-def test_clusters_have_the_means_of_n_step_rows(cluster):
-    """RLlib sets n_step at every draw, when rows are already stored."""
-    config = short(StockSACConfig(), "Pendulum-v1").replay("LCER", capacity=150, n_clusters=5, refresh_every=40)
-    algorithm = config.training(n_step=3, gamma=0.9).build_algo()
-    try:
-        for _ in range(4):
-            algorithm.train()
-        inside = algorithm.local_replay_buffer.buffer
-        assert (inside.view.n_step, inside.view.gamma) == (3, 0.9) and inside.storage.written > inside.capacity
-        slots = torch.arange(len(inside))
-        rewards = inside.read(slots).rewards.numpy()
-        assert not np.allclose(rewards, inside.storage[slots].rewards.numpy()), "sums of three"
-        mature = inside.view.mature(inside.storage, slots).numpy()
-        clusters = inside.neighborhood.clustering.members.cluster[: len(inside)]
-        means, _, known = inside.neighborhood._moments_of_members(inside.storage, slots.numpy(), clusters, [])
-        assert known.any()
-        for slot in np.flatnonzero(known):
-            mine = mature & (clusters == clusters[slot])
-            assert means[slot, 4] == pytest.approx(rewards[mine].mean(), abs=1e-4), "after 3 of s and 1 of a"
-    finally:
-        algorithm.stop()

@@ -7,8 +7,6 @@ from interreplay.errors import CheckpointError
 from interreplay.rllib import CrossQ
 from tests.rllib.small_runs import config, run, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
 """Scores that a method requires and an algorithm lacks, because it has no target networks or a quantile loss."""
 

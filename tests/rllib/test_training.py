@@ -12,20 +12,6 @@ from interreplay.rllib.env_runner.runner_state import success_of
 from interreplay.selection import Prioritized
 from tests.rllib.small_runs import config, run, same, weights
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
-
-@pytest.mark.slow
-def test_iterations_count_steps_and_updates():
-    algorithm, results = run(config())
-    assert algorithm.env_steps == 150 == len(algorithm.replay_buffer)
-    learned = results[-1]["learners"]["default_policy"]
-    # One update for every step from the fiftieth on.
-    assert learned["num_updates_lifetime"] == 101
-    assert np.isfinite(learned["critic_loss"])
-    assert results[-1]["num_env_steps_sampled_lifetime"] == 150
-    algorithm.stop()
-
 
 @pytest.mark.slow
 def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
@@ -35,13 +21,6 @@ def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
     index = torch.arange(150)
     mine, theirs = first.replay_buffer.storage[index], second.replay_buffer.storage[index]
     torch.testing.assert_close(mine.columns(), theirs.columns(), rtol=0, atol=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("ratio", "updates"), [(2.0, 202), (0.5, 50)])
-def test_update_to_data_ratio(ratio, updates):
-    algorithm, results = run(config().training(updates_per_step=ratio))
-    assert results[-1]["learners"]["default_policy"]["num_updates_lifetime"] == updates
 
 
 def test_vector_environments_store_no_row_across_a_reset():
@@ -97,40 +76,12 @@ def test_the_largest_error_of_the_critics_reaches_the_selector():
     assert plain.learner._update_rule.scores_wanted == frozenset()
 
 
-@pytest.mark.slow
-def test_the_reducible_loss_reaches_the_selector():
-    algorithm, _ = run(config(buffer="ReLo"))
-    raw = algorithm.replay_buffer.selector.priorities(torch.arange(150))
-    assert float(raw.min()) == pytest.approx(1e-6), "not every loss can be reduced"
-    assert len(raw.unique()) > 3
-
-
 @pytest.mark.parametrize("settings", [{"huber_delta": 2.0}, {"pal_alpha": 0.4}])
 @pytest.mark.parametrize("buffer", ["LAP", "LA3P"])
 def test_two_losses_of_the_critics_are_rejected(buffer, settings):
     (name,) = settings
     with pytest.raises(ValueError, match=f"^{name} is .*; expected none, because rows of {buffer} define"):
         config(buffer=buffer).training(**settings).build_algo()
-    with pytest.raises(ValueError, match="huber_delta is 1.0 and pal_alpha is 0.4; expected one of them"):
-        config().training(huber_delta=1.0, pal_alpha=0.4).validate()
-
-
-@pytest.mark.slow
-def test_pal_with_uniform_replay():
-    algorithm, results = run(config().training(pal_alpha=0.4))
-    assert algorithm.learner._update_rule.loss.alpha == 0.4
-    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
-
-
-@pytest.mark.slow
-def test_resuming_with_scored_candidates_is_exact(tmp_path):
-    algorithm, _ = run(config(buffer="LaBER"), 1)
-    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    algorithm.train()
-    again = config(buffer="LaBER").build_algo()
-    again.restore_from_path(path)
-    again.train()
-    assert same(weights(algorithm), weights(again))
 
 
 class Counting(gym.Env):
@@ -191,17 +142,6 @@ def test_every_other_method_trains(buffer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["center", "member"])
-def test_clusters_train_and_are_reported(variant):
-    algorithm, results = run(config(buffer="LCER", variant=variant, n_clusters=20))
-    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
-    described = results[-1]["replay_buffer"]
-    assert described["clusters"] == 20 and 1 < described["cluster_size_mean"] <= 7.5
-    assert 0 <= described["lone_members"] < 1 and described["blended_share"] > 0.8
-    assert ("neighbor_distance" in described) == (variant == "member")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["cosine", "kl"])
 def test_elite_compares_recorded_and_current_policies(distance):
     algorithm = config(buffer="Elite", distance=distance).build_algo()
@@ -234,7 +174,6 @@ def test_the_simulator_is_created_from_a_class():
     made = config(InvertedPendulumEnv).training(on_manifold_rows=8)
     algorithm = made.build_algo()
     assert isinstance(algorithm.diagnostics.on_manifold.env, InvertedPendulumEnv)
-    algorithm.stop()
 
 
 class Poisoned(Counting):
@@ -271,10 +210,6 @@ def test_request_stop_ends_an_iteration_early_and_training_continues():
         (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
         (lambda c: c.training(tau=0.0).validate(), "tau is 0.0"),
         (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),
-        (
-            lambda c: c.replay("LCER").environment("FrozenLake-v1").build_algo(),
-            "cannot be blended; expected floats among",
-        ),
         (lambda c: config("CartPole-v1", trainer="TD3").build_algo(), "Discrete"),
     ],
 )
@@ -295,18 +230,3 @@ def test_n_step_and_gamma_reach_the_buffer():
     algorithm = config().training(n_step=3, gamma=0.9).build_algo()
     view = algorithm.replay_buffer.view
     assert (view.n_step, view.gamma) == (3, 0.9)
-
-
-def test_callbacks_on_episodes_are_called():
-    from ray.rllib.callbacks.callbacks import RLlibCallback
-
-    class Count(RLlibCallback):
-        ended = []
-
-        def on_episode_end(self, *, episode, **kwargs):
-            Count.ended.append((len(episode), episode.get_return()))
-
-    algorithm, results = run(config().callbacks(Count).training(steps_per_iteration=400, updates_per_step=0), 1)
-    assert [length for length, _ in Count.ended] == [200, 200]
-    mean = results[0]["env_runners"]["episode_return_mean"]
-    assert np.isclose(np.mean([ret for _, ret in Count.ended]), mean, rtol=1e-4)

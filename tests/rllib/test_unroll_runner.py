@@ -9,8 +9,6 @@ from interreplay.learning.networks.distributions import Categorical, Normal
 from interreplay.learning.policies import POLICY_OUTPUT
 from interreplay.rllib import A2CConfig, IMPALAConfig
 
-pytestmark = pytest.mark.usefixtures("cluster")
-
 
 class Truncated(failing_envs.Counting):
     """Environment whose every other episode is truncated instead of terminated."""
@@ -45,7 +43,6 @@ def test_rows_are_in_order_over_episode_ends_and_consecutive_unrolls():
     assert [p.version.tolist() for p in parts] == [[i, i] for i in range(5)]
     assert all(p.fresh.all() for p in parts)
     assert sum(p.env_steps for p in parts) == algorithm.env_runner.num_env_steps_sampled_lifetime == 2 * 17
-    algorithm.stop()
 
 
 @pytest.mark.parametrize("kind", [IMPALAConfig, A2CConfig])
@@ -61,7 +58,6 @@ def test_recorded_outputs_equal_those_of_the_policy(kind):
         torch.testing.assert_close(unrolls.values.flatten(), found["values"])
         logs = family.log_prob(unrolls.policy, unrolls.actions)
         assert logs.shape == (6, 3) and torch.isfinite(logs).all()
-        algorithm.stop()
 
 
 def test_parts_of_observations_keep_their_names():
@@ -69,7 +65,6 @@ def test_parts_of_observations_keep_their_names():
     unrolls = algorithm.env_runner.unroll(4)
     assert unrolls.obs["step"][:, 0, 0].tolist() == [0, 1, 2, 3, 4]
     algorithm.train()
-    algorithm.stop()
 
 
 def test_steps_before_a_failure_are_kept_and_the_next_call_raises():
@@ -79,7 +74,6 @@ def test_steps_before_a_failure_are_kept_and_the_next_call_raises():
     assert unrolls.obs[:, 0, 1].tolist() == [0, 1, 2, 3, 3, 3, 3]
     with pytest.raises(EnvironmentFailure, match="the motor burnt out"):
         algorithm.env_runner.unroll(6)
-    algorithm.stop()
 
 
 def test_an_unroll_after_an_error_of_a_callback_begins_a_new_episode():
@@ -98,4 +92,3 @@ def test_an_unroll_after_an_error_of_a_callback_begins_a_new_episode():
     unrolls = runner.unroll(4)
     assert unrolls.obs[:, 0].tolist() == [[2, 0], [2, 1], [2, 2], [2, 3], [2, 4]]
     assert runner.num_env_steps_sampled_lifetime == 8
-    algorithm.stop()

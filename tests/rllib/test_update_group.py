@@ -40,7 +40,6 @@ def test_each_run_equals_the_run_alone(tmp_path, monkeypatch):
         algorithm = built(seed, method)
         results = [algorithm.train() for _ in range(1 + seed)]
         alone.append((weights(algorithm), results[-1]["learners"]))
-        algorithm.stop()
     algorithms = [built(seed, method) for seed, method in enumerate(METHODS)]
     group = UpdateGroup([algorithm.learner for algorithm in algorithms])
 
@@ -68,8 +67,6 @@ def test_each_run_equals_the_run_alone(tmp_path, monkeypatch):
         resumed = built(seed, METHODS[seed])
         resumed.restore_from_path(str(tmp_path / str(seed)))
         assert all(map(torch.equal, weights(resumed).values(), found.values()))
-        resumed.stop()
-        algorithms[seed].stop()
 
 
 def test_learners_that_differ_are_rejected():

@@ -85,7 +85,6 @@ def test_each_learns(trainer):
     head = {"C51": Categorical, "Rainbow": Categorical, "QRDQN": Quantiles, "IQN": Implicit}.get(trainer, Mean)
     assert type(algorithm.learner.single_module.policy.head) is head
     assert algorithm.learner.updates == 91
-    algorithm.stop()
 
 
 def test_rainbow_without_its_parts_is_dqn_bit_for_bit():
@@ -112,7 +111,6 @@ def test_dqn_trains_with_hindsight():
     assert learned(algorithm)
     sample = algorithm.replay_buffer.sample(64)
     assert (sample.transitions.rewards == 0).float().mean() > 0.05, "some goals were reached"
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -126,7 +124,6 @@ def test_every_kind_of_observation_trains(kind):
     encodes = any(".encoder." in k for k in moved) and any(".target_encoder." in k for k in moved)
     assert encodes == ("Image" in kind)
     assert algorithm.replay_buffer.storage.column("actions")[:100].unique().tolist() == [0, 1, 2]
-    algorithm.stop()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +143,6 @@ def test_convolutions_in_bfloat16():
     bodies = [part for part in algorithm.learner.single_module.modules() if isinstance(part, ConvolutionBody)]
     assert len(bodies) == 2 and all(body.conv_dtype == torch.bfloat16 for body in bodies)
     assert learned(algorithm)
-    algorithm.stop()
 
 
 @pytest.mark.slow
@@ -201,17 +197,6 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
     mine = algorithm.learner.single_module
     actions = [m.forward_inference({"obs": obs})["actions"] for m in (module, module, mine)]
     assert torch.equal(actions[0], actions[1]) and torch.equal(actions[0], actions[2])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["DQN", "Rainbow"])
-def test_evaluations_do_not_explore(trainer):
-    algorithm = config(trainer=trainer).evaluation(evaluation_interval=1, evaluation_duration=2).build_algo()
-    algorithm.train()
-    runner, module = algorithm.eval_env_runner, algorithm.learner.single_module
-    runner._state.obs = np.float32([[0.1, -0.2, 0.3, 0.4]])
-    expected = module.act(torch.from_numpy(runner._state.obs)).numpy()
-    assert all(np.array_equal(runner._act(False, explore=False)[0], expected) for _ in range(20))
 
 
 @pytest.mark.parametrize(
