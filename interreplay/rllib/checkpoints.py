@@ -53,6 +53,11 @@ DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_ru
 """Attributes that RLlib computes from the settings."""
 TEXTS = frozenset(("env", "env_config", "replay_buffer_config"))
 """Settings with texts that are not imported, or are checked before they are imported."""
+CHANGEABLE = frozenset(
+    ("matrix_dtype", "conv_dtype", "critic_dropout", "initial_alpha", "initial_log_std", "initial_weights", "sigma0")
+    + ("kappa", "huber_delta", "renorm_warm_up")
+)
+"""Settings of networks with which another algorithm can continue: number types, initial values, dropout and losses."""
 _WORD = re.compile(r"[\w -]*")
 
 
@@ -87,7 +92,10 @@ class CheckpointedAlgorithm(Algorithm):
             "action space": str(action_space),
             "replay buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),
             "capacity": self.capacity,
-            "hidden layers": self.config.layers,
+        } | {
+            f"setting {name}": str(list(value) if isinstance(value, tuple) else value)
+            for name, value in self.config.network_settings.items()
+            if name not in CHANGEABLE
         }
 
     @override(Algorithm)

@@ -12,6 +12,7 @@ from builders import same_state
 
 from interreplay.errors import CheckpointError
 from interreplay.rllib import SAC, IMPALAConfig
+from interreplay.rllib import checkpoints as rllib_checkpoints
 from interreplay.rllib.algorithms.learner import UPDATE_STATE
 from tests.rllib.small_runs import CONFIGS, config, continued, of_preset, same, weights
 
@@ -193,14 +194,23 @@ def saved(tmp_path_factory):
     [
         (lambda: config("Pendulum-v1", "PER"), "replay buffer 'Uniform'"),
         (lambda: config("MountainCarContinuous-v0"), "environment 'Pendulum-v1'"),
-        (lambda: config().training(hiddens=(8,)), "hidden layers"),
-        (lambda: config().training(n_critics=3), "the networks of .* differ from this run's: .* size mismatch"),
+        (lambda: config().training(hiddens=(8,)), r"setting hiddens '\[32, 32\]'; this run has '\[8\]'"),
+        (lambda: config().training(n_critics=3), "setting n_critics '2'; this run has '3'"),
+        (lambda: config().training(activation="tanh"), "setting activation 'relu'; this run has 'tanh'"),
+        (lambda: config().training(critic_layer_norm=True), "setting critic_layer_norm 'False'; this run has 'True'"),
         (lambda: config(trainer="TD3"), "algorithm 'SAC'"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_rejected(saved, other, what):
     with pytest.raises(CheckpointError, match=what):
         other().build_algo().restore_from_path(saved)
+
+
+def test_networks_of_equal_settings_and_other_shapes_are_rejected(saved, monkeypatch):
+    """The code of a user's networks may have changed since the checkpoint."""
+    monkeypatch.setattr(rllib_checkpoints, "CHANGEABLE", rllib_checkpoints.CHANGEABLE | {"n_critics"})
+    with pytest.raises(CheckpointError, match="the networks of .* differ from this run's: .* size mismatch"):
+        config().training(n_critics=3).build_algo().restore_from_path(saved)
 
 
 @pytest.mark.slow

@@ -410,9 +410,10 @@ class LoopConfig(AlgorithmConfig):
         return self.settings_class(**own)
 
     @property
-    def layers(self) -> str:
-        """The networks' layers. A checkpoint can be loaded only if its layers are equal."""
-        return f"network {self.network}" if self.network else str(list(self.hiddens))
+    def network_settings(self) -> dict[str, Any]:
+        """The settings that determine the networks, by name."""
+        names = (*COMMON, *self.module_class.architecture.settings)
+        return {name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)}
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -427,9 +428,7 @@ class LoopConfig(AlgorithmConfig):
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        names = (*COMMON, *self.module_class.architecture.settings, "exploration")
-        own = {name: getattr(self, name) for name in names}
-        return super()._model_config_auto_includes | own | {"hiddens": list(self.hiddens)}
+        return super()._model_config_auto_includes | self.network_settings | {"exploration": self.exploration}
 
 
 def by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:

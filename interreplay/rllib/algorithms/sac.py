@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ray.rllib.utils.annotations import override
 
 from interreplay.errors import UsageError
-from interreplay.learning.actor_critic.crossq import CrossQUpdate, critic_widths
+from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
 from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.actor_critic.tqc import TQCUpdate
@@ -98,11 +98,6 @@ class TQCConfig(TQCTraining, SACConfig):
 
     n_quantiles: int
 
-    @property
-    @override(SACConfig)
-    def layers(self) -> str:
-        return f"{super().layers}, {self.n_critics} critics of {self.n_quantiles} quantiles"
-
 
 class TQC(OffPolicyAlgorithm):
     """Truncated quantile critics."""
@@ -139,12 +134,6 @@ class CrossQConfig(CrossQTraining, SACConfig):
     update_class = CrossQUpdate
 
     critic_hiddens: Any
-
-    @property
-    @override(SACConfig)
-    def layers(self) -> str:
-        widths = list(critic_widths(self.hiddens, self.critic_hiddens))
-        return f"{super().layers}, {self.n_critics} critics of {widths}"
 
 
 class CrossQ(OffPolicyAlgorithm):
