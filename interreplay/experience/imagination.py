@@ -19,6 +19,7 @@ from interreplay.environments.terminations import TerminationFn, termination_fun
 from interreplay.errors import check_number
 from interreplay.experience.learned_models.dynamics import Dynamics
 from interreplay.experience.learned_models.rollouts import Simulation, StateColumns, goal_values
+from interreplay.learning.update import flat_rows
 from interreplay.part import Context, standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.transitions import Observation, Transitions, cat, map_observation, observation_parts
@@ -218,7 +219,7 @@ class Imagination:
         rewards = None
         if not self._columns.goals:
             rewards = rows.rewards.float()
-        self.dynamics.fit(states, rows.actions.flatten(1).float(), next_states, rewards, rng)
+        self.dynamics.fit(states, flat_rows(rows.actions).float(), next_states, rewards, rng)
         self._fitted_at = self.env_steps
 
     def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:

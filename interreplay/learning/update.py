@@ -65,7 +65,7 @@ def view_tensors(rows: Transitions, encoder: nn.Module, name: str) -> tuple[Tens
     if not isinstance(inner, Flat):
         raise ValueError(f"views are flat observations, and the encoder is {type(inner).__name__}; expected views=1")
     many = rows.extras[f"views_{name}"]
-    wide = many.flatten(0, 1).flatten(1).float()
+    wide = flat_rows(many.flatten(0, 1)).float()
     if isinstance(encoder, Normalized):
         wide = encoder.normalize(wide)
     return wide, many.shape[1]

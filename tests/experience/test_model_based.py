@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from builders import make, same_sample, same_state
+from builders import identical, make, same_sample, same_state
 from kept_rows import SPACES, episodes_of, fill
 
 from interreplay import Mix, ModelBased
@@ -109,6 +109,19 @@ def test_virtual_rows_are_the_models_with_actions_of_the_policy():
     noisy = sampled(rows(40), action_noise=0.3)
     found = noisy.virtual.storage[torch.arange(40)]
     assert 0.05 < (found.actions - policy(found.obs)).std() < 0.3 and found.actions.abs().max() <= 1
+
+
+def test_actions_without_dimensions_equal_vectors_of_one_number():
+    drawn = []
+    for shape in ((), (1,)):
+        made = source(about=context(policy=lambda obs: torch.tanh(obs[:, :1])), rollout_length=2)
+        given = rows(40, action_shape=(1,))
+        made.add(given.replace(actions=given.actions.reshape(40, *shape)))
+        made.sample(4)
+        found = made.virtual.storage[torch.arange(len(made.virtual))]
+        assert found.actions.shape[1:] == shape
+        drawn.append(found.replace(actions=found.actions.reshape(-1, 1)))
+    identical(*drawn)
 
 
 def test_a_policy_that_is_a_distribution_is_drawn_from():

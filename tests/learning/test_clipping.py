@@ -98,3 +98,13 @@ def test_views_of_augmented_states_are_normalized_as_plain_ones_are():
     wide = rows.replace(extras={"views_obs": obs.unsqueeze(1), "views_next_obs": next_obs.unsqueeze(1)})
     for plain, augmented in zip(views(rows, encoder), views(wide, encoder), strict=True):
         assert torch.equal(torch.as_tensor(plain), torch.as_tensor(augmented))
+
+
+def test_views_of_single_numbers_equal_vectors_of_one_number():
+    obs = torch.linspace(0.0, 1.0, 12).view(6, 2)  # two views of six observations of shape ()
+    ones = torch.ones(6)
+    rows = Transitions(obs[:, 0], ones.view(6, 1), ones, obs[:, 0], ones.bool(), ones.bool())
+    wide = rows.replace(extras={"views_obs": obs, "views_next_obs": obs + 1})
+    vectors = rows.replace(extras={"views_obs": obs.unsqueeze(2), "views_next_obs": obs.unsqueeze(2) + 1})
+    for one, other in zip(views(wide, Flat()), views(vectors, Flat()), strict=True):
+        assert torch.equal(torch.as_tensor(one), torch.as_tensor(other))

@@ -13,6 +13,7 @@ from torch import Tensor
 from interreplay.environments.goal_functions import ACHIEVED, DESIRED, GoalFn, each
 from interreplay.environments.terminations import TerminationFn
 from interreplay.experience.learned_models.dynamics import Dynamics
+from interreplay.learning.update import flat_rows
 from interreplay.storage.columns import Columns, observation_columns, part_of
 from interreplay.transitions import Observation, Transitions, join_parts, map_observation, observation_parts
 
@@ -72,13 +73,10 @@ class StateColumns:
         states = self._other_columns(parts)
         if not len(self._free):
             return states
-        return torch.cat([states, parts[ACHIEVED].flatten(1)[:, self._free].float()], dim=1)
+        return torch.cat([states, flat_rows(parts[ACHIEVED]).float()[:, self._free]], dim=1)
 
     def _other_columns(self, parts: Mapping[str, Tensor]) -> Tensor:
-        columns = []
-        for name in self._widths:
-            columns.append(parts[name].reshape(len(parts[name]), -1).float())
-        return torch.cat(columns, dim=1)
+        return torch.cat([flat_rows(parts[name]).float() for name in self._widths], dim=1)
 
     def restore(self, states: Tensor, like: Observation) -> Observation:
         """Return the observations of states ``(n, d)``, with the desired goals and dtypes of `like` ``(n, ...)``."""
@@ -103,7 +101,7 @@ class StateColumns:
             return self
         rows = list(map(observation_parts, observations))
         others = torch.cat(list(map(self._other_columns, rows)))
-        achieved = torch.cat([parts[ACHIEVED].flatten(1).float() for parts in rows])
+        achieved = torch.cat([flat_rows(parts[ACHIEVED]).float() for parts in rows])
         copies: list[int] = []
         for goal in achieved.unbind(dim=1):
             equal = (others == goal.unsqueeze(1)).all(dim=0).int()
@@ -164,7 +162,7 @@ class Simulation:
     def step(self, obs: Observation, rng: np.random.Generator, episodes: Tensor, last: bool) -> Transitions:
         """Return one transition from each of the observations ``(n, ...)``, truncated if it is the `last` one."""
         actions = self.act(obs, rng)
-        prediction = self.dynamics.step(self.columns.flatten(obs), actions.flatten(1).float(), rng)
+        prediction = self.dynamics.step(self.columns.flatten(obs), flat_rows(actions).float(), rng)
         next_obs = self.columns.restore(prediction.states, obs)
         terminated = self.terminated(obs, actions, next_obs).to(torch.bool)
         rewards = prediction.rewards if self.reward is None else self.reward(obs, actions, next_obs)
