@@ -237,7 +237,7 @@ def count_runs(args: argparse.Namespace, settings: dict[str, str]) -> int:
     words = ["-c", COUNT, *resources(args)]
     if args.kind == "concurrent":
         words += ["--address", "auto"]
-    words += [str(args.study), *args.flags, "--count"]
+    words += [str(args.study), "--output_dir", str(args.output_dir), *args.flags, "--count"]
     if args.kind == "single":
         words += ["--run", "0"]  # as its tasks do
     done = subprocess.run(

@@ -124,6 +124,8 @@ def act(given: Mapping[str, Any]) -> int:
         check(study, numbers, here=False)
         check_together(study, address)
         check_job(study, "run" in given, given.get("job_cpus"), given.get("job_gpus"))
+        if "output_dir" in given:
+            folder.check(study)
         print(len(study.runs))
         return 0
     if "run" in given:
@@ -136,6 +138,7 @@ def act(given: Mapping[str, Any]) -> int:
     if address == "local" and left:
         check_processors(study.execution, map(study.runs.__getitem__, left), "run" in given)
     if given.get("dry_run"):
+        folder.check(study)
         lines = [("", "run", "steps", "state")]
         for number, run in enumerate(study.runs):
             steps = settings_for(run.given()).total_env_steps

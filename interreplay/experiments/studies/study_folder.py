@@ -36,10 +36,15 @@ class StudyFolder:
         """Return the folder of a run."""
         return TrialFolder(self.path / run.name)
 
-    def begin(self, study: Study) -> Study:
-        """Write ``study.yaml``, or continue a folder that holds the same study, and return it with its run names."""
-        ensure_writable(self.path, "--output_dir")
-        names = sorted(os.listdir(self.path))  # listed first: another process may begin the same study now
+    def check(self, study: Study) -> Study:
+        """Return the study with the run names of the folder, without writing anything.
+
+        Raises:
+            UsageError: The folder holds another study, or other files.
+        """
+        names = []
+        if self.path.is_dir():
+            names = sorted(os.listdir(self.path))  # listed first: another process may begin the same study now
         if (self.path / STUDY).exists():
             runs = self.read().runs
             if runs != study.runs:
@@ -51,7 +56,14 @@ class StudyFolder:
         for name in names:
             if not name.startswith(".") and name != JOBS:
                 raise UsageError(f"--output_dir {self.path} holds {name!r} and no study; choose a new folder")
-        write_result(self.path / STUDY, _dump(study.to_plain()))
+        return study
+
+    def begin(self, study: Study) -> Study:
+        """Write ``study.yaml``, or continue a folder that holds the same study, and return it with its run names."""
+        ensure_writable(self.path, "--output_dir")
+        study = self.check(study)
+        if not (self.path / STUDY).exists():
+            write_result(self.path / STUDY, _dump(study.to_plain()))
         return study
 
     def read(self) -> Study:

@@ -118,6 +118,8 @@ def test_settings_that_a_study_cannot_have(file, capsys, tmp_path):
     forks = file(settings=f"{{fork_from: {tmp_path}/missing}}")
     words = [forks, "--dry_run", "--output_dir", tmp_path / "r"]
     assert f"--fork_from {tmp_path}/missing does not exist" in refused(capsys, *words)
+    study, _ = cluster_run.read_new({"study": forks})
+    StudyFolder(tmp_path / "r").begin(study)
     (tmp_path / "r" / "SAC_Pendulum-v1_Uniform_s0" / "checkpoint_00000100").mkdir(parents=True)
     TrialFolder(tmp_path / "r" / "SAC_Pendulum-v1_Uniform_s1").note(state="finished")
     assert cluster_run.main(list(map(str, words))) == 0, "runs that have begun do not need the parent"
@@ -147,11 +149,24 @@ def test_flags_override_the_settings_of_the_file(file):
     assert {name: run.flags[name] for name in expected} == expected
 
 
-def test_the_folder_of_another_study_is_rejected(file, capsys, tmp_path):
+@pytest.mark.parametrize("words", [[], ["--dry_run"], ["--count"], ["--run", "0"]])
+def test_the_folder_of_another_study_is_rejected(words, file, capsys, tmp_path):
     study, _ = cluster_run.read_new({"study": file()})
     StudyFolder(tmp_path / "other").begin(study)
     assert "holds another study; choose another folder, or resume that study: --resume" in refused(
-        capsys, file(seeds="3"), "--results_dir", tmp_path / "other"
+        capsys, file(seeds="3"), "--results_dir", tmp_path / "other", *words
+    )
+
+
+def test_a_dry_run_rejects_a_folder_of_other_files_and_writes_nothing(file, capsys, tmp_path):
+    folder = tmp_path / "runs"
+    assert cluster_run.main([str(file()), "--results_dir", str(folder), "--dry_run"]) == 0
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "notes.txt").touch()
+    capsys.readouterr()
+    assert "holds 'notes.txt' and no study; choose a new folder" in refused(
+        capsys, file(), "--results_dir", folder, "--dry_run"
     )
 
 
