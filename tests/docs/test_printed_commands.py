@@ -78,7 +78,9 @@ def accept(words: list[str]) -> None:
         case "smoketest":
             smoketest.make_parser().parse_args(rest)
         case "submit.py":
-            submit.make_parser().parse_args(rest)
+            cut = rest.index("--") if "--" in rest else len(rest)
+            args = submit.make_parser().parse_args(rest[:cut])
+            study.make_parser().given([str(args.study), *rest[cut + 1 :]])
         case "rllib":
             rllib.make_parser().parse_args([underscored(word) for word in rest])
         case _:

@@ -95,7 +95,9 @@ class Collection:
             others = {other.env for other in self._datasets if other.env}
             if len(others) > 1:
                 listed = ", ".join(sorted(others))
-                raise UsageError(f"{error}; select an environment with the condition env=ID: {listed}") from None
+                raise UsageError(
+                    f'{error}; select an environment with --offline_where env=ID (in Python where="env=ID"): {listed}'
+                ) from None
             raise
 
     @property

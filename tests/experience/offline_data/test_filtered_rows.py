@@ -198,7 +198,7 @@ def test_sources_of_other_spaces_are_rejected_with_the_condition_that_leaves_the
     with pytest.raises(UsageError, match="a belongs to another environment: its actions are "):
         open_rows(names, wide)
     fill(tmp_path / "c", second, env="Other-v0")
-    with pytest.raises(UsageError, match="select an environment with the condition env=ID: Other-v0, Pendulum-v1"):
+    with pytest.raises(UsageError, match="select an environment with --offline_where env=ID .*: Other-v0, Pendulum-v1"):
         open_rows([*names, str(tmp_path / "c")], wide)
 
 
