@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "cluster_deployment" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
-BLOCK = re.compile(r"^ *```(?!python)\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(\.venv/bin/)?(python (-m interreplay(\.analysis)?|\S+\.py)|interreplay(-train|-study)?|rllib) ")
 INLINE = re.compile(r"`([^`\n]+)`")
 FLAG = re.compile(r"(?<![\w-])--([A-Za-z][\w-]*)")
@@ -17,7 +17,10 @@ def printed_commands(text: str) -> list[str]:
 
     In prose, "`interreplay report`" and "`rllib train --config`" are names, not commands.
     """
-    lines = [line for block in BLOCK.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+    lines = []
+    for language, block in BLOCK.findall(text):
+        if language != "python":
+            lines += block.replace("\\\n", " ").splitlines()
     for line in FENCED.sub("", text).splitlines():
         spans = INLINE.findall(line)
         if not line.startswith("|"):

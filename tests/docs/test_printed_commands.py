@@ -101,6 +101,11 @@ def test_an_unknown_flag_would_be_found(line):
         accept(shlex.split(line))
 
 
+def test_a_command_after_a_block_of_python_is_found():
+    page = "```python\nx = 1\n```\nProse.\n\n```\nrllib train --run PPO\n```\n"
+    assert printed_commands(page) == ["rllib train --run PPO"]
+
+
 def test_all_commands_are_looked_at():
     names = {" ".join(line.split()[:2]) for _, line in PRINTED}
     assert len(PRINTED) > 80
