@@ -178,8 +178,8 @@ show(figure, "river_paths")
 # %% [markdown]
 # ## Use it from the command line
 #
-# Save the imports of Gymnasium and NumPy, the class `River` and the line that registers `River-v0` as `rivers.py` in your
-# working folder. Then train:
+# Save the imports of Gymnasium and NumPy, the class `River` and the line that registers `River-v0` as `rivers.py`
+# in your working folder. Then train:
 #
 # ```
 # interreplay train --env rivers:River-v0 --buffer NMER --total_env_steps 20000

@@ -145,16 +145,19 @@ class OneLineParser(argparse.ArgumentParser):
         """Return the values of all flags; exit at an unknown one."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.reject(unknown[0].partition("=")[0])
+            self._chosen(found).reject(unknown[0].partition("=")[0])
         return found
+
+    def _chosen(self, found: argparse.Namespace) -> OneLineParser:
+        """Return the parser of the subcommand that was given, or this parser if it has none."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return action.choices[getattr(found, action.dest)]
+        return self
 
     def reject(self, word: str, hint: str = "") -> NoReturn:
         """Exit because of an unknown word; without a hint, the most similar flag is suggested."""
-        options = list(self._option_string_actions)
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for parser in action.choices.values():
-                    options += parser._option_string_actions
+        options = self._option_string_actions
         # the dashes, which all flags share, raise every similarity
         hint = hint or did_you_mean(word, filter(re.compile("--").match, options), cutoff=0.7)
         if hint:

@@ -237,6 +237,8 @@ EVALUATE = [
     ("full --record_data hopper/nmer-v", "'hopper/nmer-v' is not a valid dataset name", "pendulum/sac-v0"),
 ]
 RLLIB = [
+    ("train --run SAC --env Pendulum-v1 --steps 5", "rllib train: error: unknown flag --steps; did you mean --stop? "),
+    ("evaluate results --num_samples 5", "rllib evaluate: error: unknown flag --num_samples; --help lists every flag"),
     ("", "arguments are required: command"),
     ("trian", "invalid choice: 'trian'"),
     ("train", "expected --run and --env, or -f"),
