@@ -187,6 +187,7 @@ class OnlyColumns(Synthesizer):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"selector": PER()}, r"selector is PER\(.*; expected an object of a class derived from Selector"),
         ({"selector": "Prioritized"}, "selector is 'Prioritized'; expected an object of a class derived from Selector"),
         ({"synthesizer": UniformSelector}, "synthesizer is .*Uniform.*; expected .* derived from Synthesizer"),
         ({"neighborhood": UniformSelector()}, "neighborhood is .*; expected .* derived from Neighborhood"),

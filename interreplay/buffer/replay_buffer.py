@@ -85,12 +85,12 @@ class ReplayBuffer(Composition):
         super().__init__(
             storage=Storage(capacity, gamma),
             view=read_view(n_step, gamma),
-            selector=selector or Uniform(),
-            neighborhood=neighborhood or NoNeighbors(),
-            synthesizer=synthesizer or Identity(),
+            selector=Uniform() if selector is None else selector,
+            neighborhood=NoNeighbors() if neighborhood is None else neighborhood,
+            synthesizer=Identity() if synthesizer is None else synthesizer,
         )
         self.device = torch.device(device)
-        self.credit = credit or PriorityUpdate()
+        self.credit = PriorityUpdate() if credit is None else credit
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
         self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}

@@ -50,8 +50,15 @@ class Wrapper(Composite):
         self.inner.update(slots, td_errors)
 
 
+def check_selector(argument: str, inner: object) -> None:
+    """Reject an object of another class, such as a replay method with the name of a selector."""
+    if not isinstance(inner, Selector):
+        raise ValueError(f"{argument} is {inner!r}; expected an object of a class derived from Selector")
+
+
 def reject_own_draw(argument: str, inner: Selector) -> None:
     """Reject a selector with its own `draw`, whose weights and losses a selector that calls `select` ignores."""
+    check_selector(argument, inner)
     if type(inner).draw is not Selector.draw:
         kind = type(inner).__name__
         raise ValueError(f"{argument} is {kind}, which composes whole batches; expected one that draws single rows")
@@ -71,7 +78,10 @@ class Combined(Wrapper):
     """
 
     def __init__(self, inner: Selector | None = None):
-        super().__init__(inner or Uniform())
+        if inner is None:
+            inner = Uniform()
+        check_selector("the inner selector", inner)
+        super().__init__(inner)
         if not self.inner.knows_probabilities:
             kind = type(self.inner).__name__
             raise ValueError(f"the inner selector is {kind}; expected one that knows_probabilities, such as Uniform")
@@ -108,6 +118,7 @@ class MixedSelection(Composite):
         if not selectors:
             raise ValueError("selectors are {}; expected at least one")
         for name, part in selectors.items():
+            check_selector(f"selector {name!r}", part)
             if isinstance(part, MixedSelection):
                 raise ValueError(f"selector {name!r} is a MixedSelection; expected its selectors themselves")
         super().__init__(selectors)

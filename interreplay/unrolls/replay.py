@@ -54,7 +54,8 @@ class UnrollReplay(UnrollSource):
     ):
         check_number("refresh", refresh, 0, whole=True)
         check_number("fill_in", fill_in, 0, 1)
-        selector = selector or Uniform()
+        if selector is None:
+            selector = Uniform()
         if selector.by_write_order and not store.insertion.in_write_order:
             raise ValueError(
                 f"{type(selector).__name__} finds unrolls by write order; expected insertion by Fifo, not "

@@ -9,6 +9,7 @@ from interreplay.selection import (
     Elite,
     EmphasizedRecent,
     EventTables,
+    Faded,
     LargeBatch,
     MixedSelection,
     Prioritized,
@@ -16,6 +17,7 @@ from interreplay.selection import (
     Uniform,
 )
 from replay_buffers import LA3P, LAP, ReLo
+from replay_buffers import Uniform as Method
 
 INVALID = [
     (Prioritized, {"alpha": -0.1}, "alpha is -0.1; expected a number of 0 or more"),
@@ -50,6 +52,9 @@ INVALID = [
     ),
     (EventTables, {"shares": [-0.1, 0.4]}, "shares: a share is -0.1; expected a number from 0 to 1"),
     (EventTables, {"default_share": 1.2}, "default_share is 1.2; expected a number from 0 to 1"),
+    (Combined, {"inner": Method()}, "the inner selector is Uniform("),
+    (MixedSelection, {"selectors": {"a": Method()}}, "selector 'a' is Uniform("),
+    (Faded, {"selector": Method()}, "selector is Uniform("),
     (Combined, {"inner": Elite()}, "the inner selector is Elite; expected one that knows_probabilities"),
     (Combined, {"inner": ActorPrioritized()}, "the inner selector is ActorPrioritized; expected one that knows"),
     (Combined, {"inner": MixedSelection({"a": Uniform()})}, "the inner selector is MixedSelection, which composes"),
