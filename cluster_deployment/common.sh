@@ -51,8 +51,11 @@ activate() {
         activate_conda "$INTERREPLAY_CONDA"
     else
         [ -z "$venv" ] && [ -r "$INTERREPLAY_HOME/.venv/bin/activate" ] && venv=$INTERREPLAY_HOME/.venv
-        # shellcheck source=/dev/null
-        [ -z "$venv" ] || . "$venv/bin/activate" || die "$venv is not a virtual environment; expected $venv/bin/activate"
+        if [ -n "$venv" ]; then
+            [ -r "$venv/bin/activate" ] || die "$venv is not a virtual environment; expected $venv/bin/activate"
+            # shellcheck source=/dev/null
+            . "$venv/bin/activate" || die "$venv/bin/activate failed, see above"
+        fi
     fi
     set -u
     python -c 'import ray' 2>/dev/null || die "$(command -v python || echo 'no python') cannot import ray;" \

@@ -161,6 +161,9 @@ def test_a_virtual_environment(job):
     done = bash("activate; command -v python", INTERREPLAY_VENV=str(job / "env"))
     assert done.stdout.strip() == f"{job}/env/bin/python", done.stderr
     assert "not a virtual environment" in bash("activate", INTERREPLAY_VENV=str(job / "none")).stderr
+    (job / "broken" / "bin").mkdir(parents=True)
+    (job / "broken" / "bin" / "activate").write_text("return 1\n")
+    assert "broken/bin/activate failed, see above" in bash("activate", INTERREPLAY_VENV=str(job / "broken")).stderr
 
 
 @pytest.mark.parametrize("exe", ["conda", "micromamba"])
