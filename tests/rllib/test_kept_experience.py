@@ -33,7 +33,7 @@ from interreplay.runs.results.reader import curve, read_rows
 from interreplay.runs.run_folder import RunFolder, steps_of
 from interreplay.runs.state_files import manifest
 from interreplay.transitions import cat
-from tests.experiments.commands.command_lines import the_run
+from tests.experiments.commands.command_lines import rejects, the_run
 from tests.rllib.small_runs import config, same, weights
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -149,10 +149,9 @@ def test_recovering_nothing_and_without_experience(tmp_path, capsys):
     assert main(["--resume", str(run), "--recover", "--total_env_steps", "120", "--quiet"]) == 0
     assert "no rows of experience after step 80 to recover" in capsys.readouterr().out
     shutil.rmtree(run / "experience")
-    assert main(["--resume", str(run), "--recover", "--total_env_steps", "160", "--quiet"]) == 2
-    assert "has no recorded experience" in capsys.readouterr().err
-    assert main(["--recover"]) == 2
-    assert "--recover requires --resume RUN" in capsys.readouterr().err
+    words = ["--resume", str(run), "--recover", "--total_env_steps", "160"]
+    rejects(capsys, main, words, "has no recorded experience")
+    rejects(capsys, main, ["--recover"], "--recover requires --resume RUN")
 
 
 @pytest.mark.slow
@@ -227,8 +226,7 @@ def test_a_run_learns_from_the_rows_of_all_runs_with_another_reward(tmp_path, tw
     file = tmp_path / function.split(":")[0]
     file.write_text(text.replace("-abs", "abs"))
     sys.modules.pop(file.stem)
-    assert main(["--resume", str(run), "--total_env_steps", "160", "--quiet"]) == 2
-    assert "has changed since the run began" in capsys.readouterr().err
+    rejects(capsys, main, ["--resume", str(run), "--total_env_steps", "160"], "has changed since the run began")
 
 
 @pytest.mark.slow
@@ -262,8 +260,7 @@ def test_conditions_apply_on_the_command_line(tmp_path, two_runs, capsys):
         main([*words, "--offline_where", "newest=x"])
     assert caught.value.code == 2
     assert "expected conditions, separated by commas, such as return>=500" in capsys.readouterr().err
-    assert main(flags(tmp_path, "--offline_where", "newest=50")) == 2
-    assert "--offline_where needs --offline_data" in capsys.readouterr().err
+    rejects(capsys, main, flags(tmp_path, "--offline_where", "newest=50"), "--offline_where needs --offline_data")
 
 
 @pytest.mark.slow
@@ -432,8 +429,7 @@ def test_the_command_fork_runs_a_study_with_paired_differences(tmp_path, capsys)
     ends = {first_row(each.path) + rows for each in store.segments for rows, _ in each.commits}
     assert {50, 70} <= ends, "the store has the rows of each checkpoint before the checkpoint is written"
     words = [str(run), "--steps", "60", "--seeds", "1", "--output_dir", str(tmp_path / "fork"), "--arms", "Uniform,PER"]
-    assert fork_command([*words, "--at", "49"]) == 2
-    assert "no checkpoint at or before this step, only at 50, 70" in capsys.readouterr().err
+    rejects(capsys, fork_command, [*words, "--at", "49"], "no checkpoint at or before this step, only at 50, 70")
     assert fork_command([*words, "--at", "60"]) == 0
     out = capsys.readouterr().out
     assert "kept_checkpoint_00000050 at step 50: 2 runs of 60 steps" in out and "differences of runs with equal" in out
