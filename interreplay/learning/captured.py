@@ -54,7 +54,10 @@ class CapturedUpdate:
         if hasattr(batch, "transitions"):
             batch = rows_of(batch)
         columns = columns_of(batch)
-        if self._addresses != (addresses := self._current_addresses(rng)):
+        optimizers: Any = update.optimizers.values()
+        loads = tuple(optimizer.loads for optimizer in optimizers)
+        addresses = (loads, self._parameter.data_ptr(), id(rng))
+        if self._addresses != addresses:  # tensors or the generator were replaced
             self._addresses = addresses
             self._graphs.clear()
         key = self._key(batch, columns)
@@ -65,18 +68,11 @@ class CapturedUpdate:
             generators = [rng] if isinstance(rng, torch.Generator) else rng
             graph = CapturedFunction(lambda given: update.learn(with_columns(batch, given), rng), columns, generators)
             self._graphs[key] = graph
-        optimizers: Any = update.optimizers.values()
         for optimizer in optimizers:
             optimizer.learning_rate()  # a graph reads it on the GPU
         result = copied(graph(columns))
         update.finish(rng)
         return result
-
-    def _current_addresses(self, rng: Any) -> Hashable:
-        """Return a key that changes when the tensors or the generator of an update are replaced."""
-        optimizers: Any = self._update.optimizers.values()
-        loads = tuple(optimizer.loads for optimizer in optimizers)
-        return loads, self._parameter.data_ptr(), id(rng)
 
     def _key(self, batch: Any, columns: list[Tensor]) -> Hashable:
         """Return the key of the graph for a batch."""

@@ -185,25 +185,22 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
         rows = int(found.total_steps)
 
     def portions() -> Iterator[Transitions]:
+        nested = isinstance(found.action_space, gym.spaces.Dict | gym.spaces.Tuple)
         for number, episode in enumerate(found.iterate_episodes()):
+            actions = episode.actions
+            if nested:  # the parts as one vector
+                actions = NestedActions(found.action_space).flat(actions)
             yield episode_rows(
                 name,
                 number,
                 named_parts(episode.observations),
-                _flat(found.action_space, episode.actions),
+                np.asarray(actions),
                 np.asarray(episode.rewards),
                 np.asarray(episode.terminations, bool),
                 np.asarray(episode.truncations, bool),
             )
 
     return Dataset(name, files, portions, rows, found.observation_space, found.action_space)
-
-
-def _flat(space: gym.Space, actions: Any) -> np.ndarray:
-    """Return actions ``(T, ...)`` of an episode as one array, with the parts of a Dict or Tuple as one vector."""
-    if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple):
-        return NestedActions(space).flat(actions)
-    return np.asarray(actions)
 
 
 def _check_totals(name: str, metadata: Path, size: int) -> None:

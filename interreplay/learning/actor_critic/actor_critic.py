@@ -202,10 +202,13 @@ class ActorCriticUpdate(Update, ABC):
 
     def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         """Return the critics' loss, their TD errors and targets, with the arguments of `critic_gradients`."""
+        rows = batch.transitions
+        critics = self.networks.critics
         target = batch.targets
         if target is None:
-            target = self.target_values(batch.transitions, next_obs, m, rng)
-        errors = self.critic_values(batch.transitions, obs, m, rng) - target
+            target = self.target_values(rows, next_obs, m, rng)
+        outputs = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
+        errors = self.values_of_taken(outputs, rows, m) - target
         return self.critic_loss(errors, batch), errors, target
 
     def target_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
@@ -272,12 +275,6 @@ class ActorCriticUpdate(Update, ABC):
             taken = repeat_for_views(rows.actions, m).expand(len(outputs), -1)
             outputs = outputs.gather(-1, taken.unsqueeze(-1))
         return mean_over_views(outputs.squeeze(-1), m)
-
-    def critic_values(self, rows: Transitions, obs: Tensor, m: int, rng: Any) -> Tensor:
-        """Return the critics' values ``(critics, n)`` of the rows for learning, with dropout."""
-        critics = self.networks.critics
-        outputs = critics.outputs(self.critic_inputs(rows, obs, m), critics.draw_dropped(obs, rng))
-        return self.values_of_taken(outputs, rows, m)
 
     def target_views(self, rows: Transitions, next_obs: Tensor) -> Tensor:
         """Return next observations encoded by the target encoder, or `next_obs` if there is no target encoder."""

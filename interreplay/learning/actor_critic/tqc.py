@@ -64,7 +64,10 @@ class TQCUpdate(ActorCriticUpdate):
         targets = self.networks.targets
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         inputs = [self.target_views(rows, next_obs), actions]
-        atoms = kept_atoms(targets.outputs(inputs, targets.draw_dropped(next_obs, rng)), self.settings.drop_per_critic)
+        outputs = targets.outputs(inputs, targets.draw_dropped(next_obs, rng))
+        pooled = outputs.transpose(0, 1).flatten(1)
+        kept = pooled.shape[1] - self.settings.drop_per_critic * len(outputs)
+        atoms = pooled.sort(dim=1).values[:, :kept]
         if self.settings.backup_entropy:
             atoms = atoms - (self.networks.log_alpha.exp() * log_probs).unsqueeze(-1)
         return rows.rewards.unsqueeze(-1) + rows.discounts.unsqueeze(-1) * mean_over_views(atoms.mT, m).mT
@@ -75,12 +78,6 @@ class TQCUpdate(ActorCriticUpdate):
     def values_of_taken(self, outputs: Tensor, rows: Transitions, m: int) -> Tensor:
         """Return the values ``(critics, n)`` of the actions in the rows: means over quantiles and views."""
         return mean_over_views(outputs.mean(dim=-1), m)
-
-
-def kept_atoms(atoms: Tensor, drop: int) -> Tensor:
-    """Return the atoms ``(n, K)`` of C critics ``(C, n, q)`` in ascending order, without the C·drop largest."""
-    pooled = atoms.transpose(0, 1).flatten(1)
-    return pooled.sort(dim=1).values[:, : pooled.shape[1] - drop * len(atoms)]
 
 
 def quantile_huber(quantiles: Tensor, target: Tensor, kappa: float, plain: bool = False) -> Tensor:

@@ -61,11 +61,6 @@ class SlotNotes:
         self.distance[slots] = distances
         self.measured_at[slots] = clock
 
-    def estimated(self, slots: np.ndarray | slice, clock: int) -> np.ndarray:
-        """Return estimates ``(n,)`` float32 of the current distances: last measurement plus growth since."""
-        since = (clock - self.measured_at[slots]).astype(np.float32)
-        return self.distance[slots] + np.float32(self.growth) * since
-
     @staticmethod
     def nbytes(capacity: int) -> int:
         """Return the memory of all metadata in bytes."""
@@ -123,8 +118,10 @@ class UnrollStore:
         return self._stored
 
     def distances(self, slots: np.ndarray | slice) -> np.ndarray:
-        """Return the estimated distances ``(n,)`` float32 from the policy of the unrolls in `slots` ``(n,)``."""
-        return self.notes.estimated(slots, self.clock)
+        """Return estimates ``(n,)`` float32 of the distances from the policy: last measurements plus growth since."""
+        notes = self.notes
+        since = (self.clock - notes.measured_at[slots]).astype(np.float32)
+        return notes.distance[slots] + np.float32(notes.growth) * since
 
     def write_numbers(self, slots: Tensor) -> Tensor:
         """Return the write numbers ``(n,)`` int64 of the unrolls in `slots` ``(n,)``, counting from 0."""
