@@ -305,7 +305,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             ) from None
         return Replay(
             rows,
-            config.train_batch_size_per_learner,
+            batch,
             config.updates_per_step,
             config.num_steps_sampled_before_learning_starts if config.collect else 0,
             config.batches_per_draw,
