@@ -245,8 +245,7 @@ def cat_columns(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name, first in parts[0].items():
         columns: list[Any] = [part.get(name) for part in parts]
         if isinstance(first, dict):
-            shared = [key for key in first if all(key in column for column in columns)]
-            joined[name] = {key: torch.cat([column[key] for column in columns]) for key in shared}
+            joined[name] = cat_columns(columns)
         elif all(column is not None for column in columns):
             joined[name] = torch.cat(columns)
     return joined

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -75,8 +77,13 @@ def _accumulate(errors: Tensor, factors: Tensor) -> None:
 
     On a CPU, numpy takes a third of the time of torch.
     """
-    on_processor = errors.device.type == "cpu"
-    rows, by = (list(x.numpy() if on_processor else x) for x in (errors, factors))
+    rows: Any = errors
+    by: Any = factors
+    if errors.device.type == "cpu":
+        rows = errors.numpy()
+        by = factors.numpy()
+    rows = list(rows)
+    by = list(by)
     for t in range(len(by) - 2, -1, -1):
         rows[t] += by[t] * rows[t + 1]
 
