@@ -362,10 +362,9 @@ class ListedPolicyValue(PolicyValueLayers):
         self.features = LayerList(network.get("features", []), example, None, "network.features")
         with torch.no_grad():
             example = self.features(example)
-        self.bodies = nn.ModuleList(
-            LayerList(network[name], example, outputs, f"network.{name}")
-            for name, outputs in (("actor", numbers), ("critic", 1))
-        )
+        actor = LayerList(network["actor"], example, numbers, "network.actor")
+        critic = LayerList(network["critic"], example, 1, "network.critic")
+        self.bodies = nn.ModuleList([actor, critic])
         if any(part.noisy for part in (self.features, *self.bodies)):
             raise ValueError("network: NoisyLinear is a layer of DQN and its variants; expected Linear")
 
