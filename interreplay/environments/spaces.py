@@ -80,6 +80,19 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
     return found
 
 
+def same_form(one: gym.Space, other: gym.Space) -> bool:
+    """Return whether the same networks fit two spaces: their Boxes may have other bounds and precision."""
+    parts = dict(_walk(one, ""))
+    others = dict(_walk(other, ""))
+    return parts.keys() == others.keys() and all(_same_part(part, others[name]) for name, part in parts.items())
+
+
+def _same_part(one: gym.Space, other: gym.Space) -> bool:
+    if isinstance(one, gym.spaces.Box) and isinstance(other, gym.spaces.Box):
+        return one.shape == other.shape and np.dtype(one.dtype).kind == np.dtype(other.dtype).kind
+    return one == other
+
+
 def check_numbers(which: str, space: gym.Space) -> None:
     """Reject a space without any numbers, such as a Box of shape (0,)."""
     for _, part in _walk(space, ""):

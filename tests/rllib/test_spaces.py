@@ -86,3 +86,36 @@ def test_stored_observations_encode_to_the_policy_inputs():
     module = algorithm.learner.single_module
     assert module.encode(rows.obs).shape == (30, gym.spaces.flatdim(spaces_envs.KINDS["Nested"][0]))
     assert set(rows.obs) == {"arm/grip", "arm/pose", "rest/0", "rest/1"}
+
+
+OTHER_BOUNDS = {"observation_space": gym.spaces.Box(-10, 10, (3,)), "action_space": gym.spaces.Box(-1, 1, (1,))}
+
+
+@pytest.mark.parametrize(
+    ("spaces", "message"),
+    [
+        ({"observation_space": gym.spaces.Box(-1, 1, (7,))}, r"observation_space is Box.*\(7,\).*; expected None or"),
+        ({"action_space": gym.spaces.Discrete(2)}, r"action_space is Discrete\(2\); expected None or"),
+        (OTHER_BOUNDS, None),
+    ],
+)
+def test_stated_spaces_have_the_form_of_the_environment(spaces, message):
+    settings = config("Pendulum-v1").environment(**spaces)
+    if message is None:
+        settings.build_algo().stop()
+        return
+    with pytest.raises(ValueError, match=message):
+        settings.build_algo()
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("MountainCarContinuous-v0", "'MountainCarContinuous-v0' has the observation_space .*; expected one like"),
+        (f"{spaces_envs.__name__}:DictLine-v0", "'tests.rllib.spaces_envs:DictLine-v0' has the observation_space Dict"),
+    ],
+)
+def test_evaluations_in_an_environment_of_other_spaces_are_rejected(env, message):
+    settings = config("Pendulum-v1").evaluation(evaluation_interval=1, evaluation_config={"env": env})
+    with pytest.raises(ValueError, match=f"evaluation_config: the environment {message}"):
+        settings.build_algo()

@@ -14,6 +14,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
 from ray.rllib.core import COMPONENT_EVAL_ENV_RUNNER, COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import (
@@ -27,6 +28,7 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import check_action_space
+from interreplay.environments.spaces import same_form
 from interreplay.errors import EnvironmentFailure
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.checkpoints import CheckpointedAlgorithm, global_rng, set_global_rng
@@ -45,6 +47,7 @@ from interreplay.rllib.host import HostedAlgorithm
 from interreplay.runs.resume import plain
 
 LOOP_STATE = "interreplay_loop"
+SPACES = ("observation_space", "action_space")
 
 
 class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
@@ -103,6 +106,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             if config.num_env_runners:  # RLlib drops the errors of runners in other processes
                 check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
             raise
+        self._check_spaces()
         self.stop_requested = False
         self.total_env_steps: int | None = None
         self.iteration_end = 0
@@ -117,6 +121,24 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         if self.config.num_env_runners == 0:
             # The runner shares the learner's networks, so that nothing is copied.
             self.env_runner.use_module(self.learner.single_module, self.learner._device)
+
+    def _check_spaces(self) -> None:
+        """Reject configured spaces, and an environment of evaluations, that do not fit the training environment."""
+        assert self.spaces is not None, "every algorithm has an environment"
+        own = dict(zip(SPACES, self.spaces[INPUT_ENV_SINGLE_SPACES], strict=True))
+        for name, space in own.items():
+            stated = getattr(self.config, name)
+            if stated is not None and not same_form(stated, space):
+                raise ValueError(f"{name} is {stated}; expected None or the space of the environment, {space}")
+        if self.eval_env_runner_group is None:
+            return
+        others = self.eval_env_runner_group.get_spaces()[INPUT_ENV_SINGLE_SPACES]
+        for (name, space), other in zip(own.items(), others, strict=True):
+            if not same_form(space, other):
+                raise ValueError(
+                    f"evaluation_config: the environment {self.evaluation_config.env!r} has the {name} {other}; "
+                    f"expected one like the training environment's, {space}"
+                )
 
     @abstractmethod
     def _prepare(self) -> None:
