@@ -6,7 +6,7 @@ import contextlib
 import copy
 import difflib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -218,6 +218,13 @@ def accepted_names(word: str, names: Iterable[str]) -> str:
     """Return a suggestion and the list of `names` for error messages about an unknown `word`."""
     names = list(names)
     return f"{did_you_mean(word, names)} accepted: {', '.join(names) or 'none'}".lstrip()
+
+
+def check_keys(where: str, mapping: Mapping[Any, Any], accepted: Collection[str]) -> None:
+    """Reject unknown keys, and suggest the most similar one; `where` begins the error message."""
+    for key in mapping:
+        if key not in accepted:
+            raise UsageError(f"{where}: unknown {key!r}; {accepted_names(str(key), accepted)}")
 
 
 def check_number(

@@ -1,4 +1,4 @@
-"""Gymnasium spaces: their nested parts as named columns, and their conversion to plain values for JSON, and back."""
+"""Gymnasium spaces: their nested parts as named columns, and their conversion to and from JSON."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from interreplay.runs.state_files.disk import replacement, sync
 
 SETTINGS = "settings.json"
 STATUS = "status.json"
-"""File of the runs of a study."""
+"""File with the state, the failures and the duration of a run of a study."""
 RESULTS = ("progress.csv", "result.json", "episodes.csv")
 """Files of results, one row per iteration or episode."""
 STEPS = "num_env_steps_sampled_lifetime"

@@ -1,4 +1,4 @@
-"""Copies of states: nested dicts and lists of arrays and plain values; and states of random generators."""
+"""Copies of states, which are nested dicts and lists of arrays and plain values, and states of random generators."""
 
 from __future__ import annotations
 

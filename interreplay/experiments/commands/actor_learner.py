@@ -194,7 +194,7 @@ def read(words: Sequence[str]) -> dict[str, str]:
         if name not in known:
             name = name.replace("-", "_")
         if not flag.startswith("--") or name not in known:
-            near = did_you_mean(flag, sorted(f"--{each}" for each in known))
+            near = did_you_mean(flag, sorted(f"--{each}" for each in known), cutoff=0.7)
             raise UsageError(f"unknown flag {flag}; {near} docs/migration.md lists all flags".replace(";  ", "; "))
         if not equals and not rest:
             raise UsageError(f"--{name}: expected a value")

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 
 from interreplay.diagnostics.memory_estimate import estimate, estimate_unrolls, network_bytes
-from interreplay.environments.lookup import Environment, find_environment
+from interreplay.environments.lookup import Environment
 from interreplay.environments.spaces import flat_actions
 from interreplay.errors import UsageError
 from interreplay.experience import Mix, RowSource, make_source
@@ -19,7 +19,13 @@ from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import shown
 from interreplay.experiments.flags.replay_flags import readable, readable_arguments, short, source_of
-from interreplay.experiments.flags.training_flags import RunSettings, preset_summary, settings_for, settings_resumed
+from interreplay.experiments.flags.training_flags import (
+    RunSettings,
+    environment_of,
+    preset_summary,
+    settings_for,
+    settings_resumed,
+)
 from interreplay.experiments.process.machine import check_device, check_workers, chosen_device, free_memory, own_gpus
 from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of, check_actions
 from interreplay.learning.architectures import ARCHITECTURES
@@ -62,7 +68,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
         check_parent(settings)
     device = chosen_device(settings.device, own_gpus())
     check_device(device)
-    environment = find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
+    environment = environment_of(settings)
     output_dir = given.get("output_dir", settings.output_dir)
     if home:
         output_dir = home.parent

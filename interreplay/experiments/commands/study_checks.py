@@ -17,7 +17,7 @@ from interreplay.experiments.commands.preparation import (
 )
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.run_flags import environment_config
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import environment_of, settings_for
 from interreplay.experiments.flags.values import without
 from interreplay.experiments.process.machine import (
     check_device,
@@ -27,7 +27,6 @@ from interreplay.experiments.process.machine import (
     own_cpus,
     own_gpus,
 )
-from interreplay.experiments.studies.grid import environment_of
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate

@@ -158,7 +158,7 @@ class OneLineParser(argparse.ArgumentParser):
     def reject(self, word: str, hint: str = "") -> NoReturn:
         """Exit because of an unknown word; without a hint, the most similar flag is suggested."""
         options = self._option_string_actions
-        # the dashes, which all flags share, raise every similarity
+        # a higher cutoff than for names, because all flags share their dashes
         hint = hint or did_you_mean(word, filter(re.compile("--").match, options), cutoff=0.7)
         if hint:
             hint = f"{hint}; ".replace("?;", "?")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.environments.lookup import find_environment
+from interreplay.environments.lookup import Environment, find_environment
 from interreplay.environments.relabeled import WRAPPER, Relabel
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
@@ -124,6 +125,16 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
             f"expected at least --train_batch_size, {settings['train_batch_size']}"
         )
     return RunSettings(**settings)
+
+
+_find = functools.cache(find_environment)
+
+
+def environment_of(settings: SimpleNamespace) -> Environment:
+    """Return the environment of a run; environments without arguments and wrappers are made only once."""
+    if settings.env_args or settings.wrapper or settings.frame_stack > 1:
+        return find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
+    return _find(settings.env)
 
 
 def with_lists(settings: Mapping[str, Any]) -> dict[str, Any]:

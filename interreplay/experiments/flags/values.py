@@ -45,7 +45,7 @@ def number(low: float = -float("inf"), high: float = float("inf"), *, open_low: 
 
 
 def whole(low: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from a bound on, also written like ``1e6`` or ``1_000_000``."""
+    """Return a reader of whole numbers of at least `low`, also written as ``1e6`` or ``1_000_000``."""
     return reader(Whole(low))
 
 

@@ -21,7 +21,7 @@ GREEN = 32
 
 
 def run(act: Callable[[], int], stopped: str = "stopped at once; what was saved before is kept", prog: str = "") -> int:
-    """Run a command and return its exit code. A closed output pipe does not end it.
+    """Run a command and return its exit code; the command continues if the reader of its output has closed the pipe.
 
     `stopped` is the message after Ctrl-C, and `prog` the name in messages; by default that of this program.
 

@@ -36,7 +36,7 @@ def move(progress_bar: tqdm, steps: int, text: str) -> None:
     progress_bar.update(steps - progress_bar.n)
 
 
-class LinesAndBar:
+class ProgressOutput:
     """Writes lines to a stream, above a progress bar if there is one."""
 
     _bar: tqdm | None = None
@@ -57,7 +57,7 @@ class LinesAndBar:
             self._bar.close()
 
 
-class Reporter(LinesAndBar):
+class Reporter(ProgressOutput):
     """Reports steps, steps per second, return and evaluation return, and the success rate if there is one.
 
     On a terminal, the bar shows the rate and the time left; otherwise, each line does.

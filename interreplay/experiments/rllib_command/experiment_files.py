@@ -11,10 +11,9 @@ from typing import Any
 
 import yaml
 
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, check_keys
 from interreplay.experiments.flags.presets import read_yaml
 from interreplay.experiments.rllib_command.experiments import Experiment
-from interreplay.experiments.studies.grid import check_keys
 from interreplay.runs.run_folder import check_name
 
 KEYS = {

@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import yaml
 
-from interreplay.environments.lookup import Environment, find_environment
-from interreplay.errors import RefusedRuns, UsageError, accepted_names, did_you_mean
+from interreplay.errors import RefusedRuns, UsageError, check_keys, did_you_mean
 from interreplay.experiments.flags.replay_flags import readable, short
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.study_flags import FILE_KEYS
-from interreplay.experiments.flags.training_flags import settings_for
+from interreplay.experiments.flags.training_flags import environment_of, settings_for
 from interreplay.experiments.flags.values import only, read_written, written
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.learning.setting_fields import SEED, Whole
@@ -27,16 +25,6 @@ from interreplay.runs.resume import plain
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
 SEED_COUNT = Whole(1, 1_000)
 """Larger numbers are rejected because they are probably seeds."""
-
-
-_find = functools.cache(find_environment)
-
-
-def environment_of(settings: SimpleNamespace) -> Environment:
-    """Return the environment of a run; environments without arguments and wrappers are made only once."""
-    if settings.env_args or settings.wrapper or settings.frame_stack > 1:
-        return find_environment(settings.env, settings.env_args, settings.wrapper, settings.frame_stack)
-    return _find(settings.env)
 
 
 def read_study_file(path: Path) -> dict[str, Any]:
@@ -180,13 +168,6 @@ def typed(settings: Any) -> dict[str, Any]:
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"settings: {key} {error}") from None
     return found
-
-
-def check_keys(where: str, mapping: Mapping[Any, Any], accepted: Collection[str]) -> None:
-    """Reject unknown keys, and suggest the most similar one."""
-    for key in mapping:
-        if key not in accepted:
-            raise UsageError(f"{where}: unknown {key!r}; {accepted_names(str(key), accepted)}")
 
 
 def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from interreplay.experiments.process.outcome import GREEN, RED, colored
-from interreplay.experiments.process.progress import LinesAndBar, bar, duration, move, shown
+from interreplay.experiments.process.progress import ProgressOutput, bar, duration, move, shown
 
 EVERY = 300.0
 LEAST = 0.01
 """Share of a run's env steps to make before the time left is estimated: a run may resume just before a result."""
 
 
-class StudyReporter(LinesAndBar):
+class StudyReporter(ProgressOutput):
     """Reports events of runs, above a progress bar of all env steps if the output is a terminal.
 
     Runs that are not finished have their total env steps by name, and those at which they resume. Without a bar, a line

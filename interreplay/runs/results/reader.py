@@ -88,7 +88,7 @@ def named(row: Mapping[str, Any], name: str) -> float:
 
 
 def mean_return(result: Mapping[str, Any]) -> float:
-    """Return the mean return of the episodes of a result, or of the part ``evaluation`` of one; NaN without episodes."""
+    """Return the mean return of the episodes in a result, or in its entry ``evaluation``; NaN without episodes."""
     return float(result.get("env_runners", {}).get("episode_return_mean", math.nan))
 
 
