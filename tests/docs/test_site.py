@@ -168,6 +168,7 @@ def test_the_figures_of_paths_show_existing_files_and_are_current(monkeypatch):
     for section, name in figures.SECTIONS.items():
         steps = figures.steps_of(section)
         assert len(steps) >= 7
+        assert [purpose for _, purpose in steps if len(purpose) > 72] == [], "longer texts leave the picture"
         places = [
             ROOT / file if file.startswith("replay_buffers/") else ROOT / "interreplay" / file for file, _ in steps
         ]
