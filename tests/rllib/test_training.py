@@ -23,6 +23,12 @@ def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
     torch.testing.assert_close(mine.columns(), theirs.columns(), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(("ratio", "updates"), [(2.0, 202), (0.5, 50)])
+def test_update_to_data_ratio(ratio, updates):
+    algorithm, results = run(config().training(updates_per_step=ratio))
+    assert results[-1]["learners"]["default_policy"]["num_updates_lifetime"] == updates
+
+
 def test_vector_environments_store_no_row_across_a_reset():
     made = config().env_runners(num_envs_per_env_runner=3).training(steps_per_iteration=750, updates_per_step=0)
     algorithm, _ = run(made, 1)
