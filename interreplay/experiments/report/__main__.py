@@ -16,6 +16,8 @@ from interreplay.experiments.report.scores import EXAMPLE, Scores, read_scores
 from interreplay.experiments.report.sections import MEASURES
 from interreplay.experiments.report.tables import states, summaries
 
+MOST_NAMES = 3
+"""Number of runs with the same state and note whose names the summary lists."""
 DESCRIPTION = "Make figures, tables and a page from result folders."
 
 
@@ -84,9 +86,15 @@ def act(given: argparse.Namespace) -> int:
 def summary(report: Report) -> str:
     """Return the states of runs, the results and the path of the page, as lines."""
     lines = [f"{len(report.runs)} runs: {states(report.tables['runs'])}"]
+    alike: dict[tuple[str, str], list[str]] = {}
     for run in report.runs:
         if run.state != FINISHED or run.repeats:
-            lines.append(f"  {run.state}: {run.path.name}: {run.note}")
+            alike.setdefault((run.state, run.note), []).append(run.path.name)
+    for (state, note), names in alike.items():
+        listed = ", ".join(names[:MOST_NAMES])
+        if len(names) > MOST_NAMES:
+            listed += f" and {len(names) - MOST_NAMES} others"
+        lines.append(f"  {state}: {listed}: {note}")
     for section in report.sections:
         shown = section.all_notes()
         methods, tasks = section.everywhere()

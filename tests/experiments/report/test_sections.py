@@ -229,3 +229,12 @@ def test_the_command_prints_a_sentence_per_environment_if_none_is_about_all(tmp_
     above = tables_of(tmp_path, scores=Scores(dict.fromkeys(("Hopper-v5", "Reacher-v5"), {"low": -50.0, "high": 0.0})))
     printed = summary(Report(read_runs([tmp_path]), *above, [tmp_path]))
     assert printed.count("NMER has") == 1 and "2 environments, 2 runs" in printed
+
+
+def test_runs_that_do_not_count_for_one_reason_have_one_line(tmp_path):
+    ours(tmp_path, "Hopper-v5", "NMER", 0, [0.0, -20.0])
+    for number in range(5):
+        (tmp_path / f"empty_{number}").mkdir()
+    section, tables = tables_of(tmp_path)
+    printed = summary(Report(read_runs([tmp_path]), section, tables, [tmp_path]))
+    assert "6 runs: 1 finished, 5 empty\n  empty: empty_0, empty_1, empty_2 and 2 others: no result yet\n" in printed
