@@ -1,0 +1,134 @@
+"""The preset at 25,000 env steps beside published results: ``python -m benchmarks.studies.beside_published FOLDER``.
+
+FOLDER contains runs of ``studies/sample_efficiency_confirmation.yaml``. Published results are means over seeds, so
+the interquartile mean (IQM) is taken over tasks, of ours as of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from scipy.stats import trim_mean
+
+from benchmarks.measure import table
+from benchmarks.studies.screening import short
+from benchmarks.studies.study_curves import draw_curves, read
+from benchmarks.studies.study_report import Found, report
+from interreplay.experiments.report.published import published_curves
+
+ARM = "nmer-layer-norm"
+METHODS = ("BRO (ratio 10)", "FoG")
+STEPS = 25_000
+SCALES = {"HalfCheetah-v5": 10_000.0}
+"""Returns that count as 1 in the interquartile mean; 1,000, the largest possible return, in the control suite."""
+COLORS = {ARM: "#c65d21", METHODS[0]: "#33658a", METHODS[1]: "0.45"}
+DRAWS = 10_000
+APART = 700
+"""Distance in env steps between the published points, which are drawn to the right of `STEPS`."""
+
+
+def published_at(env: str, method: str) -> tuple[float, float, int]:
+    """Return the published mean at `STEPS`, its standard deviation and the number of seeds; NaN if there is none."""
+    curves = published_curves(env)
+    found = curves[(curves["method"] == method) & (curves["env_steps"] == STEPS)]
+    if found.empty:
+        return float("nan"), float("nan"), 0
+    row = found.iloc[0]
+    return float(row["mean"]), float(row["sd"]), int(row["seeds"])
+
+
+def own_returns(runs: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the evaluation returns ``(n,)`` of `ARM` at `STEPS` by environment."""
+    rows = runs[(runs["arm"] == ARM) & (runs["steps"] == STEPS)]
+    return {env: of_env["value"].to_numpy(float) for env, of_env in rows.groupby("env")}
+
+
+def iqm(means: np.ndarray, envs: Sequence[str]) -> np.ndarray:
+    """Return the interquartile means ``(...)`` over tasks of means ``(..., tasks)``, each divided by its scale."""
+    scales = np.array([SCALES.get(env, 1_000.0) for env in envs])
+    return np.asarray(trim_mean(means / scales, 0.25, axis=-1))
+
+
+def difference(own: dict[str, np.ndarray], method: str) -> tuple[float, float, float]:
+    """Return our IQM minus the published one with its 95 % interval, NaN if a task has one seed only.
+
+    Our seeds are resampled within tasks. Published means vary by their standard error.
+    """
+    envs = list(own)
+    point = iqm(means_of(own), envs) - iqm(np.array([published_at(env, method)[0] for env in envs]), envs)
+    if min(map(len, own.values())) == 1:
+        return float(point), float("nan"), float("nan")
+    rng = np.random.default_rng(0)
+    ours = np.empty((DRAWS, len(envs)))
+    theirs = np.empty((DRAWS, len(envs)))
+    for i, env in enumerate(envs):
+        mean, sd, seeds = published_at(env, method)
+        ours[:, i] = rng.choice(own[env], (DRAWS, len(own[env]))).mean(axis=1)
+        theirs[:, i] = rng.normal(mean, sd / np.sqrt(seeds), DRAWS)
+    low, high = np.quantile(iqm(ours, envs) - iqm(theirs, envs), (0.025, 0.975))
+    return float(point), float(low), float(high)
+
+
+def means_of(own: dict[str, np.ndarray]) -> np.ndarray:
+    """Return our mean return on each task ``(tasks,)``."""
+    return np.array([returns.mean() for returns in own.values()])
+
+
+def describe(own: dict[str, np.ndarray]) -> str:
+    """Return the returns on each task and the IQMs as Markdown."""
+    rows = []
+    for env, returns in own.items():
+        cells = [short(env), f"{returns.mean():,.0f}", ", ".join(f"{value:,.0f}" for value in returns)]
+        for method in METHODS:
+            mean, sd, seeds = published_at(env, method)
+            cells.append(f"{mean:,.0f} ± {sd:,.0f} ({seeds})")
+        rows.append(cells)
+    envs = list(own)
+    cells = ["IQM over tasks", f"{iqm(means_of(own), envs):.3f}", ""]
+    sentences = []
+    for method in METHODS:
+        published = np.array([published_at(env, method)[0] for env in envs])
+        cells.append(f"{iqm(published, envs):.3f}")
+        point, low, high = difference(own, method)
+        interval = "" if np.isnan(low) else f" ({low:+.3f} to {high:+.3f})"
+        sentences.append(f"IQM of {ARM} minus that of {method}: {point:+.3f}{interval}")
+    heads = [f"return after {STEPS:,} env steps", ARM, "by seed"]
+    heads += [f"{method}, mean ± sd (seeds)" for method in METHODS]
+    return "\n\n".join([table(heads, [*rows, cells]), *sentences])
+
+
+def draw(runs: pd.DataFrame) -> plt.Figure:
+    """Return the figure: our curves on each task, and published means with their standard deviations."""
+    envs = sorted(runs["env"].unique(), key=short)
+    figure, axes = plt.subplots(2, -(-len(envs) // 2), figsize=(12, 5), layout="constrained", squeeze=False)
+    for axis in axes.flat[len(envs) :]:
+        axis.remove()
+    for axis, env in zip(axes.flat, envs, strict=False):
+        draw_curves(axis, runs[runs["env"] == env], {ARM: COLORS[ARM]})
+        for place, method in enumerate(METHODS, start=1):
+            mean, sd, _ = published_at(env, method)
+            label = f"{method}, published mean ± standard deviation at {STEPS:,}"
+            at = STEPS + APART * place
+            axis.errorbar(at, mean, sd, color=COLORS[method], fmt="o", ms=4, lw=1.4, capsize=3, label=label)
+        axis.set_title(short(env), fontsize=10)
+        axis.set_ylim(bottom=0)
+        axis.set_xticks([0, 10_000, 20_000], ["0", "10k", "20k"])
+    axes[0, 0].set_ylabel("evaluation return")
+    axes[-1, 0].set_ylabel("evaluation return")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def found_in(folder: Path) -> Found:
+    """Return the table of finished runs, and a function that draws the figure."""
+    runs = read(folder)
+    runs = runs[runs["arm"] == ARM]
+    return describe(own_returns(runs)), lambda: draw(runs)
+
+
+if __name__ == "__main__":
+    report("benchmarks.studies.beside_published", __doc__, found_in)
