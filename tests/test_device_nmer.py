@@ -138,6 +138,20 @@ def test_replaced_rows_are_not_drawn_while_others_wait():
     torch.testing.assert_close(sample.transitions.obs[drawn], newest.obs[sample.slots[drawn]])
 
 
+def test_a_restored_buffer_blends_with_rows_that_waiting_ones_replace():
+    buffer = filled(capacity=1_000, rows=1_000)
+    buffer.sample(8)
+    buffer.add(make(3, obs_shape=(17,), action_shape=(6,), seed=9))
+    restored = DeviceNMER(capacity=1_000)
+    restored.load_state_dict(buffer.state_dict())
+    sample = buffer.sample(20_000)
+    assert ((sample.neighbor_slots >= 0) & (sample.neighbor_slots < 3)).any()  # replaced rows are still neighbors
+    same_sample(restored.sample(20_000), sample)
+    buffer.add(make(20, obs_shape=(17,), action_shape=(6,), seed=10))
+    restored.add(make(20, obs_shape=(17,), action_shape=(6,), seed=10))
+    same_sample(restored.sample(2_000), buffer.sample(2_000))
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_several_batches_are_those_of_one_draw(count):
     buffer = filled()

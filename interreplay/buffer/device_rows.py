@@ -128,12 +128,16 @@ class DeviceRows:
         self._table[self._capacity + self._sent : self._capacity + self._waiting].copy_(new, non_blocking=True)
         self._sent = self._waiting
 
+    def _waiting_slots(self) -> Tensor:
+        """Return the slots ``(waiting,)`` to which the waiting rows will move, oldest first."""
+        return torch.arange(self._written - self._waiting, self._written, device=self._device) % self._capacity
+
     def _index(self) -> None:
         """Move all waiting rows into the ring and update the lists of neighbors."""
         self._send()
         start = (self._written - self._waiting) % self._capacity
-        slots = (start + torch.arange(self._waiting, device=self._device)) % self._capacity
-        self._table[slots] = self._table[self._capacity : self._capacity + self._waiting].clone()
+        waiting = self._table[self._capacity : self._capacity + self._waiting]
+        self._table[self._waiting_slots()] = waiting.clone()
         self._lists.replace(self._features, start, self._waiting)
         self._waiting = 0
         self._sent = 0
@@ -244,9 +248,13 @@ class DeviceRows:
         self._written = written
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state except for the rows; tensors of a CPU share memory."""
+        """Return the state without the stored rows; tensors of a CPU share memory.
+
+        Rows that waiting rows replace are no longer stored elsewhere, but remain neighbors.
+        """
         return {
             "waiting": self._waiting,
+            "replaced": self._table[self._waiting_slots()].cpu(),
             "lists": self._lists.state_dict(),
             "rng": self._generator.get_state().numpy(),
         }
@@ -255,10 +263,12 @@ class DeviceRows:
         """Restore a state, given the rows in all used slots ``(n, ...)`` and the number that has ever been written."""
         self._place(rows, written)
         waiting = int(state["waiting"])
-        newest = torch.arange(written - waiting, written, device=self._device) % self._capacity
-        self._table[self._capacity : self._capacity + waiting] = self._table[newest]
-        self._new[:waiting] = self._table[newest].cpu()
-        self._waiting = self._sent = waiting
+        self._waiting = waiting
+        self._sent = waiting
+        slots = self._waiting_slots()
+        self._table[self._capacity : self._capacity + waiting] = self._table[slots]
+        self._new[:waiting] = self._table[slots].cpu()
+        self._table[slots] = torch.as_tensor(state["replaced"]).to(self._device)
         self._set_control()
         self._lists.load_state_dict(state["lists"], self._features)
         restore_generator(self._generator, state["rng"])
