@@ -51,7 +51,9 @@ class Trajectories:
     def _append(self, storage: Storage, slots: np.ndarray) -> None:
         rows = storage.records.take(torch.from_numpy(slots), ("episode", "terminated", "truncated"))
         done = (rows["terminated"] | rows["truncated"]).tolist()
-        for slot, episode, ended in zip(slots.tolist(), rows["episode"].tolist(), done, strict=True):
+        episodes = rows["episode"].tolist()
+        self._end_truncated(storage, self.running.keys() & set(episodes))
+        for slot, episode, ended in zip(slots.tolist(), episodes, done, strict=True):
             if self.start[slot] >= 0:
                 self._drop_first(int(self.start[slot]))
             start = self.running.pop(episode, -1)
@@ -66,6 +68,15 @@ class Trajectories:
             self.place[slot] = length
             if not ended:
                 self.running[episode] = start
+
+    def _end_truncated(self, storage: Storage, episodes: set[int]) -> None:
+        """End those running episodes whose newest row `Storage.truncate_episodes` has truncated since it was added."""
+        truncated = storage.records.array("truncated")
+        for episode in episodes:
+            start = self.running[episode]
+            newest = self.blocks[start + HEADER + self.blocks[start + LENGTH] - 1]
+            if truncated[newest]:
+                del self.running[episode]
 
     def _drop_first(self, start: int) -> None:
         """Record that the first remaining row of a block was overwritten."""

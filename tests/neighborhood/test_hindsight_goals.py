@@ -117,6 +117,19 @@ def test_a_reused_id_is_another_episode():
     assert steps.tolist() == [2, 2, 2, 5, 5, 5]
 
 
+def test_a_reused_id_after_a_truncation_between_two_draws_is_another_episode():
+    rows = make(6, obs_shape=GOAL, ends=0.0).replace(episode=torch.zeros(6, dtype=torch.int64))
+    storage = Storage(10)
+    goals = HindsightGoals("final")
+    storage.add(rows[:3])
+    goals.steps(storage, torch.arange(3), np.random.default_rng(0))
+    storage.truncate_episodes([0])
+    storage.add(rows[3:])
+    for each in (goals, HindsightGoals("final")):
+        steps = each.steps(storage, torch.arange(6), np.random.default_rng(0))
+        assert steps.tolist() == [2, 2, 2, 5, 5, 5]
+
+
 def test_rows_without_ids_are_separated_by_their_observations():
     rows = make(40, obs_shape=GOAL, ids=False, ends=0.2)
     storage = Storage(64)
