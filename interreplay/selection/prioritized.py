@@ -84,14 +84,14 @@ class Prioritized(AnnealedPart, Selector):
         """Set raw priorities p_i > 0 of rows; for duplicate slots, the last value is used.
 
         Raises:
-            ValueError: If a priority is NaN or infinite.
+            ValueError: If a priority is NaN, infinite or too large for float32.
         """
         if not len(slots):
             return
+        raw = raw.to(self._raw)
         largest = float(raw.max())
         if not math.isfinite(largest):
-            raise ValueError(f"td_errors hold {largest}; expected finite numbers")
-        raw = raw.to(self._raw)
+            raise ValueError(f"td_errors hold {largest}; expected finite float32 numbers")
         self._raw.numpy()[slots.numpy()] = raw.numpy()  # for duplicates numpy keeps the last value, torch any
         raw = self._raw.index_select(0, slots)
         self._set(slots, raw)

@@ -97,6 +97,8 @@ def test_non_finite_errors_are_rejected_and_change_nothing():
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(ValueError, match="td_errors hold"):
             selector.update(torch.arange(3), torch.tensor([1.0, bad, 2.0]))
+    with pytest.raises(ValueError, match="td_errors hold inf; expected finite float32 numbers"):
+        selector.update(torch.arange(3), torch.tensor([1.0, 1e300, 2.0], dtype=torch.float64))
     assert torch.equal(selector.probabilities(torch.arange(20)), before)
     assert selector.largest == 1.0
 
