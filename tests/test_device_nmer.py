@@ -28,7 +28,14 @@ def test_the_contract(check):
 
 
 @pytest.mark.parametrize(
-    "kind", [{}, HALF_CHEETAH, {"obs_shape": (2, 3), "action_shape": (2, 2)}, {"obs_dtype": np.float64}]
+    "kind",
+    [
+        {},
+        HALF_CHEETAH,
+        {"obs_shape": (2, 3), "action_shape": (2, 2)},
+        {"obs_shape": (), "action_shape": ()},
+        {"obs_dtype": np.float64},
+    ],
 )
 def test_batches_contain_the_columns_of_updates_as_float32(kind):
     buffer = DeviceNMER(capacity=100, seed=0)
@@ -167,6 +174,7 @@ def test_rows_are_also_in_main_memory():
     for size in [1] * (UNSTORED + 10) + [400, 700, WAITING + 5]:
         rows = episodes.transitions(size)
         slots = one.add(rows)
+        assert len(slots) == size
         for start in range(0, size, 500):
             kept = other.add(rows[start : start + 500])
         assert len(one) == len(other)

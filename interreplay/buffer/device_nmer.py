@@ -134,8 +134,8 @@ class DeviceNMER(ReplayBuffer):
         self._unstored.append(transitions)
         if not self._storage.written or self._written - self._storage.written >= UNSTORED:
             self._store()
-        kept = min(len(transitions), self.capacity)
-        return self._storage.consecutive_slots((self._written - kept) % self.capacity, kept)
+        count = len(transitions)
+        return self._storage.consecutive_slots((self._written - count) % self.capacity, count)
 
     def _store(self) -> None:
         """Write new rows to main memory."""

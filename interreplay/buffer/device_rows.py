@@ -209,10 +209,10 @@ class DeviceRows:
         rewards, discounts, weights, mix, probabilities, *_ = numbers.unbind(1)
         terminated, truncated = flags.unbind(1)
         transitions = unchecked(
-            obs=obs.unflatten(1, self._obs_shape),
-            actions=actions.unflatten(1, self._action_shape),
+            obs=obs.view(len(rows), *self._obs_shape),
+            actions=actions.view(len(rows), *self._action_shape),
             rewards=rewards,
-            next_obs=next_obs.unflatten(1, self._obs_shape),
+            next_obs=next_obs.view(len(rows), *self._obs_shape),
             terminated=terminated,
             truncated=truncated,
             discounts=discounts,
