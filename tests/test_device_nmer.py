@@ -159,6 +159,29 @@ def test_a_restored_buffer_blends_with_rows_that_waiting_ones_replace():
     same_sample(restored.sample(2_000), buffer.sample(2_000))
 
 
+@pytest.mark.parametrize("waiting", [0, 1, 2])
+def test_truncated_episodes_are_truncated_in_batches(waiting):
+    buffer = DeviceNMER(capacity=2_000, seed=0)
+    rows = make(1_000 + waiting, ends=0.0)
+    buffer.add(rows[:1_000])
+    buffer.sample(8)
+    for row in range(1_000, 1_000 + waiting):
+        buffer.add(rows[row : row + 1])
+    buffer.truncate_episodes([0, 7])
+    sample = buffer.sample(20_000)
+    newest = sample.slots == 999 + waiting
+    assert newest.any() and torch.equal(sample.transitions.truncated, newest)
+    assert torch.equal(buffer.storage[sample.slots].truncated, newest)
+
+
+def test_without_ended_episodes_rows_are_still_written_many_at_once():
+    buffer = filled()
+    written = buffer._storage.written
+    buffer.add(make(1, obs_shape=(17,), action_shape=(6,)))
+    buffer.truncate_episodes([])
+    assert buffer._storage.written == written
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_several_batches_are_those_of_one_draw(count):
     buffer = filled()

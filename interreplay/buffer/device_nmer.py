@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -136,6 +136,15 @@ class DeviceNMER(ReplayBuffer):
             self._store()
         count = len(transitions)
         return self._storage.consecutive_slots((self._written - count) % self.capacity, count)
+
+    def truncate_episodes(self, episodes: Iterable[int]) -> None:
+        ended = list(map(int, episodes))
+        if not ended or self._rows is None:
+            return  # `storage` would write the new rows
+        running = self.storage.chain.episodes.open
+        newest = [running[episode][0] for episode in ended if episode in running]
+        super().truncate_episodes(ended)
+        self._rows.truncate(newest)
 
     def _store(self) -> None:
         """Write new rows to main memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,17 @@ class DeviceRows:
             self._waiting += len(portion)
             self._written += len(portion)
             self._set_control()
+
+    def truncate(self, writes: Iterable[int]) -> None:
+        """Mark the stored rows with the write numbers `writes` as truncated."""
+        column = self._single + 6
+        for write in writes:
+            place = write % self._capacity
+            waiting = write - (self._written - self._waiting)
+            if waiting >= 0:
+                self._new[waiting, column] = 1.0
+                place = self._capacity + waiting
+            self._table[place, column] = 1.0
 
     def _pack(self, rows: Transitions, out: np.ndarray) -> None:
         """Write rows into a float32 array ``(n, width)``."""
