@@ -205,6 +205,15 @@ def test_rows_are_also_in_main_memory():
     identical(one.storage[torch.arange(500)], other[torch.arange(500)])
 
 
+def test_changing_added_arrays_does_not_change_stored_rows():
+    buffer = filled()
+    rows = make(1, **HALF_CHEETAH)
+    given = rows.map(torch.clone)
+    slots = buffer.add(given)
+    given.map(torch.zero_)
+    assert torch.equal(buffer.storage[slots].obs, rows.obs)
+
+
 def test_a_filled_storage_can_be_drawn_from_and_moved():
     rows = Episodes().transitions(200)
     storage = Storage(300)

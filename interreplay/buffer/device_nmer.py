@@ -134,6 +134,8 @@ class DeviceNMER(ReplayBuffer):
         self._unstored.append(transitions)
         if not self._storage.written or self._written - self._storage.written >= UNSTORED:
             self._store()
+        else:
+            self._unstored[-1] = transitions.map(torch.clone)  # the caller may change its arrays
         count = len(transitions)
         return self._storage.consecutive_slots((self._written - count) % self.capacity, count)
 
