@@ -182,6 +182,16 @@ def test_without_ended_episodes_rows_are_still_written_many_at_once():
     assert buffer._storage.written == written
 
 
+@pytest.mark.parametrize("k", [3, 5, 20])
+def test_a_state_with_another_k_is_indexed_again(k):
+    buffer = DeviceNMER(capacity=300, k=k, seed=0)
+    buffer.load_state_dict(filled(k=4).state_dict())
+    sample = buffer.sample(5_000)
+    near = nearest(buffer.storage, sample.slots, k)
+    assert set((near == sample.neighbor_slots[:, None]).nonzero()[:, 1].tolist()) == set(range(k))
+    assert (near == sample.neighbor_slots[:, None]).any(1)[sample.neighbor_slots >= 0].all()
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_several_batches_are_those_of_one_draw(count):
     buffer = filled()

@@ -272,7 +272,14 @@ class DeviceRows:
         }
 
     def load_state_dict(self, state: dict[str, Any], rows: Transitions, written: int) -> None:
-        """Restore a state, given the rows in all used slots ``(n, ...)`` and the number that has ever been written."""
+        """Restore a state, given the rows in all used slots ``(n, ...)`` and the number that has ever been written.
+
+        If the state has another k, the rows are indexed again.
+        """
+        restore_generator(self._generator, state["rng"])
+        if int(state["lists"]["k"]) != self._lists.k:
+            self.fill(rows, written)
+            return
         self._place(rows, written)
         waiting = int(state["waiting"])
         self._waiting = waiting
@@ -283,4 +290,3 @@ class DeviceRows:
         self._table[slots] = torch.as_tensor(state["replaced"]).to(self._device)
         self._set_control()
         self._lists.load_state_dict(state["lists"], self._features)
-        restore_generator(self._generator, state["rng"])

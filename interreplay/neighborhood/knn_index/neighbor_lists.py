@@ -214,6 +214,7 @@ class NeighborLists:
         """Return the lists and the scale; tensors of a CPU share memory."""
         used = slice(0, self.count)
         return {
+            "k": self.k,
             "slots": self.slots[used].cpu(),
             "squared": self.squared[used].cpu(),
             "reach": self.reach[used].cpu(),
@@ -223,7 +224,7 @@ class NeighborLists:
         }
 
     def load_state_dict(self, state: dict[str, Any], features: Tensor) -> None:
-        """Restore a state, given the features of the rows in all slots ``(capacity, dims)``."""
+        """Restore a state with the same k, given the features of the rows in all slots ``(capacity, dims)``."""
         self.count = len(state["reach"])
         for name in ("slots", "squared", "reach"):
             getattr(self, name)[: self.count] = torch.as_tensor(state[name]).to(features.device)
