@@ -15,8 +15,9 @@ from interreplay.part import Context
 from interreplay.selection import Combined, EventTables, MixedSelection, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
 from interreplay.selection.credit import PriorityUpdate
+from interreplay.storage.ring import Storage
 from interreplay.synthesis import Mixup, Synthesized, Synthesizer
-from replay_buffers import HER, NMER, PER, ContinuousTransition, Uniform
+from replay_buffers import HER, LCER, NMER, PER, ContinuousTransition, Uniform
 
 
 @pytest.mark.parametrize("portions", [[100], [1] * 100, [30, 50, 20], [7] * 14 + [2]])
@@ -34,6 +35,22 @@ def test_portions_do_not_matter(portions):
         buffer.storage[torch.arange(60, 100) % 40],
         stack(rows[60:]).replace(discounts=buffer.storage[torch.arange(60, 100) % 40].discounts),
     )
+
+
+def test_a_storage_with_overwritten_rows_can_be_drawn_from():
+    rows = make(70, ends=0.0)
+    rows = rows.replace(terminated=torch.arange(70) == 52)  # rows 47 to 52 are in slots 47 to 49 and 0 to 2
+    tables = ReplayBuffer(capacity=50, selector=EventTables("terminated", history=5))
+    clusters = LCER(capacity=50, n_clusters=4)
+    for buffer in (tables, clusters):
+        storage = Storage(50)
+        storage.add(rows[:50])
+        storage.add(rows[50:])
+        buffer.draw_from(storage)
+    assert sorted(tables.selector._tables[0].members.tolist()) == [0, 1, 2, 47, 48, 49]
+    moments = clusters.neighborhood.clustering.centers.scale.moments
+    expected = clusters.storage.features(torch.arange(50)).double().std(dim=0, correction=0)
+    assert moments.mean_and_std()[1] == pytest.approx(expected.numpy(), rel=1e-5)
 
 
 def test_adding_no_rows():

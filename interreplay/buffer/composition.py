@@ -96,7 +96,8 @@ class Composition:
             )
         self.check(storage.columns)
         self.storage = storage
-        slots = torch.arange(len(storage))
+        oldest = (storage.written - len(storage)) % storage.capacity
+        slots = storage.consecutive_slots(oldest, len(storage))
         for part in self.parts.values():
             part.observe(storage, slots)
 

@@ -186,7 +186,7 @@ class Clustering:
             scale.restart()
             added = np.arange(self.count)
         else:
-            added = np.arange(self.refreshed, self.written) % self.capacity
+            added = np.arange(max(self.refreshed, self.written - self.capacity), self.written) % self.capacity
             if self.gone:
                 scale.remove(np.concatenate(self.gone))
         for chunk in chunks(added):
