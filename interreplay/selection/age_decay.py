@@ -144,8 +144,8 @@ class Faded(Wrapper):
     The probability of a row, also as reported, is the inner selector's probability times max(w, ρ^age), up to a
     constant that normalized importance weights cancel. Blocks of rows are drawn until enough are kept. The kept rows
     of a block are permuted before it is cut, because stratified draws are ordered. `Uniform` is drawn by age in closed
-    form instead. DR.Q (arXiv:2605.11711) fades LAP in this way, FoG (arXiv:2507.02712)
-    uniform replay.
+    form instead. DR.Q (arXiv:2605.11711) fades LAP in this way, FoG (arXiv:2507.02712) uniform
+    replay.
 
     Args:
         selector: The inner selector, which draws rows one by one; `Uniform()` by default.

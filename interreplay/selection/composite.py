@@ -116,7 +116,7 @@ class MixedSelection(Composite):
 
     def __init__(self, selectors: Mapping[str, Selector], shares: Mapping[str, Share] | None = None):
         if not selectors:
-            raise ValueError("selectors are {}; expected at least one")
+            raise ValueError(f"selectors are {selectors}; expected at least one")
         for name, part in selectors.items():
             check_selector(f"selector {name!r}", part)
             if isinstance(part, MixedSelection):

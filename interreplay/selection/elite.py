@@ -130,7 +130,7 @@ class Elite(CandidateSelector):
         slots = self._without_duplicates(slots)
         ranked = slots.index_select(0, stable_order(self.distances(stored, slots)))
         replays = self._counts(stored).index_select(0, ranked)
-        return ranked.index_select(0, pick(replays, size, self.strategy))
+        return ranked.index_select(0, kept_ranks(replays, size, self.strategy))
 
     def _without_duplicates(self, slots: Tensor) -> Tensor:
         """Return the first occurrence of each of `slots` ``(m,)``, in order; much faster than a sort."""
@@ -184,8 +184,8 @@ class Elite(CandidateSelector):
         self._replays = as_tensor(state["replays"]).clone()
 
 
-def pick(replays: Tensor, size: int, strategy: int) -> Tensor:
-    """Return the positions ``(n,)`` to keep of u candidates; `replays` ``(u,)`` are in order of distance."""
+def kept_ranks(replays: Tensor, size: int, strategy: int) -> Tensor:
+    """Return the ranks ``(size,)`` to keep of u candidates, given their replay counts ``(u,)`` in order of distance."""
     count = len(replays)
     steps = torch.arange(size)
     if strategy == 3:

@@ -128,7 +128,8 @@ class Reducible(Prioritized):
     """`Prioritized` with p_i = max(0, L_online − L_target) + ε (Sujit et al. 2022, arXiv:2208.10483).
 
     Both losses are squared TD errors at (s, a), averaged over the critics; L_target uses the target networks' value of
-    (s, a). If the error of a row is noise, both losses are equally large and its priority is low.
+    (s, a). If the error of a row is noise, both losses are equally large and its priority is low. The arguments are
+    those of `Prioritized`; the method `ReLo` uses α = .5.
     """
 
     scores_wanted = frozenset({REDUCIBLE_LOSS})

@@ -52,7 +52,7 @@ class EmphasizedRecent(AnnealedPart, AgeSelector):
     Args:
         eta: η, above 0 and at most 1; 1 is uniform.
         c_min: Minimum number of rows to draw from.
-        final_eta: η at the end of the run, to which `anneal` moves linearly; None keeps `eta`.
+        final_eta: η at the end of the run, to which `anneal` moves linearly, 1 in the paper; None keeps `eta`.
 
     Raises:
         ValueError: If an argument is out of range.

@@ -22,6 +22,9 @@ class FixedStorage(Storage):
 
     Args:
         state: Result of `Storage.state_dict`, with rows and without running episodes.
+        key: Identifies the rows; `load_state_dict` compares it.
+        name: Name of the data in error messages.
+        gamma: Discount factor per step.
     """
 
     def __init__(self, state: dict[str, Any], key: str, name: str, gamma: float = 0.99):

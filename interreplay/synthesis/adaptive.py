@@ -26,8 +26,8 @@ class AdaptiveMixup(Mixup):
 
     A model f(s, a) → [s'; r] is fitted to both ends of every batch by the mean squared error. The distance of a blend
     from the dynamics is d = mean over dimensions of (f(z_λ) − [λ f(z_i) + (1 − λ) f(z_j)])². β starts at 1, follows the
-    gradient of mean(log β·(d − τ)) over the blended rows and is clamped to (0, 1]: d > τ lowers β and moves λ towards
-    the ends. The model and β are updated once per batch, after its rows were made.
+    gradient of mean(log β·(d − τ)) over the blended rows and is clamped to [.001, 1]: d > τ lowers β and moves λ
+    towards the ends. The model and β are updated once per batch, after its rows were made.
 
     The model's inputs are not normalized. Its initial weights are drawn from `rng`. The state contains everything that
     is learned.

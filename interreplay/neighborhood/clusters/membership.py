@@ -15,8 +15,7 @@ class ClusterMembership:
     """One list of slots per cluster, next to each other in one array.
 
     Each list has some room to grow; a list that outgrows it moves to the end. Adding or removing a row and reading any
-    member take constant time. `build` restores the order of clusters
-    and slots.
+    member take constant time. `build` restores the order of clusters and slots.
     """
 
     def __init__(self, capacity: int):
