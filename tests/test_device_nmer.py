@@ -269,6 +269,11 @@ def test_rows_that_are_not_finite_are_rejected():
     buffer = DeviceNMER(capacity=10, seed=0)
     with pytest.warns(RuntimeWarning, match="overflow"), pytest.raises(ValueError, match="too large for float32"):
         buffer.add(make(1).replace(rewards=torch.tensor([1e300], dtype=torch.float64)))
+    rewards = torch.zeros(25, dtype=torch.float64)
+    rewards[-1] = 1e300
+    with pytest.raises(ValueError, match="too large for float32"):
+        buffer.add(make(25).replace(rewards=rewards))
+    assert len(buffer) == 0 and buffer._rows._written == 0
 
 
 @pytest.mark.parametrize(

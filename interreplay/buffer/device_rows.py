@@ -13,7 +13,7 @@ from torch import Tensor
 from interreplay.learning.captured import MOST_GRAPHS, CapturedFunction
 from interreplay.neighborhood import NO_NEIGHBOR
 from interreplay.neighborhood.knn_index.neighbor_lists import NeighborLists
-from interreplay.storage.columns import check_finite
+from interreplay.storage.columns import all_finite, check_finite
 from interreplay.storage.state_copies import restore_generator
 from interreplay.transitions import Transitions, unchecked
 
@@ -85,9 +85,10 @@ class DeviceRows:
 
         Raises:
             NonFiniteError: If a column contains NaN or infinity; nothing is added.
+            ValueError: If a number is too large for float32; nothing is added.
         """
         if len(rows) > self._room:
-            check_finite(rows.columns())
+            check_float32(rows)
         for start in range(0, len(rows), self._room):
             portion = rows if len(rows) <= self._room else rows[start : start + self._room]
             if self._waiting + len(portion) > self._room:
@@ -95,8 +96,7 @@ class DeviceRows:
             out = self._new.numpy()[self._waiting : self._waiting + len(portion)]
             self._pack(portion, out)
             if not np.isfinite(out[:, 2 * CONTROL :]).all():
-                check_finite(portion.columns())
-                raise ValueError("a row contains a number that is too large for float32")
+                check_float32(portion)
             self._waiting += len(portion)
             self._written += len(portion)
             self._set_control()
@@ -290,3 +290,16 @@ class DeviceRows:
         self._table[slots] = torch.as_tensor(state["replaced"]).to(self._device)
         self._set_control()
         self._lists.load_state_dict(state["lists"], self._features)
+
+
+def check_float32(rows: Transitions) -> None:
+    """Reject rows with numbers that are not finite as float32.
+
+    Raises:
+        NonFiniteError: If a column contains NaN or infinity.
+        ValueError: If a number is too large for float32.
+    """
+    check_finite(rows.columns())
+    for column in (rows.obs, rows.actions, rows.rewards, rows.next_obs):
+        if not all_finite(column.float()):
+            raise ValueError("a row contains a number that is too large for float32")
