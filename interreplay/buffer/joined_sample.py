@@ -41,9 +41,9 @@ class JoinedSample(Sample):
     actor_weights: cached_property[Tensor | None] = cached_property(methodcaller("_filled", "actor_weights"))
 
     def __init__(self, parts: Sequence[Sample], origins: Sequence[int]):
-        for device in [part.weights.device for part in parts]:
-            if device.type != "cpu":  # `DeviceNMER` draws there
-                parts = [part.to(device) for part in parts]
+        devices = [part.weights.device for part in parts if part.weights.device.type != "cpu"]
+        if devices:  # `DeviceNMER` draws on a GPU
+            parts = [part.to(devices[0]) for part in parts]
         self.__dict__.update(  # the dataclass is frozen
             parts=tuple(parts),
             numbers=tuple(origins),
