@@ -208,6 +208,8 @@ class Composition:
 
     def __repr__(self) -> str:
         """Return the class, the number of stored rows, the capacity, the view, the parts and the device."""
-        view = f", n_step={self.view.n_step}" * (self.view.n_step > 1)
+        view = ""
+        if self.view.n_step > 1:
+            view = f", n_step={self.view.n_step}"
         parts = ", ".join(type(part).__name__ for part in self.parts.values())
         return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows{view}; {parts}; {self.device})"

@@ -104,7 +104,7 @@ class Cluster(Neighborhood):
     def nbytes(self, capacity: int, features: int) -> int:
         """Return the bytes of the clustering: three numbers per row, centers, moments, and z of overwritten rows."""
         clusters = min(self.n_clusters, max(1, capacity // 2))
-        moments = self.moments * (48 * (2 * features + 1) + 8)
+        moments = 48 * (2 * features + 1) + 8 if self.moments else 0
         overwritten = 4 * features * min(capacity, self.refresh_every)
         return 13 * capacity + clusters * (12 * features + 60 + moments) + overwritten
 

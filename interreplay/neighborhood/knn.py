@@ -52,7 +52,7 @@ class KNN(Neighborhood):
         self._code = 0
 
     def check(self, columns: Columns) -> None:
-        self._code = CODE * bool(discrete_columns(columns))
+        self._code = CODE if discrete_columns(columns) else 0
 
     # -- Rows are added and removed ----------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class KNN(Neighborhood):
         stored = np.arange(storage.written - len(storage), storage.written) % storage.capacity
         coded = self._coded(storage)
         dims = coded.features(torch.from_numpy(stored[:1])).shape[1]
-        fixed = CODE * (coded is not storage)
+        fixed = 0 if coded is storage else CODE
         self.graph = NeighborGraph(capacity=storage.capacity, dims=dims, k=self.k, width=self.width, fixed=fixed)
         self.graph.add(coded, stored)
 

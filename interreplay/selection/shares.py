@@ -100,11 +100,14 @@ class Shares:
             rows[name] = max(math.floor(due), 0)
             left[name] = due - rows[name]
         missing = size - sum(rows.values())
-        step = 1 - 2 * (missing < 0)  # negative if more than one row is carried over
-        for _ in range(abs(missing)):
-            name = max(filter(rows.__getitem__, rows) if step < 0 else rows, key=lambda name: step * left[name])
-            rows[name] += step
-            left[name] -= step
+        for _ in range(missing):
+            name = max(rows, key=left.__getitem__)
+            rows[name] += 1
+            left[name] -= 1
+        for _ in range(-missing):  # more than one row is carried over
+            name = min(filter(rows.__getitem__, rows), key=left.__getitem__)
+            rows[name] -= 1
+            left[name] += 1
         for name, rest in left.items():
             carried[places[name]] = rest
         return dict(filter(itemgetter(1), rows.items())), carried

@@ -46,7 +46,9 @@ class FrameStacks:
         """
         n = len(transitions)
         start = written % chain.capacity
-        replaced = range(start, start + n)[: n * (written >= chain.capacity)]
+        replaced = range(0)
+        if written >= chain.capacity:
+            replaced = range(start, start + n)
         if n == 1:  # takes two thirds of the time
             row = {name: column.numpy(force=True) for name, column in transitions.columns().items()}
             self._number_row(row, written)

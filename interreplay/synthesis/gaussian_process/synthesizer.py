@@ -87,7 +87,7 @@ class GaussianProcess(Blend):
         blended = anchors.blend(partners, mix)
         z = torch.cat([inputs_of(anchors).unsqueeze(1), inputs_of(neighbors)], dim=1)
         y = torch.cat([targets_of(anchors).unsqueeze(1), targets_of(neighbors)], dim=1)
-        actions = anchors.actions.is_floating_point() * anchors.actions[0].numel()
+        actions = anchors.actions[0].numel() if anchors.actions.is_floating_point() else 0
         offset = (z[:, 1] - z[:, 0]) * (1.0 - mix).to(z).unsqueeze(1)
         mix = torch.where((offset == 0).all(dim=1), 1.0, mix)
         outcome, variances, failed = self.predict(z, y, actions, offset, rng)
