@@ -85,7 +85,7 @@ def describe(buffer: ReplayBuffer, sample: Sample, td_errors: Tensor, uniform: T
         The result of `describe_correlation`.
         For methods that blend, ``mix_mean``, ``mix_q10`` … ``mix_q90``: mean and quantiles of λ;
         ``blended_share`` and ``reverted_share`` of the rows; ``neighbor_distance``: mean distance of blended
-        pairs in z / std(z), divided by the mean distance of uniformly drawn pairs.
+        pairs in z / std(z), divided by the mean distance of uniformly drawn pairs; omitted if all rows have equal z.
     """
     size = td_errors.detach().abs().float()
     storage = buffer.storage
@@ -134,5 +134,6 @@ def describe_blends(buffer: ReplayBuffer, sample: Sample, mix: Tensor, uniform: 
         neighbors = buffer.storage.features(sample.neighbor_slots[stored])
         near = ((anchors - neighbors) / scale).norm(dim=1).mean()
         far = ((rows - rows.roll(1, dims=0)) / scale).norm(dim=1).mean()
-        numbers["neighbor_distance"] = float(near / far)
+        if far > 0:
+            numbers["neighbor_distance"] = float(near / far)
     return numbers

@@ -126,3 +126,15 @@ def test_diagnostics_change_nothing_and_restore_their_state():
     assert diagnostics.collect() == again.collect()
     assert diagnostics.collect() == {}
     assert sum(again.state_dict()["drawn_by_buffer"].values()) == 160
+
+
+def test_rows_with_equal_states_and_actions_have_no_neighbor_distance():
+    buffer = NMER(capacity=50, seed=0)
+    rows = 20
+    state = np.ones((rows, 3), np.float32)
+    flags = np.zeros(rows, bool)
+    buffer.add(Transitions(state, np.zeros((rows, 2), np.float32), np.ones(rows, np.float32), state, flags, flags))
+    sample, found = numbers(buffer)
+    assert (sample.neighbor_slots >= 0).any()
+    assert "neighbor_distance" not in found
+    assert all(np.isfinite(list(found.values())))
