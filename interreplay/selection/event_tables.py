@@ -102,10 +102,10 @@ class EventTables(Selector):
             raise ValueError(f"events are {given}; expected at least one event")
         check_number("history", history, 0, whole=True)
         check_number("default_share", default_share, 0, 1)
-        for share in shares or ():
-            check_number("shares: a share", share, 0, 1)
         each_share = [(1.0 - default_share) / len(given)] * len(given)
         if shares is not None:
+            for share in shares:
+                check_number("shares: a share", share, 0, 1)
             each_share = list(map(float, shares))
         if len(each_share) != len(given) or math.fsum(each_share) > 1 + 1e-9:
             raise ValueError(

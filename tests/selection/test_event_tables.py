@@ -159,6 +159,11 @@ def test_rewards_are_compared_with_numbers():
         assert make_event(given)(buffer.storage, torch.arange(3)).tolist() == expected, given
 
 
+def test_shares_can_be_an_array():
+    selector = EventTables(capacity=10, events=["reward > 1", "terminated"], shares=np.array([0.3, 0.1])).selector
+    assert selector.shares == pytest.approx([0.6, 0.3, 0.1])
+
+
 def test_success_is_read_from_an_extra_column():
     buffer = EventTables(capacity=10, events="success", history=0, seed=0)
     assert buffer.columns_wanted == buffer.selector.needs == {"success"}
