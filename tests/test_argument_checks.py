@@ -10,7 +10,6 @@ from interreplay.errors import check_number
 from interreplay.experience.recipes import methods_and_models
 
 METHODS = methods_and_models()
-RENAMED = {"model_batch_size": "batch_size", "model_learning_rate": "learning_rate"}
 NO_NUMBERS = {"seed", "real_share"}  # real_share is a schedule
 
 
@@ -33,7 +32,7 @@ def test_arguments_that_are_not_finite_numbers_are_rejected():
                     wrong.append((method, name, value, "accepted"))
                 except ValueError as error:
                     message = str(error)
-                    expected = f"{RENAMED.get(name, name)} is {value!r}; expected"
+                    expected = f"{name} is {value!r}; expected"
                     if not message.startswith(expected) or "\n" in message:
                         wrong.append((method, name, value, message))
     assert not wrong

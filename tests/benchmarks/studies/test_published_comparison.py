@@ -1,11 +1,11 @@
-"""The preset's returns at 25,000 env steps beside published ones."""
+"""The preset's returns at 25,000 env steps, compared with published ones."""
 
 import math
 
 import numpy as np
 import pytest
 
-from benchmarks.studies.beside_published import describe, difference, iqm, published_at
+from benchmarks.studies.published_comparison import describe, difference, iqm, published_at
 
 TASKS = ["dm_control/walker-walk-v0", "dm_control/cheetah-run-v0", "dm_control/finger-spin-v0", "HalfCheetah-v5"]
 

@@ -1,4 +1,4 @@
-"""The preset at 25,000 env steps beside published results: ``python -m benchmarks.studies.beside_published FOLDER``.
+"""Compare the preset with published results: ``python -m benchmarks.studies.published_comparison FOLDER``.
 
 FOLDER contains runs of ``studies/sample_efficiency_confirmation.yaml``. Published results are means over seeds, so
 the interquartile mean (IQM) is taken over tasks, of ours as of theirs.
@@ -131,4 +131,4 @@ def found_in(folder: Path) -> Found:
 
 
 if __name__ == "__main__":
-    report("benchmarks.studies.beside_published", __doc__, found_in)
+    report("benchmarks.studies.published_comparison", __doc__, found_in)
