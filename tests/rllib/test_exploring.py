@@ -80,6 +80,28 @@ def test_forks_may_explore_differently(kind):
     assert torch.equal(child.torch_rng.get_state(), parent.torch_rng.get_state())
 
 
+def test_the_seed_of_the_next_reset_is_restored():
+    """A run that was resumed with other environments and saved before its next step does not repeat episodes."""
+
+    def begin():
+        return RunnerState.begin(
+            seed=0,
+            index=0,
+            num_envs=1,
+            exploration=Gaussian(),
+            device=torch.device("cpu"),
+            env_steps=0,
+            stream=0,
+        )
+
+    envs = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")])
+    saved, restored = begin(), begin()
+    saved.seeded = True
+    saved.seed_next_reset(7)
+    restored.load_state_dict(saved.state_dict(envs, True), envs)
+    assert (restored.env_seed, restored.seeded) == (7, False)
+
+
 @pytest.mark.parametrize(("env", "trainer"), UPDATES)
 def test_every_algorithm_has_one_update(env, trainer):
     algorithm = config(env, trainer=trainer).build_algo()

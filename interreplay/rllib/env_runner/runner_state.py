@@ -155,14 +155,14 @@ class RunnerState:
 
     Attributes:
         index: Index of the runner; 0 is the one in the learner's process.
-        env_seed: Seed of the environments' first reset.
+        env_seed: Seed of the environments' next reset, unless `seeded`.
         torch_rng: Random generator of exploration.
         numpy_rng: Random generator of uniform actions.
         exploration: The runner's own copy of the exploration.
         log: The running episodes.
         over: Environments ``(n,)`` that begin another episode at the next step.
         obs: Current observations; None before the first reset.
-        seeded: Whether the environments' first reset was seeded.
+        seeded: Whether a reset has used `env_seed`; later resets are not seeded.
         steps_since_report: Env steps that no metrics report has counted yet.
         evaluated: Number of episodes in finished evaluations, from which the next evaluation's numbers continue.
     """
@@ -244,6 +244,7 @@ class RunnerState:
             saved = save_envs(envs)
         return {
             "index": self.index,
+            "env_seed": self.env_seed,
             "torch_rng": self.torch_rng.get_state().numpy(),
             "numpy_rng": self.numpy_rng.bit_generator.state,
             "exploration": self.exploration.state_dict(),
@@ -270,6 +271,7 @@ class RunnerState:
         if state.get("exploration_class", own) == own:  # the parent of a fork may explore differently
             self.exploration.load_state_dict(state["exploration"])
         self.log.load(state["log"])
+        self.env_seed = int(state.get("env_seed", self.env_seed))
         self.steps_since_report = int(state["steps_since_report"])
         self.evaluated = int(state["evaluated"])
         self.obs = state["obs"]
