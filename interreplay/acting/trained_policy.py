@@ -198,4 +198,11 @@ def _column(name: str, space: gym.Space, given: Any) -> np.ndarray:
     dtype = column_type(space)
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
         raise ValueError(f"{which} has the type {array.dtype}; expected {dtype}")
-    return array.astype(dtype, copy=False)
+    converted = array.astype(dtype, copy=False)
+    if dtype.kind != "f" and not np.array_equal(array, converted):
+        raise ValueError(f"{which} has values from {array.min()} to {array.max()}; expected values of {dtype}")
+    if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
+        choices = space.n if isinstance(space, gym.spaces.Discrete) else space.nvec
+        if np.any(array < space.start) or np.any(array >= space.start + choices):
+            raise ValueError(f"{which} has values from {array.min()} to {array.max()}; expected values of {space}")
+    return converted

@@ -151,6 +151,23 @@ def test_parts_of_observations_may_be_empty():
     assert not single and parts["goal"].shape == (3, 0)
 
 
+@pytest.mark.parametrize(
+    ("space", "obs", "expected"),
+    [
+        (gym.spaces.Box(0, 255, (2,), np.uint8), np.array([0, 256]), "uint8"),
+        (gym.spaces.Box(0, 255, (2,), np.uint8), np.array([-1, 3]), "uint8"),
+        (gym.spaces.MultiBinary(2), np.array([0, 256]), "int8"),
+        (gym.spaces.MultiDiscrete([3, 2]), np.array([3, 0]), "MultiDiscrete"),
+        (gym.spaces.MultiDiscrete([3, 2]), np.array([[0, 0], [0, -1]]), "MultiDiscrete"),
+    ],
+)
+def test_integers_that_do_not_fit_the_space_are_rejected(space, obs, expected):
+    with pytest.raises(ValueError, match=f"has values from {obs.min()} to {obs.max()}; expected values of {expected}"):
+        batch_of(space, obs)
+    parts, single = batch_of(space, np.array([[0, 1]]))
+    assert not single and parts[""].dtype == space.dtype
+
+
 def test_flipped_observations_and_foreign_byte_orders_become_tensors():
     flipped = np.arange(6, dtype=np.float32).reshape(2, 3)[:, ::-1]
     assert as_tensors({"camera": flipped})["camera"].tolist() == flipped.tolist()
