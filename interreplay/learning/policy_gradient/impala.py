@@ -101,7 +101,7 @@ class IMPALAUpdate(Update):
             parameter.grad = None
         outputs = self.networks.actor.output(self._rows(unrolls))
         loss, result = self.loss(outputs.unflatten(0, (unrolls.steps + 1, unrolls.size)), unrolls)
-        gradients = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return result

@@ -279,3 +279,23 @@ def test_settings_that_contradict_each_other_are_rejected():
         IMPALASettings(returns="gae", policy_cloning=0.01)
     with pytest.raises(ValueError, match="relevance_of is 'implied' and actions are continuous; expected 'behavior'"):
         IMPALAUpdate(networks(continuous=True), IMPALASettings(relevance_bound=0.3))
+
+
+class SpareLayer(Flat):
+    """An encoder with a layer that does not affect its output."""
+
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize("optimizer", ["RMSprop", "Adam"])
+def test_parameters_without_effect_are_kept(optimizer):
+    """A3C's runners send the gradients of all parameters, and Adam needs them."""
+    nets = networks(encoder=SpareLayer())
+    spare, used = nets.encoder.spare.weight.detach().clone(), nets.actor.layers.bodies[0].weights[0].detach().clone()
+    update = IMPALAUpdate(nets, IMPALASettings(optimizer=optimizer), 0.9)
+    update.update(unrolls())
+    assert not nets.encoder.spare.weight.grad.any()
+    assert torch.equal(nets.encoder.spare.weight, spare)
+    assert not torch.equal(nets.actor.layers.bodies[0].weights[0], used)
