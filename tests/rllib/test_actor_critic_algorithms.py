@@ -7,7 +7,7 @@ import torch
 from argument_parser import settings_for
 from interreplay.experiments.training.build import algorithm_settings, configure
 from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck
+from interreplay.learning.exploration import Gaussian, OrnsteinUhlenbeck, Random
 from interreplay.rllib import DDPG
 from tests.rllib.small_runs import CONFIGS, config, run
 
@@ -55,6 +55,20 @@ def test_settings_of_noise_apply_to_explorations_with_arguments():
     plain = config(trainer="TD3").training(exploration={"type": "OrnsteinUhlenbeck", "dt": 0.5})
     plain.validate()
     assert plain.exploration.sigma == OrnsteinUhlenbeck().sigma
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"exploration_theta": 0.3}, "exploration_theta is 0.3 and exploration is Gaussian, which has no theta"),
+        ({"exploration": {"type": "Gaussian"}, "exploration_theta": 0.3}, "is Gaussian, which has no theta"),
+        ({"exploration": "Greedy", "exploration_sigma": 0.3}, "exploration is Greedy, which has no sigma"),
+        ({"exploration": Random(), "exploration_sigma": 0.3}, "exploration is Random, which has no sigma"),
+    ],
+)
+def test_settings_that_an_exploration_ignores_are_rejected(settings, message):
+    with pytest.raises(ValueError, match=message):
+        config(trainer="TD3").training(**settings).validate()
 
 
 @pytest.mark.slow

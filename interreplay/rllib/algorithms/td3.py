@@ -39,6 +39,15 @@ class DeterministicConfig(OffPolicyConfig):
                     given.setdefault(name, value)
             self.exploration = given
         super().validate()
+        for name in ("sigma", "theta"):
+            setting = f"exploration_{name}"
+            value = getattr(self, setting)
+            if value != self.own_settings()[setting].default and not hasattr(self.exploration, name):
+                kind = type(self.exploration).__name__
+                raise ValueError(
+                    f"{setting} is {value} and exploration is {kind}, which has no {name}; "
+                    f"expected an exploration with {name}, or no {setting}"
+                )
 
 
 class TD3Module(OffPolicyModule):
