@@ -54,7 +54,7 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
     hooks, which takes a tenth of an update of SAC. Here, the tensors are collected once.
 
     Args:
-        params: Parameters of one device and dtype; all need a gradient before every step.
+        params: Parameters of one device and dtype; each requires a gradient before every step.
         lr: Learning rate.
         weight_decay: c of the term c·½‖θ‖²; its gradient is added.
         eps: ε, added to the root.

@@ -49,7 +49,7 @@ class DQNSettings:
     dueling: bool = setting(False, YesNo(), "dueling network: separate streams for state values and advantages")
     noisy: bool = setting(False, YesNo(), "noisy networks: learned noise in the last two layers, also for exploration")
     sigma0: float = setting(
-        0.5, POSITIVE, "initial size of noisy layers' noise, times the square root of the number of inputs"
+        0.5, POSITIVE, "initial noise of noisy layers: standard deviation sigma0 / sqrt(number of inputs)"
     )
     distribution: str = setting(
         "mean",

@@ -437,7 +437,7 @@ class BatchEnvRunner(SteppingRunner):
                     layer.np_random = np.random.default_rng([env_seed, number])
 
     def take_cut_episodes(self) -> list[int]:
-        """Return ids of episodes that a resume has interrupted since the last call."""
+        """Return the ids of episodes that a reset or a resume has interrupted since the last call."""
         cut = self._cut
         self._cut = []
         return cut
