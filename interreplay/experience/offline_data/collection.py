@@ -85,7 +85,7 @@ class Collection:
         chosen = [dataset for dataset in datasets if dataset.env == self._where.env]
         if not chosen:
             known = sorted({dataset.env or "unknown" for dataset in datasets})
-            raise UsageError(f"offline data {self.name} has no rows of {self._where.env}; it has {', '.join(known)}")
+            raise UsageError(f"no rows of {self._where.env} in offline data {self.name}; expected {' or '.join(known)}")
         return chosen
 
     def _conversion_of(self, dataset: Dataset, spaces: Spaces | None) -> Conversion:
@@ -124,7 +124,7 @@ class Collection:
         facts = [self._facts(dataset, conversion) for dataset, conversion in pairs]
         self._keep_newest(facts)
         if not any(found.keep.any() for found in facts):
-            raise UsageError(f"offline data {self.name} has no rows with {self._where}")
+            raise UsageError(f"no rows with {self._where} in offline data {self.name}")
         return facts
 
     def portions(self) -> Iterator[Transitions]:
