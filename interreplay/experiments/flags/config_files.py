@@ -106,6 +106,9 @@ def _layers(name: str, asking: Path | None, above: tuple[Path, ...]) -> list[tup
     contents = presets.read_yaml(path, place)
     if not isinstance(contents, dict):
         raise UsageError(f"{place} is not a mapping; expected flags such as trainer: DQN")
+    for key in contents:
+        if key in presets.KEYS and NAMES.get(key, key) not in FLAGS:
+            raise UsageError(f"{place} has the key {key!r} of a preset; use --preset {shown(path)} for a preset")
     defaults = contents.pop(DEFAULTS, [])
     if isinstance(defaults, str):
         defaults = [defaults]

@@ -20,6 +20,7 @@ import yaml
 
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags.reading import Flag
+from interreplay.experiments.flags.run_flags import ALIASES, FLAGS
 from interreplay.experiments.flags.values import only, read_written, without, written
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, built_in, is_algorithm
 
@@ -103,6 +104,11 @@ def _checked(name: str, path: Path) -> Preset:
         raise UsageError(f"preset {name} is not a mapping; expected {', '.join(KEYS)}")
     given = {}
     for key, value in contents.items():
+        if key not in KEYS and str(key).partition(".")[0].replace("-", "_") in {*FLAGS, *ALIASES, "defaults"}:
+            raise UsageError(
+                f"preset {name} has the flag {key!r} as a key; use --config {name} for a file of flags, or write flags "
+                "of a preset under everywhere"
+            )
         if key not in KEYS:
             raise UsageError(f"preset {name}: unknown key {key!r}; {accepted_names(str(key), KEYS)}")
         if value is not None:

@@ -149,10 +149,10 @@ class OneLineParser(argparse.ArgumentParser):
         return found
 
     def _chosen(self, found: argparse.Namespace) -> OneLineParser:
-        """Return the parser of the subcommand that was given, or this parser if it has none."""
+        """Return the parser of the subcommand that was given, or this parser without one."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                return action.choices[getattr(found, action.dest)]
+                return action.choices.get(getattr(found, action.dest), self)
         return self
 
     def reject(self, word: str, hint: str = "") -> NoReturn:
