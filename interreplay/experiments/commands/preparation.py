@@ -11,14 +11,16 @@ from typing import Any
 import gymnasium as gym
 
 from interreplay.diagnostics.memory_estimate import estimate, estimate_unrolls, network_bytes
+from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.lookup import Environment
 from interreplay.environments.spaces import flat_actions
 from interreplay.errors import UsageError
-from interreplay.experience import Mix, RowSource, make_source
+from interreplay.experience import Mix, ModelBased, RowSource, make_source
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import shown
 from interreplay.experiments.flags.replay_flags import readable, readable_arguments, short, source_of
+from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.flags.training_flags import (
     RunSettings,
     environment_of,
@@ -27,15 +29,23 @@ from interreplay.experiments.flags.training_flags import (
     settings_resumed,
 )
 from interreplay.experiments.process.machine import check_device, check_workers, chosen_device, free_memory, own_gpus
-from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of, check_actions
+from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.crossq import CrossQUpdate
+from interreplay.learning.actor_critic.tqc import TQCUpdate
+from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS, architecture_of, check_actions
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.learning.update import CRITIC_LOSS, SUCCESS_COLUMN, Update
+from interreplay.learning.value.dqn import DQNUpdate
+from interreplay.part import Context
 from interreplay.runs.resume import first_settings
 from interreplay.runs.run_folder import ensure_writable, find_checkpoints
 from interreplay.unrolls.mix_settings import make_mix
 from interreplay.unrolls.mixture import UnrollMix
 
 Source = RowSource | UnrollMix | None
+UPDATES: dict[str, type[Update]] = {"TQC": TQCUpdate, "CrossQ": CrossQUpdate}
+"""Updates that provide less than other actor-critic updates."""
 WIDTHS = ("hiddens", "critic_hiddens", "lstm_cells")
 
 
@@ -90,6 +100,7 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
         source = mix_for(settings, environment)
     else:
         source = source_for(settings, environment)
+        check_method(settings, source)
     check_networks(settings, environment)
     lines.append(check_memory(settings, environment, source))
     ensure_writable(home or Path(settings.output_dir))
@@ -152,6 +163,31 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     except ValueError as error:
         raise UsageError(f"{method} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
     return source
+
+
+def check_method(settings: SimpleNamespace, source: RowSource) -> None:
+    """Reject a replay method that the algorithm or the environment does not support, as at the start of the run.
+
+    The requirements of users' algorithms and of methods with goal functions are only known at the start.
+    """
+    try:
+        if settings.trainer in ALGORITHMS:
+            offers = UPDATES.get(settings.trainer, ActorCriticUpdate).offers
+            if settings.trainer in VARIANTS:
+                offers = DQNUpdate.offers | {CRITIC_LOSS}  # unless the network learns a distribution
+            source.check_offers(offers | {SUCCESS_COLUMN}, settings.trainer)
+        if isinstance(source, ModelBased) and not source.wants_goal_functions:
+            name, arguments = environment_config(vars(settings))
+            source.imagination.connect(Context(environment=name, environment_arguments=arguments))
+        if getattr(settings, "on_manifold_rows", 0):
+            name, arguments = environment_config(vars(settings))
+            env = gym.make(name, **arguments)
+            try:
+                OnManifold(env, settings.on_manifold_rows)
+            finally:
+                env.close()
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | None:

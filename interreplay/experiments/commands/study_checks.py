@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from types import SimpleNamespace
 
 from interreplay.errors import RefusedRuns, UsageError
-from interreplay.experience import ModelBased, RowSource
 from interreplay.experiments.commands.preparation import (
     check_memory,
+    check_method,
     check_networks,
     check_parent,
     replay_bytes,
     source_for,
 )
 from interreplay.experiments.flags.offline_flags import check_recorded
-from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.flags.training_flags import environment_of, settings_for
 from interreplay.experiments.flags.values import without
 from interreplay.experiments.process.machine import (
@@ -29,16 +27,7 @@ from interreplay.experiments.process.machine import (
 )
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
-from interreplay.learning.actor_critic.crossq import CrossQUpdate
-from interreplay.learning.actor_critic.tqc import TQCUpdate
-from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS, check_actions
-from interreplay.learning.update import CRITIC_LOSS, SUCCESS_COLUMN, Update
-from interreplay.learning.value.dqn import DQNUpdate
-from interreplay.part import Context
-
-UPDATES: dict[str, type[Update]] = {"TQC": TQCUpdate, "CrossQ": CrossQUpdate}
-"""Updates that provide less than other actor-critic updates."""
+from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 
 
 def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> None:
@@ -94,24 +83,6 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
         check_memory(settings, environment, source)
     else:
         replay_bytes(settings, environment, source)
-
-
-def check_method(settings: SimpleNamespace, source: RowSource) -> None:
-    """Reject a replay method that the algorithm or the environment does not support, as at the start of the run.
-
-    The requirements of users' algorithms and of methods with goal functions are only known at the start.
-    """
-    try:
-        if settings.trainer in ALGORITHMS:
-            offers = UPDATES.get(settings.trainer, ActorCriticUpdate).offers
-            if settings.trainer in VARIANTS:
-                offers = DQNUpdate.offers | {CRITIC_LOSS}  # unless the network learns a distribution
-            source.check_offers(offers | {SUCCESS_COLUMN}, settings.trainer)
-        if isinstance(source, ModelBased) and not source.wants_goal_functions:
-            name, arguments = environment_config(vars(settings))
-            source.imagination.connect(Context(environment=name, environment_arguments=arguments))
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def check_together(study: Study, address: str) -> None:

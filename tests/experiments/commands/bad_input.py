@@ -92,6 +92,8 @@ TRAIN = [
     ("--gamma", "--gamma", "expected one argument"),
     ("--preset nmer", "unknown preset 'nmer'", "did you mean nmer-paper?"),
     ("--preset mine.yaml", "preset mine.yaml does not exist"),
+    ("--env Pendulum-v1 --on_manifold_rows 4", "expected a MuJoCo environment that observes positions and velocities"),
+    ("--env Hopper-v5 --buffer ModelBased --frame_stack 2", "wrappers or stacked observations; expected a termination"),
     ("--preset flags.yaml", "preset flags.yaml has the flag 'trainer' as a key; use --config flags.yaml"),
     (
         "--config preset.yaml",
