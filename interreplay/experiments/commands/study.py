@@ -39,7 +39,15 @@ from interreplay.experiments.studies.progress import StudyReporter
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, OVER, TrialFolder, shortened
+from interreplay.experiments.studies.trial_folder import (
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    OVER,
+    STOPPED,
+    TrialFolder,
+    shortened,
+)
 from interreplay.runs.resume import plain
 from interreplay.runs.run_folder import check_name, find_checkpoints, steps_of
 from interreplay.runs.state_files.disk import held
@@ -256,7 +264,11 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
     """
     todo = [run for run in study.runs if not folder.trial(run).is_over]
     done = len(study.runs) - len(todo)
-    print(f"{len(study.runs)} runs, {done} of them finished; results in {folder.path}", flush=True)
+    states = Counter(folder.trial(run).status()["state"] for run in study.runs)
+    counts = f"{states[FINISHED]} of them finished"
+    if states[STOPPED]:
+        counts = f"{counts}, {states[STOPPED]} stopped early"
+    print(f"{len(study.runs)} runs, {counts}; results in {folder.path}", flush=True)
     if not todo:
         return summary(study, folder, 0, again)
     jobs = []
