@@ -67,3 +67,23 @@ def test_a_folder_that_cannot_be_written_to_is_rejected(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="results cannot be written to .*file"):
         interreplay.log_to(algo, tmp_path / "file")
+
+
+@pytest.mark.slow
+def test_results_of_another_run_are_not_continued(tmp_path):
+    algo = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
+    with interreplay.log_to(algo, tmp_path / "run") as log:
+        log.write(algo.train())
+    with interreplay.log_to(algo, tmp_path / "run") as log:
+        log.write(algo.train())
+    lines = (tmp_path / "run" / "result.json").read_text().splitlines()
+    assert [json.loads(line)["timesteps_total"] for line in lines] == [30, 60]
+    algo.stop()
+    new = sac().build_algo()
+    with pytest.raises(UsageError, match="run holds results of 60 env steps, and the algorithm has made 0; give a new"):
+        interreplay.log_to(new, tmp_path / "run")
+    new.stop()
+    other = sac().debugging(seed=5).build_algo()
+    with pytest.raises(UsageError, match="run holds results of another run, with seed 4 instead of 5"):
+        interreplay.log_to(other, tmp_path / "run")
+    other.stop()

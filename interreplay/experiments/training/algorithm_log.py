@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,12 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
 
     Args:
         algo: The algorithm.
-        folder: Folder of this run alone, created if it does not exist. Existing results are continued.
+        folder: Folder of this run alone, created if it does not exist. A run restored from its last checkpoint
+            continues its results.
         total_env_steps: Env steps after which the run is finished, for reports.
 
     Raises:
-        UsageError: The folder is not writable.
+        UsageError: The folder is not writable, or holds results of another run or of later env steps.
     """
     return AlgorithmLog(algo, Path(folder), total_env_steps)
 
@@ -43,7 +46,9 @@ class AlgorithmLog:
         self._algo = algo
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._log = RunLog(folder, described(algo, total_env_steps), algo.env_steps)
+            settings = described(algo, total_env_steps)
+            check_continued(folder, settings, algo.env_steps)
+            self._log = RunLog(folder, settings, algo.env_steps)
             self._episodes = EpisodeFile(folder, algo)
         except OSError as error:
             raise UsageError(f"results cannot be written to {folder} ({error.strerror})") from error
@@ -62,6 +67,31 @@ class AlgorithmLog:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def check_continued(folder: Path, settings: Mapping[str, Any], env_steps: int) -> None:
+    """Reject a folder with results that an algorithm with these settings, at `env_steps`, does not continue.
+
+    Raises:
+        UsageError: The results are of another run or of later env steps.
+    """
+    results = folder / "result.json"
+    lines = results.read_text().splitlines() if results.exists() else []
+    if not lines:
+        return
+    fix = "give a new folder, or restore the algorithm from the last checkpoint of that run"
+    recorded = json.loads((folder / "params.json").read_text())
+    for name in ("trainer", "env", "buffer", "seed"):
+        if recorded.get(name) != settings.get(name):
+            raise UsageError(
+                f"{folder} holds results of another run, with {name} {recorded.get(name)} instead of "
+                f"{settings.get(name)}; {fix}"
+            )
+    last = json.loads(lines[-1])["timesteps_total"]
+    if env_steps < last:
+        raise UsageError(
+            f"{folder} holds results of {last:,} env steps, and the algorithm has made {env_steps:,}; {fix}"
+        )
 
 
 def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
