@@ -211,7 +211,7 @@ class ModelBased(Mix):
         self.imagination.env_steps += len(transitions)
 
     def recorded_rows(self) -> Iterator[Transitions]:
-        return self._recorded.recorded_rows() if self._recorded else iter(())
+        return self._recorded.recorded_rows() if self._recorded is not None else iter(())
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         self.real.truncate_episodes(episodes)
