@@ -143,7 +143,9 @@ class ModelBased(Mix):
         super().__init__(parts, {REAL: real_share})
         if not isinstance(self.real, ReplayBuffer):
             raise ValueError(f"real is {self.real!r}; expected a replay buffer, to whose rows a model is fitted")
-        self._recorded = recorded and Offline(**{"spaces": spaces, "gamma": gamma, **recorded})
+        self._recorded: Offline | None = None
+        if recorded:
+            self._recorded = Offline(**{"spaces": spaces, "gamma": gamma, **recorded})
         defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
         self.recipe = {"type": type(self).__name__}
         self.recipe |= {name: value for name, value in given.items() if value != defaults[name]}
@@ -211,7 +213,9 @@ class ModelBased(Mix):
         self.imagination.env_steps += len(transitions)
 
     def recorded_rows(self) -> Iterator[Transitions]:
-        return self._recorded.recorded_rows() if self._recorded is not None else iter(())
+        if self._recorded is None:
+            return iter(())
+        return self._recorded.recorded_rows()
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         self.real.truncate_episodes(episodes)
