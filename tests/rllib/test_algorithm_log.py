@@ -8,7 +8,7 @@ import interreplay
 from interreplay.analysis import read_runs
 from interreplay.errors import UsageError
 from interreplay.experiments.report.reading.settings import describe
-from interreplay.rllib import IMPALAConfig, SACConfig
+from interreplay.rllib import SAC, IMPALAConfig, SACConfig
 
 
 def sac():
@@ -69,6 +69,27 @@ def test_a_folder_that_cannot_be_written_to_is_rejected(tmp_path):
         interreplay.log_to(algo, tmp_path / "file")
 
 
+def steps_in(folder):
+    lines = (folder / "result.json").read_text().splitlines()
+    return [json.loads(line)["timesteps_total"] for line in lines]
+
+
+@pytest.mark.slow
+def test_results_beyond_the_restored_checkpoint_are_dropped(tmp_path):
+    algo = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
+    with interreplay.log_to(algo, tmp_path / "run") as log:
+        log.write(algo.train())
+        algo.save_to_path(tmp_path / "checkpoint")
+        log.write(algo.train())
+    algo.stop()
+    restored = SAC.from_checkpoint(tmp_path / "checkpoint")
+    with interreplay.log_to(restored, tmp_path / "run") as log:
+        assert steps_in(tmp_path / "run") == [30]
+        log.write(restored.train())
+    assert steps_in(tmp_path / "run") == [30, 60]
+    restored.stop()
+
+
 @pytest.mark.slow
 def test_results_of_another_run_are_not_continued(tmp_path):
     algo = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
@@ -76,11 +97,10 @@ def test_results_of_another_run_are_not_continued(tmp_path):
         log.write(algo.train())
     with interreplay.log_to(algo, tmp_path / "run") as log:
         log.write(algo.train())
-    lines = (tmp_path / "run" / "result.json").read_text().splitlines()
-    assert [json.loads(line)["timesteps_total"] for line in lines] == [30, 60]
+    assert steps_in(tmp_path / "run") == [30, 60]
     algo.stop()
     new = sac().build_algo()
-    with pytest.raises(UsageError, match="run holds results of 60 env steps, and the algorithm has made 0; give a new"):
+    with pytest.raises(UsageError, match="run holds results of 60 env steps, and the algorithm has made none; give"):
         interreplay.log_to(new, tmp_path / "run")
     new.stop()
     other = sac().debugging(seed=5).build_algo()

@@ -13,6 +13,7 @@ from interreplay.environments.registration import own_name
 from interreplay.errors import UsageError
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
 from interreplay.runs.resume import plain
+from interreplay.runs.run_folder import RunFolder
 
 
 def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) -> AlgorithmLog:
@@ -26,12 +27,12 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
 
     Args:
         algo: The algorithm.
-        folder: Folder of this run alone, created if it does not exist. A run restored from its last checkpoint
-            continues its results.
+        folder: Folder of this run alone, created if it does not exist. A run restored from a checkpoint continues its
+            results; those beyond the checkpoint are dropped.
         total_env_steps: Env steps after which the run is finished, for reports.
 
     Raises:
-        UsageError: The folder is not writable, or holds results of another run or of later env steps.
+        UsageError: The folder is not writable, or holds results of another run.
     """
     return AlgorithmLog(algo, Path(folder), total_env_steps)
 
@@ -47,7 +48,7 @@ class AlgorithmLog:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             settings = described(algo, total_env_steps)
-            check_continued(folder, settings, algo.env_steps)
+            continue_results(folder, settings, algo.env_steps)
             self._log = RunLog(folder, settings, algo.env_steps)
             self._episodes = EpisodeFile(folder, algo)
         except OSError as error:
@@ -69,17 +70,17 @@ class AlgorithmLog:
         self.close()
 
 
-def check_continued(folder: Path, settings: Mapping[str, Any], env_steps: int) -> None:
-    """Reject a folder with results that an algorithm with these settings, at `env_steps`, does not continue.
+def continue_results(folder: Path, settings: Mapping[str, Any], env_steps: int) -> None:
+    """Drop the results of a folder beyond `env_steps`, from which a restored algorithm continues.
 
     Raises:
-        UsageError: The results are of another run or of later env steps.
+        UsageError: The results are of another run, because settings differ or the algorithm begins at 0 env steps.
     """
     results = folder / "result.json"
     lines = results.read_text().splitlines() if results.exists() else []
     if not lines:
         return
-    fix = "give a new folder, or restore the algorithm from the last checkpoint of that run"
+    fix = "give a new folder, or restore the algorithm from a checkpoint of that run"
     recorded = json.loads((folder / "params.json").read_text())
     for name in ("trainer", "env", "buffer", "seed"):
         if recorded.get(name) != settings.get(name):
@@ -87,11 +88,10 @@ def check_continued(folder: Path, settings: Mapping[str, Any], env_steps: int) -
                 f"{folder} holds results of another run, with {name} {recorded.get(name)} instead of "
                 f"{settings.get(name)}; {fix}"
             )
-    last = json.loads(lines[-1])["timesteps_total"]
-    if env_steps < last:
-        raise UsageError(
-            f"{folder} holds results of {last:,} env steps, and the algorithm has made {env_steps:,}; {fix}"
-        )
+    if not env_steps:
+        last = json.loads(lines[-1])["timesteps_total"]
+        raise UsageError(f"{folder} holds results of {last:,} env steps, and the algorithm has made none; {fix}")
+    RunFolder(folder).rewind(env_steps)
 
 
 def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
