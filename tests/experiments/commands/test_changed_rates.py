@@ -70,6 +70,7 @@ def test_a_device_that_is_chosen_automatically(gpus, device, monkeypatch, tmp_pa
     monkeypatch.setattr(preparation, "own_gpus", lambda: gpus)
     monkeypatch.setattr(preparation, "check_device", lambda device: None)
     monkeypatch.setattr(preparation, "source_for", lambda *args: None)
+    monkeypatch.setattr(preparation, "check_method", lambda *args: None)
     monkeypatch.setattr(preparation, "check_memory", lambda *args: "")
     monkeypatch.setattr(preparation, "check_networks", lambda *args: None)
     given = make_parser().given([*LINE.split(), "--device", "auto", "--output_dir", str(tmp_path)])
