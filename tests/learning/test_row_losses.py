@@ -212,7 +212,8 @@ def test_rows_of_weight_0_teach_nothing(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_scores_match_their_definitions(algorithm):
     update = made(algorithm)
-    networks, rows = update.networks, rows_of(algorithm)
+    networks = update.networks
+    rows = rows_of(algorithm)
     for parameter in networks.targets.parameters():
         parameter.data.mul_(0.8)
     target = update.target_values(rows, rows.next_obs, 1, torch.Generator().manual_seed(3))

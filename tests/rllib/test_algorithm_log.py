@@ -100,7 +100,7 @@ def test_results_of_another_run_are_not_continued(tmp_path):
     assert steps_in(tmp_path / "run") == [30, 60]
     algo.stop()
     new = sac().build_algo()
-    with pytest.raises(UsageError, match="run holds results of 60 env steps, and the algorithm has made none; give"):
+    with pytest.raises(UsageError, match="run holds results, and the algorithm has made no env steps; give"):
         interreplay.log_to(new, tmp_path / "run")
     new.stop()
     other = sac().debugging(seed=5).build_algo()

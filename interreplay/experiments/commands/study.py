@@ -259,7 +259,7 @@ def steps_at_start(trial: TrialFolder, settings: Mapping[str, Any]) -> int:
 def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") -> int:
     """Execute the unfinished runs, then print the table; return the exit code.
 
-    `address` is that of a Ray cluster, or ``"local"``. The last line names the command that continues the study:
+    `address` names a Ray cluster, or is ``"local"``. The last line names the command that continues the study:
     `again`, or one with ``--resume`` if it is "".
     """
     todo = [run for run in study.runs if not folder.trial(run).is_over]

@@ -103,7 +103,7 @@ def check_together(study: Study, address: str) -> None:
 def check_job(study: Study, alone: bool, cpus: int | None, gpus: int | None) -> None:
     """Reject runs that would fail in a job of a cluster, or wait forever; `alone` is as for `check_processors`.
 
-    `cpus` and `gpus` are those of the job, None if unknown.
+    The job has `cpus` and `gpus`, None if unknown.
     """
     execution = study.execution
     settings = [settings_for(run.given()) for run in study.runs]

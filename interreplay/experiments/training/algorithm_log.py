@@ -77,8 +77,7 @@ def continue_results(folder: Path, settings: Mapping[str, Any], env_steps: int) 
         UsageError: The results are of another run, because settings differ or the algorithm begins at 0 env steps.
     """
     results = folder / "result.json"
-    lines = results.read_text().splitlines() if results.exists() else []
-    if not lines:
+    if not results.exists() or not results.stat().st_size:
         return
     fix = "give a new folder, or restore the algorithm from a checkpoint of that run"
     recorded = json.loads((folder / "params.json").read_text())
@@ -89,8 +88,7 @@ def continue_results(folder: Path, settings: Mapping[str, Any], env_steps: int) 
                 f"{settings.get(name)}; {fix}"
             )
     if not env_steps:
-        last = json.loads(lines[-1])["timesteps_total"]
-        raise UsageError(f"{folder} holds results of {last:,} env steps, and the algorithm has made none; {fix}")
+        raise UsageError(f"{folder} holds results, and the algorithm has made no env steps; {fix}")
     RunFolder(folder).rewind(env_steps)
 
 
