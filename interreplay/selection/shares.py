@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -136,7 +136,16 @@ def _ends(name: str, share: Share) -> tuple[float, float]:
     return float(given[0]), float(given[1])
 
 
-OneSource = TypeVar("OneSource", bound=Any)
+class SharedSource(Protocol):
+    """The methods of a source that `SharedSources` calls."""
+
+    def anneal(self, progress: float) -> None: ...
+    def statistics(self) -> dict[str, float]: ...
+    def state_view(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+OneSource = TypeVar("OneSource", bound=SharedSource)
 """A `RowSource` or an `UnrollSource`."""
 
 
