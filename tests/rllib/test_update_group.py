@@ -69,6 +69,34 @@ def test_each_run_equals_the_run_alone(tmp_path, monkeypatch):
         assert all(map(torch.equal, weights(resumed).values(), found.values()))
 
 
+def test_a_run_that_is_one_draw_behind_first_learns_alone():
+    algorithms = [built(seed, "Uniform") for seed in (0, 1)]
+    ahead, behind = (algorithm.learner for algorithm in algorithms)
+    for algorithm in algorithms:
+        algorithm.train()
+    batch = algorithms[1].replay_buffer.sample(32)
+    ahead.learn_from(algorithms[0].replay_buffer.sample(32))
+    group = UpdateGroup([behind, ahead])
+    for learner in (behind, ahead):
+        learner.join(group)
+    behind.learn_from(batch)  # does not wait for the other run
+    assert ahead.updates == behind.updates
+    threads = [threading.Thread(target=learner.learn_from, args=(batch,)) for learner in (behind, ahead)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert group._many.updates == [behind.update_rule, ahead.update_rule]
+    assert behind.update_rule.updates == ahead.update_rule.updates == ahead.updates
+
+
+def test_learners_that_are_many_updates_apart_are_rejected():
+    one, other = built(0, "Uniform").learner, built(1, "Uniform").learner
+    other.update_rule.updates = 33
+    with pytest.raises(ValueError, match="the runs made 0 and 33 updates; expected at most 32 apart"):
+        UpdateGroup([one, other])
+
+
 def test_learners_that_differ_are_rejected():
     one, other = built(0, "Uniform"), config().training(hiddens=(9,)).build_algo()
     with pytest.raises(ValueError, match="hiddens of the runs is"):

@@ -27,14 +27,14 @@ from interreplay.runs.run_folder import RunFolder
 class Requests:
     """Requests to save or to stop, of one run or of several runs that learn as one.
 
-    A run handles a request once it has drawn as many batches as the run that is ahead. Otherwise, runs could stop one
-    update apart, and could not learn as one when they are resumed.
+    A run handles a request once it has made as many updates as the run that is ahead, so that the runs continue as one
+    when they are resumed.
     """
 
     def __init__(self) -> None:
         self.timed_out = False
         self._lock = threading.Lock()
-        self._draws: Counter[Hashable] = Counter()
+        self._updates: dict[Hashable, int] = {}  # made by each run, plus one if it has begun another
         self._saves: Counter[Hashable] = Counter()
         self._save_requested = False
         self._stop_requested = False
@@ -50,32 +50,32 @@ class Requests:
         """Request the end of each run. Safe in signal handlers."""
         self._stop_requested = True
 
-    def count_draw(self, run: Hashable) -> None:
-        """Count a draw of batches that a run begins."""
+    def begin_draw(self, run: Hashable, updates: int) -> None:
+        """Record that a run, which has made a number of updates, draws the batch of the next one."""
         with self._lock:
-            self._draws[run] += 1
+            self._updates[run] = updates + 1
 
-    def due(self, run: Hashable, before_draw: bool = False) -> str:
-        """Return what a run must do now: ``"stop"``, ``"save"``, or ``""`` to continue.
+    def due(self, run: Hashable, updates: int, before_draw: bool = False) -> str:
+        """Return what a run must do after a number of updates: ``"stop"``, ``"save"``, or ``""`` to continue.
 
-        With `before_draw`, the run draws batches if it continues, which counts the draw.
+        With `before_draw`, the run draws batches if it continues.
         """
         with self._lock:
-            draws = self._draws[run]
-            most_draws = max(self._draws.values(), default=0)
+            self._updates[run] = updates
+            most_updates = max(self._updates.values())
             if self._stop_requested and self._stop_at is None:
-                self._stop_at = most_draws
+                self._stop_at = most_updates
             if self._save_requested:
                 self._save_requested = False
-                self._save_at = most_draws
+                self._save_at = most_updates
                 self._number_of_saves += 1
-            if self._stop_at is not None and draws >= self._stop_at:
+            if self._stop_at is not None and updates >= self._stop_at:
                 return "stop"
-            if self._saves[run] < self._number_of_saves and draws >= self._save_at:
+            if self._saves[run] < self._number_of_saves and updates >= self._save_at:
                 self._saves[run] = self._number_of_saves
                 return "save"
             if before_draw:
-                self._draws[run] += 1
+                self._updates[run] = updates + 1
             return ""
 
 
@@ -320,7 +320,7 @@ class Training:
     def _before_draw(self) -> None:
         """Handle requests, unless the iteration ends after this draw or, without collection, the draw is a round."""
         if self._ends_iteration or self.settings.updates is not None:
-            self.requests.count_draw(self)
+            self.requests.begin_draw(self, self.algo.learner.updates)
         else:
             self._handle_requests(before_draw=True)
 
@@ -334,7 +334,7 @@ class Training:
         if time.monotonic() > self._deadline:
             self.requests.timed_out = True
             self.requests.stop()
-        while request := self.requests.due(self, before_draw):
+        while request := self.requests.due(self, self.algo.learner.updates, before_draw):
             if request == "stop":
                 raise _Stop
             self.save()

@@ -56,6 +56,9 @@ class ManyUpdates(Update):
     def __init__(self, updates: Sequence[ActorCriticUpdate]):
         check_alike(updates)
         first = updates[0]
+        for update in updates:
+            if update.updates != first.updates:
+                raise ValueError(f"the runs made {first.updates} and {update.updates} updates; expected equally many")
         self.updates = list(updates)
         self.metrics = first.metrics
         self._one = OneRun(first)
@@ -249,8 +252,6 @@ def check_alike(updates: Sequence[ActorCriticUpdate]) -> None:
             other = getattr(update.settings, field.name)
             if field.name not in UNREAD and one != other:
                 raise ValueError(f"{field.name} of the runs is {one} and {other}; expected equal settings of updates")
-        if update.updates != first.updates:
-            raise ValueError(f"the runs made {first.updates} and {update.updates} updates; expected equally many")
         if shapes_of(update.networks) != shapes_of(first.networks):
             raise ValueError(
                 "networks of the runs have different shapes; expected equal observations, actions and widths"

@@ -92,7 +92,7 @@ class BatchLearner(ExactOptimizerStates):
 
     def learn_from(self, batch: Any) -> Any:
         """Make one gradient update with a batch on any device, and return its result on the learner's device."""
-        if self._group is not None:
+        if self._group is not None and self._update_rule.updates >= self._group.begins_after:
             result = self._group.update(self, batch)
         elif self._captured is None:
             result = self._update_rule.update(batch.to(self._device), self._rng)

@@ -34,7 +34,10 @@ class UpdateGroup:
     ends leaves the group; the others continue without it.
 
     Args:
-        learners: Learners with equal settings, shapes and numbers of updates.
+        learners: Learners with equal settings and shapes.
+
+    Attributes:
+        begins_after: Number of updates after which updates are combined; learners with fewer first learn alone.
 
     Raises:
         ValueError: The updates cannot be combined, or a replay method needs scores.
@@ -42,6 +45,7 @@ class UpdateGroup:
 
     def __init__(self, learners: Sequence[Any]):
         check_group(learners)
+        self.begins_after = max(learner.update_rule.updates for learner in learners)
         self._members = list(learners)
         self._batches: dict[Any, Batch] = {}
         self._results: dict[Any, UpdateResult | BaseException] = {}
@@ -114,7 +118,13 @@ def check_group(learners: Sequence[Any]) -> None:
     """Check that the updates of several learners can be combined."""
     check_alike([learner.update_rule for learner in learners])
     first = settings_outside_updates(learners[0].config)
+    updates = learners[0].update_rule.updates
+    draw = learners[0].config.batches_per_draw
     for learner in learners:
+        if abs(learner.update_rule.updates - updates) > draw:
+            raise ValueError(
+                f"the runs made {updates} and {learner.update_rule.updates} updates; expected at most {draw} apart"
+            )
         for name, value in settings_outside_updates(learner.config).items():
             if value != first[name]:
                 raise ValueError(f"{name} of the runs is {first[name]} and {value}; expected equal settings of updates")

@@ -167,16 +167,27 @@ def test_runs_that_learn_as_one_stop_and_save_after_equally_many_updates(request
     assert ends == [("finished", 60, 51)] * 2
 
 
-def test_runs_handle_requests_after_equally_many_draws():
+def test_runs_handle_requests_after_equally_many_updates():
     requests = Requests()
-    assert [requests.due(run, before_draw=True) for run in "ab"] == ["", ""]
-    assert requests.due("a", before_draw=True) == ""
+    assert [requests.due(run, 0, before_draw=True) for run in "ab"] == ["", ""]
+    assert requests.due("a", 1, before_draw=True) == ""
     requests.save()
-    assert requests.due("b") == "", "a has drawn the next batch"
-    assert [requests.due("a"), requests.due("a")] == ["save", ""]
+    assert requests.due("b", 1) == "", "a has begun its second update"
+    assert [requests.due("a", 2), requests.due("a", 2)] == ["save", ""]
     requests.stop()
-    assert requests.due("a") == "stop" and requests.due("b", before_draw=True) == ""
-    assert [requests.due("b"), requests.due("b")] == ["stop", "stop"]
+    assert requests.due("a", 2) == "stop" and requests.due("b", 1, before_draw=True) == ""
+    assert [requests.due("b", 2), requests.due("b", 2)] == ["stop", "stop"]
+
+
+def test_draws_of_other_sizes_do_not_delay_a_request():
+    """One run draws single batches and the other one twenty at once; both make their updates together."""
+    requests = Requests()
+    for updates in range(100):
+        assert requests.due("single", updates, before_draw=True) == ""
+        if updates % 20 == 0:
+            assert requests.due("twenty", updates, before_draw=True) == ""
+    requests.stop()
+    assert [requests.due("twenty", 100), requests.due("single", 100)] == ["stop", "stop"]
 
 
 class StubRun:
