@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
+from interreplay.environments.goal_functions import GoalFn
 from interreplay.environments.registration import WRAPPED, own_name
 from interreplay.environments.terminations import TerminationFn, termination_function
 from interreplay.errors import check_number
@@ -164,23 +165,38 @@ class Imagination:
             ValueError: The environment has no known termination function, or wrappers that may change observations.
         """
         self.context = context
-        arguments = context.environment_arguments or {}
-        name = own_name(context.environment or "unnamed", arguments)
+        environment = context.environment or "unnamed"
+        self.use_environment(environment, context.environment_arguments or {}, context.compute_terminated)
+
+    def use_environment(
+        self, environment: str, arguments: Mapping[str, Any], compute_terminated: GoalFn | None = None
+    ) -> None:
+        """Set the termination function and the rollout lengths of an environment.
+
+        Args:
+            environment: Environment id.
+            arguments: Keyword arguments of the environment.
+            compute_terminated: The environment's function of goals, if it has one.
+
+        Raises:
+            ValueError: As `connect`.
+        """
+        name = own_name(environment, arguments)
         if self.limits.schedule is None:
             self._schedule = PUBLISHED.get(name.rpartition(":")[2].rsplit("-v", 1)[0], (1, 1, 0, 0))
         if self._given is not None:
             return
-        if context.compute_terminated is None and context.environment == WRAPPED:
+        if compute_terminated is None and environment == WRAPPED:
             raise ValueError(
                 f"{name} has wrappers or stacked observations; expected a termination_fn for these observations: a "
                 "function (s, a, s') -> (n,) bool, or the id of an environment with equal observations"
             )
         try:
-            self._terminated = termination_function(context.environment or "unnamed", arguments)
+            self._terminated = termination_function(environment, arguments)
         except ValueError as error:
-            if context.compute_terminated is None:
+            if compute_terminated is None:
                 raise ValueError(f"{error}, as termination_fn") from None
-            self._terminated = partial(goal_values, context.compute_terminated, torch.bool)
+            self._terminated = partial(goal_values, compute_terminated, torch.bool)
 
     # -- schedule -------------------------------------------------------------------------------------
 

@@ -192,13 +192,15 @@ def seed_of(seed: int | None, number: int) -> int | None:
 
 def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common: Mapping[str, Any]) -> RowSource:
     """Return `source` if it is a source already; otherwise create it with the common arguments that it accepts."""
-    if isinstance(source, Mix):
+    made: Any = source
+    if not isinstance(source, Mix):
+        arguments = recipe(source, all_methods())
+        made = arguments.pop("type")
+        if made in ("Offline", Offline):
+            accepted = {name: value for name, value in common.items() if name != "capacity"}
+            made = Offline(**(accepted | arguments))
+        elif isinstance(made, str) or callable(made):
+            made = make_buffer(made, common, **arguments)
+    if isinstance(made, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
-    arguments = recipe(source, all_methods())
-    kind = arguments.pop("type")
-    if kind in ("Offline", Offline):
-        accepted = {name: value for name, value in common.items() if name != "capacity"}
-        return Offline(**(accepted | arguments))
-    if isinstance(kind, str) or callable(kind):
-        return make_buffer(kind, common, **arguments)
-    return kind
+    return made

@@ -364,6 +364,12 @@ def test_invalid_arguments_are_rejected(arguments, message):
         ModelBased(**arguments)
 
 
+@pytest.mark.parametrize("given", [ModelBased, {"type": ModelBased, "members": 2, "elites": 1}, lambda: ModelBased()])
+def test_a_model_in_a_mix_is_rejected(given):
+    with pytest.raises(ValueError, match="'online' is a mix itself; expected its sources, with their shares"):
+        Mix({"online": given, "offline": "Uniform"})
+
+
 def test_environments_without_termination_function_are_rejected_in_one_line():
     with pytest.raises(
         ValueError, match=r"no termination function for 'LunarLander-v3'.*, as termination_fn"

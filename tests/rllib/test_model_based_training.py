@@ -8,6 +8,7 @@ import torch
 
 from interreplay import ModelBased
 from interreplay.experiments.commands.main import main
+from interreplay.experiments.commands.preparation import prepared
 from interreplay.experiments.flags.training_flags import settings_for
 from tests.rllib.small_runs import config, continued, run, same, weights
 
@@ -122,6 +123,12 @@ def test_the_command_line(tmp_path, capsys):
         assert main(["train", *COMMAND, "--local_dir", str(tmp_path / "refused"), *words]) == 2
         printed = capsys.readouterr().err
         assert message in printed and "Traceback" not in printed and len(printed.strip().splitlines()) == 1
+
+
+def test_the_check_before_a_run_knows_the_environment_and_leaves_the_connection_to_the_run(tmp_path):
+    given = {"env": "Hopper-v5", "buffer": "ModelBased", "buffer_size": 1_000, "output_dir": str(tmp_path)}
+    model = prepared(given, [], None).source.imagination
+    assert model.context is None and model.most_rows == 15 * model.limits.rows_of(1)
 
 
 def test_the_preset_is_that_of_the_paper():

@@ -37,7 +37,6 @@ from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.losses import check_loss, chosen_losses
 from interreplay.learning.update import CRITIC_LOSS, SUCCESS_COLUMN, Update
 from interreplay.learning.value.dqn import DQNUpdate
-from interreplay.part import Context
 from interreplay.runs.resume import first_settings
 from interreplay.runs.run_folder import ensure_writable, find_checkpoints
 from interreplay.unrolls.mix_settings import make_mix
@@ -178,7 +177,7 @@ def check_method(settings: SimpleNamespace, source: RowSource) -> None:
             source.check_offers(offers | {SUCCESS_COLUMN}, settings.trainer)
         if isinstance(source, ModelBased) and not source.wants_goal_functions:
             name, arguments = environment_config(vars(settings))
-            source.imagination.connect(Context(environment=name, environment_arguments=arguments))
+            source.imagination.use_environment(name, arguments)
         if getattr(settings, "on_manifold_rows", 0):
             name, arguments = environment_config(vars(settings))
             env = gym.make(name, **arguments)
