@@ -4,6 +4,7 @@ import failing_envs
 import gymnasium as gym
 import pytest
 import torch
+from gymnasium.vector import SyncVectorEnv
 
 from interreplay.errors import EnvironmentFailure, InterreplayError
 from interreplay.rllib import SACConfig
@@ -65,6 +66,28 @@ def test_one_error_reports_the_cause_and_the_step(env, message, rows):
     assert str(error) == f"the environment {env.__name__} {error.cause_text}, at env step {rows + 1}"
     assert error.env == env.__name__ and "\n" not in str(error)
     assert algorithm.env_steps == rows == len(algorithm.replay_buffer)
+
+
+class Vector(SyncVectorEnv):
+    """Vector environment of a user, which this package does not replace."""
+
+
+# Gymnasium itself stores or rejects arrays of other shapes.
+CHOICES = [case for case in FAILURES if "not in its obs" in case[1] and case[0].__name__.startswith("AnotherChoice")]
+
+
+@pytest.mark.parametrize("mode", ["vector_entry_point", pytest.param("async", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("env", "message", "rows"), CHOICES, ids=[env.__name__ for env, _, _ in CHOICES])
+def test_choices_of_other_vector_environments_are_checked(env, message, rows, mode):
+    def create(context):
+        if "num_envs" in context:
+            return Vector([env] * context["num_envs"])
+        return env()
+
+    algorithm = config(create).env_runners(gym_env_vectorize_mode=mode).build_algo()
+    with pytest.raises(EnvironmentFailure, match=message):
+        algorithm.train()
+    assert algorithm.env_steps == rows
 
 
 def test_an_environment_that_exits_on_close_does_not_end_the_program():

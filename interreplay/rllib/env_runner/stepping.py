@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
-from gymnasium.vector.utils import concatenate, create_empty_array, iterate
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers import TimeLimit
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
@@ -52,10 +52,7 @@ class SerialEnvs(VectorWrapper):
         self._has_nested_actions = isinstance(env.single_action_space, Dict | Tuple)
         # Checked because numpy would accept another shape silently.
         self._shape = (env.num_envs, *self._space.shape) if isinstance(self._space, Box) else None
-        self._integer_parts = {}
-        for name, part in leaves(self._space).items():
-            if np.dtype(part.dtype).kind in "biu":
-                self._integer_parts[name] = part
+        self._integer_parts = integer_parts(self._space)
 
     @staticmethod
     def fits(env: Any) -> bool:
@@ -116,6 +113,11 @@ class SerialEnvs(VectorWrapper):
                 raise EnvironmentFailure(_name_of(env), found)
 
 
+def integer_parts(space: Any) -> dict[str, Any]:
+    """Return the parts of an observation space that contain integers, by name."""
+    return {name: part for name, part in leaves(space).items() if np.dtype(part.dtype).kind in "biu"}
+
+
 def _name_of(env: Any) -> str:
     """Return the name of an environment for messages."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
@@ -170,6 +172,7 @@ class SteppingRunner(SingleAgentEnvRunner):
     env: Any
     module: Any
     _has_learner_view = False
+    _integer_parts: Mapping[str, Any]
 
     def __init__(self, *, config: Any, **kwargs: Any):
         self._step_seconds = 0.0
@@ -189,8 +192,13 @@ class SteppingRunner(SingleAgentEnvRunner):
         made = environments(self.env)
         # Environments in other processes are not accessible; without a learner's view, their infos lack it.
         self._has_learner_view = all(hasattr(env.unwrapped, "has_learner_view") for env in made)
+        self._integer_parts = {}
         if SerialEnvs.fits(self.env):
-            self.env = SerialEnvs(self.env)
+            self.env = SerialEnvs(self.env)  # checks its observations itself
+        else:
+            space = self.env.single_observation_space
+            self._integer_parts = integer_parts(space)
+            self._batch_space = batch_space(space, self.num_envs)
 
     def _make_env(self) -> None:
         """Create environments as RLlib does, but classes by the signatures of their constructors."""
@@ -206,6 +214,14 @@ class SteppingRunner(SingleAgentEnvRunner):
         finally:
             self.config = config
 
+    def _check_observations(self, observations: Any) -> None:
+        """Reject integers of a vector environment that do not fit its observation space."""
+        if not self._integer_parts:
+            return
+        for observation in iterate(self._batch_space, observations):
+            if found := _unstorable(observation, self._integer_parts):
+                raise EnvironmentFailure(self.env_name, found)
+
     @property
     def env_name(self) -> str:
         """The environment's name for messages."""
@@ -217,6 +233,7 @@ class SteppingRunner(SingleAgentEnvRunner):
         before = time.perf_counter()
         try:
             results = self.env.step(actions)
+            self._check_observations(results[0])
         except BaseException as error:  # an environment can also call sys.exit
             self._fail(error, "step")
         self._step_seconds += time.perf_counter() - before
@@ -228,9 +245,11 @@ class SteppingRunner(SingleAgentEnvRunner):
         """Reset like RLlib, and report errors on one line."""
         try:
             with self.metrics.log_time(ENV_RESET_TIMER):
-                return self.env.reset(seed=seed, options=options)
+                results = self.env.reset(seed=seed, options=options)
+            self._check_observations(results[0])
         except BaseException as error:
             self._fail(error, "reset")
+        return results
 
     @override(SingleAgentEnvRunner)
     def stop(self) -> None:
