@@ -113,6 +113,16 @@ def critic_weights(batch: SampleLike, values: Tensor) -> Tensor:
     return weights.to(values.dtype)
 
 
+def trainable(*modules: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters of modules that require gradients: encoders and layers of a user can have frozen ones."""
+    found = []
+    for module in modules:
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                found.append(parameter)
+    return found
+
+
 def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "global_norm") -> None:
     """Bound the gradients of one optimizer's parameters, in place.
 

@@ -36,6 +36,7 @@ from interreplay.learning.update import (
     normal,
     repeat_for_views,
     rows_of,
+    trainable,
     views,
     views_of,
 )
@@ -67,7 +68,10 @@ class ActorCriticUpdate(Update, ABC):
         standard: Default settings.
         polyak: Function that moves target networks; compiled on a GPU if `torch_compile` is true, as optimizers are.
         loss: The critics' loss of rows that do not define one.
-        policy: Parameters of the actor, and of the temperature if there is one.
+        policy: Parameters of the actor that learn, and the temperature if there is one.
+        critics: Parameters of the critics and the encoder that learn.
+        targets: Parameters of all target networks.
+        sources: The parameters that `targets` track, in the same order.
         target_entropy: Target entropy in nats, if there is a temperature.
         updates: Number of updates so far.
         env_steps: Env steps at the last call of `after_updates`.
@@ -99,8 +103,9 @@ class ActorCriticUpdate(Update, ABC):
             "alpha": None,
         }
         self.encoder = list(networks.encoder.parameters())
-        self.actor = list(networks.actor.parameters())
-        self.critics = [*networks.critics.parameters(), *self.encoder]
+        self.actor = trainable(networks.actor)
+        self.critics = trainable(networks.critics, networks.encoder)
+        self.sources: list[Tensor] = [*networks.critics.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder and self.targets:
             self.targets += networks.target_encoder.parameters()
@@ -198,7 +203,8 @@ class ActorCriticUpdate(Update, ABC):
     def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
         """Return the gradients of the critics' loss; arguments as in `learn_critics`, or `rng` from `target_noise`."""
         loss, errors, target = self.critic_losses(batch, obs, next_obs, m, rng)
-        return loss.detach(), errors.detach(), target, torch.autograd.grad(loss, self.critics)
+        gradients = torch.autograd.grad(loss, self.critics, materialize_grads=True)
+        return loss.detach(), errors.detach(), target, gradients
 
     def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         """Return the critics' loss, their TD errors and targets, with the arguments of `critic_gradients`."""
@@ -240,7 +246,8 @@ class ActorCriticUpdate(Update, ABC):
     ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """Return metrics and the gradients of `policy`, with the arguments of `policy_losses`."""
         losses, others = self.policy_losses(rows, obs, weights, rng)
-        return [loss.detach() for loss in losses] + others, torch.autograd.grad(losses, self.policy)
+        gradients = torch.autograd.grad(losses, self.policy, materialize_grads=True)
+        return [loss.detach() for loss in losses] + others, gradients
 
     def policy_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
         """Draw the noise ``(n, actions)`` of `policy_losses`; None if it draws nothing."""
@@ -321,11 +328,7 @@ class ActorCriticUpdate(Update, ABC):
     def move_targets(self) -> None:
         """Move the target networks, if there are any, a share `tau` of the way."""
         if self.targets:
-            self.polyak(self.targets, self.target_sources(), self.tau)
-
-    def target_sources(self) -> list[Tensor]:
-        """Return the parameters that `targets` track, in the same order."""
-        return [*self.critics]
+            self.polyak(self.targets, self.sources, self.tau)
 
     @property
     def policy_is_due(self) -> bool:

@@ -67,7 +67,7 @@ class ManyUpdates(Update):
         self._critics = self._stacks_of(first.critics)
         self._policy = self._stacks_of(first.policy)
         self._targets = self._stacks_of(first.targets)
-        self._target_sources = self._stacks_of(first.target_sources())
+        self._target_sources = self._stacks_of(first.sources)
         self._policy_metrics = list(map(torch.stack, zip(*(update.policy_metrics for update in updates), strict=True)))
         for run, update in enumerate(updates):
             update.policy_metrics = [values[run] for values in self._policy_metrics]
@@ -151,13 +151,14 @@ class ManyUpdates(Update):
     def critic_gradients(self, batch: Batch, noise: Tensor | None) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
         """Return losses ``(R,)``, TD errors ``(R, critics, n)``, targets ``(R, n)`` and gradients of the stacks."""
         losses, errors, targets = self._of_runs("critic_losses", batch, noise)
-        return losses.detach(), errors.detach(), targets, torch.autograd.grad(losses.sum(), self._critics)
+        gradients = torch.autograd.grad(losses.sum(), self._critics, materialize_grads=True)
+        return losses.detach(), errors.detach(), targets, gradients
 
     def policy_gradients(self, batch: Batch, noise: Tensor | None) -> tuple[list[Tensor], tuple[Tensor, ...]]:
         """Return metrics ``(R,)`` and gradients of the stacks."""
         losses, others = self._of_runs("policy_losses", batch, noise)
-        total = torch.stack(losses).sum()
-        return [loss.detach() for loss in losses] + others, torch.autograd.grad(total, self._policy)
+        gradients = torch.autograd.grad(torch.stack(losses).sum(), self._policy, materialize_grads=True)
+        return [loss.detach() for loss in losses] + others, gradients
 
     def _of_runs(self, name: str, batch: Batch | Observations, noise: Tensor | None) -> Any:
         """Return the stacked results of a method of `OneRun` for each run."""

@@ -95,9 +95,7 @@ class TD3Update(ActorCriticUpdate):
     def __init__(self, networks: Any, **options: Any):
         super().__init__(networks, **options)
         self.targets += networks.target_actor.parameters()
-
-    def target_sources(self) -> list[Tensor]:
-        return [*self.critics, *self.actor]
+        self.sources += networks.actor.parameters()
 
     def target_noise(self, rows: Transitions, rng: torch.Generator) -> Tensor | None:
         return None if self.settings.target_policy_noise is None else next_noise(rows, views_of(rows), rng)

@@ -13,7 +13,7 @@ from interreplay.learning.losses import make_loss
 from interreplay.learning.networks.optimizers import FastAdam, TensorFlowRMSprop
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.policy_gradient.vtrace import vtrace
-from interreplay.learning.update import Update, clip_gradients
+from interreplay.learning.update import Update, clip_gradients, trainable
 from interreplay.transitions import map_observation
 
 UnrollsLike = Any
@@ -75,7 +75,7 @@ class IMPALAUpdate(Update):
         self.gamma = float(gamma)
         self.family = networks.actor.family
         self.memory = networks.actor.memory
-        self.parameters = [*networks.actor.parameters(), *networks.encoder.parameters()]
+        self.parameters = trainable(networks.actor, networks.encoder)
         lr = settings.lr if lr is None else lr
         self.optimizers = {"all": self.make_optimizer(settings, lr)}
         implied = settings.relevance_bound is not None and settings.relevance_of == "implied"

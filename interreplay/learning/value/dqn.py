@@ -26,6 +26,7 @@ from interreplay.learning.update import (
     critic_weights,
     mean_over_views,
     repeat_for_views,
+    trainable,
     view_tensors,
     views,
 )
@@ -69,7 +70,8 @@ class DQNUpdate(Update):
         self.head = networks.actor.head
         self.target_layers = networks.targets
         self.encoder = list(networks.encoder.parameters())
-        self.parameters = [*networks.actor.parameters(), *self.encoder]
+        self.parameters = trainable(networks.actor, networks.encoder)
+        self.sources: list[Tensor] = [*networks.actor.parameters(), *self.encoder]
         self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder:
             self.targets += networks.target_encoder.parameters()
@@ -170,7 +172,8 @@ class DQNUpdate(Update):
         """Take one step of the optimizer along the negative gradient of a loss."""
         for parameter in self.parameters:
             parameter.grad = None  # the next gradients use its memory
-        for parameter, gradient in zip(self.parameters, torch.autograd.grad(loss, self.parameters), strict=True):
+        gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         clip_gradients(self.parameters, self.settings.grad_clip, self.settings.grad_clip_by)
         optimizer: Any = self.optimizers["q"]
@@ -222,11 +225,10 @@ class DQNUpdate(Update):
         """Move the target network if this is due."""
         if not self.phase():
             return
-        sources: list[Tensor] = [*self.parameters]
         if self.settings.tau == 1.0:
-            torch._foreach_copy_(self.targets, sources)
+            torch._foreach_copy_(self.targets, self.sources)
         else:
-            torch._foreach_lerp_(self.targets, sources, self.settings.tau)
+            torch._foreach_lerp_(self.targets, self.sources, self.settings.tau)
 
     def phase(self) -> Hashable:
         """Return whether the next update moves the target network."""
