@@ -120,13 +120,6 @@ def offline_settings(given: Collection[str], settings: Mapping[str, Any], traine
     return {"total_env_steps": updates, "learning_starts": 0, "updates_per_step": 1.0}
 
 
-def check_model_based(given: Collection[str]) -> None:
-    """Reject the flags about recorded rows that a learned model does not have."""
-    for name in ("offline_share", "offline_share_end", "updates"):
-        if name in given:
-            raise UsageError(f"--{name}: {MODEL_BASED} adds the recorded rows to its real rows; leave it out")
-
-
 def updates_resumed(saved: Mapping[str, Any], requested: dict[str, Any]) -> dict[str, Any]:
     """Return the flags next to ``--resume``, with updates in place of steps as in `offline_settings`."""
     if saved["updates"] is None:

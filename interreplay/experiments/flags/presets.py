@@ -135,18 +135,16 @@ def automatic(env: str, trainer: str) -> Preset:
 
 def listed() -> str:
     """Return one line per preset: its name, description and environments."""
-    return "\n".join(map(_line, (*names(), NONE)))
-
-
-def _line(name: str) -> str:
-    preset = load(name)
-    line = f"{name:<{len(max(names(), key=len))}}  {preset.about}"
-    known = ", ".join(preset.environments)
-    if known and preset.automatic:
-        return f"{line} [chosen by {known}]"
-    if known:
-        return f"{line} [own settings for {known}]"
-    return line
+    width = max(map(len, names()))
+    lines = []
+    for name in (*names(), NONE):
+        preset = load(name)
+        line = f"{name:<{width}}  {preset.about}"
+        if preset.environments:
+            how = "chosen by" if preset.automatic else "own settings for"
+            line = f"{line} [{how} {', '.join(preset.environments)}]"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def shown(settings: Mapping[str, Any]) -> str:

@@ -145,15 +145,12 @@ class OneLineParser(argparse.ArgumentParser):
         """Return the values of all flags; exit at an unknown one."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self._chosen(found).reject(unknown[0].partition("=")[0])
+            parser = self
+            for action in self._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    parser = action.choices.get(getattr(found, action.dest), self)
+            parser.reject(unknown[0].partition("=")[0])
         return found
-
-    def _chosen(self, found: argparse.Namespace) -> OneLineParser:
-        """Return the parser of the subcommand that was given, or this parser without one."""
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                return action.choices.get(getattr(found, action.dest), self)
-        return self
 
     def reject(self, word: str, hint: str = "") -> NoReturn:
         """Exit because of an unknown word; without a hint, the most similar flag is suggested."""

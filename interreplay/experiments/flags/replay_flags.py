@@ -24,7 +24,7 @@ from interreplay.experiments.flags.original_flags import (
 )
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.values import assignment, only, split, without
-from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, UNROLLS, built_in
+from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX, built_in
 from interreplay.learning.setting_fields import json_or_python
 from interreplay.selection.credit import InterpolatedPriority
 from interreplay.unrolls import schema
@@ -198,15 +198,6 @@ def unroll_replay_for(
         parameters = found.get("parameters", list(STANDARD))
         found = {"parameters": schema.read(parameters, given.get("train_batch_size"))}
     return {"buffer": name, "buffer_args": found, "prioritized": None, "credit_both": False} | OF_ROWS
-
-
-def check_rows(given: Collection[str], trainer: str) -> None:
-    """Reject a replay of unrolls for an algorithm that learns from transitions."""
-    if "replay_parameters" in given and not ALGORITHMS[trainer].unrolls:
-        raise UsageError(
-            f"--replay_parameters sets which unrolls {' and '.join(UNROLLS)} replay; {trainer} replays transitions, "
-            "with the method that --buffer names"
-        )
 
 
 def names_method(given: Mapping[str, Any]) -> bool:

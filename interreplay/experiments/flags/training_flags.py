@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,6 @@ from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES
 from interreplay.experiments.flags.config_files import completed
 from interreplay.experiments.flags.offline_flags import (
     MODEL_BASED,
-    check_model_based,
     offline_settings,
     updates_resumed,
 )
@@ -23,7 +23,6 @@ from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import FlagParser
 from interreplay.experiments.flags.replay_flags import (
     argument_hint,
-    check_rows,
     names_method,
     replay_for,
     unroll_replay_for,
@@ -41,7 +40,7 @@ from interreplay.experiments.flags.run_flags import (
     with_scope,
 )
 from interreplay.experiments.flags.values import only, without
-from interreplay.learning.algorithms_table import ALGORITHMS, is_algorithm
+from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, is_algorithm
 
 
 class RunSettings(SimpleNamespace):
@@ -89,12 +88,16 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     if not is_algorithm(trainer):
         raise UsageError(f"unknown trainer {trainer!r}; {accepted_names(trainer, ALGORITHMS)}, or module:Class")
     row = ALGORITHMS[trainer]
-    check_rows(given.keys(), trainer)
+    if "replay_parameters" in given and not row.unrolls:
+        raise UsageError(
+            f"--replay_parameters sets which unrolls {' and '.join(UNROLLS)} replay; {trainer} replays transitions, "
+            "with the method that --buffer names"
+        )
     preset = preset_for(given)
     chosen = tuned_for(given) | without(given, METHOD)
     settings = default_settings(trainer) | algorithm_settings(chosen, trainer)
     settings |= only(chosen, settings)
-    settings |= {"preset": preset.name, "output_dir": str(settings["output_dir"])}
+    settings["preset"] = preset.name
     settings |= offline_settings(given.keys(), settings, trainer)
     for flag in preset.needs:
         if settings.get(flag) is None:
@@ -109,12 +112,14 @@ def settings_for(given: Mapping[str, Any]) -> RunSettings:
     else:
         settings |= replay_for(given, buffer, buffer_args)
     if settings["offline_data"] is not None and settings["buffer"] == MODEL_BASED:
-        check_model_based(given.keys())
+        for name in ("offline_share", "offline_share_end", "updates"):
+            if name in given:
+                raise UsageError(f"--{name}: {MODEL_BASED} adds the recorded rows to its real rows; leave it out")
     if settings["relabel"]:
         relabel = Relabel(settings["relabel"])
         wrapper = {"type": WRAPPER, "function": relabel.name, "source": relabel.digest}
         settings["wrapper"] = [*settings["wrapper"], wrapper]
-    settings = with_lists(settings)
+    settings = from_json(settings)
     try:
         row.settings(**only(settings, row.defaults))
     except ValueError as error:
@@ -137,13 +142,9 @@ def environment_of(settings: SimpleNamespace) -> Environment:
     return _find(settings.env)
 
 
-def with_lists(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as they are read from JSON: tuples become lists."""
-    found = dict(settings)
-    for name, value in settings.items():
-        if isinstance(value, tuple):
-            found[name] = list(value)
-    return found
+def from_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as they are read from JSON: tuples become lists, and paths strings."""
+    return json.loads(json.dumps(settings, default=str))
 
 
 def default_settings(trainer: str) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
 def preset_summary(given: Mapping[str, Any], settings: SimpleNamespace | None = None) -> str:
     """Return a line about the defaults that a preset changed, "" if it changed none."""
     tuned = vars(settings or settings_for(given))
-    usual = with_lists(default_settings(given.get("trainer", DEFAULTS["trainer"])))
+    usual = from_json(default_settings(given.get("trainer", DEFAULTS["trainer"])))
     changed = {name: tuned[name] for name in tuned_for(given) if tuned[name] != usual.get(name)}
     if not changed:
         return ""
@@ -199,7 +200,7 @@ def settings_resumed(saved: dict[str, Any], given: Mapping[str, Any]) -> RunSett
         requested |= replay_resumed(saved, given)
     if "env" in requested:
         requested["env"] = find_environment(requested["env"], saved["env_args"]).name
-    requested = updates_resumed(saved, with_lists(requested))
+    requested = updates_resumed(saved, from_json(requested))
     algorithm_settings(only(requested, RATES), trainer)
     if requested.get("device") == "auto":  # keep the checkpoint's
         del requested["device"]
