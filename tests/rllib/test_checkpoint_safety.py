@@ -18,7 +18,7 @@ import enjoy
 from interreplay import rllib
 from interreplay.environments.wrapped import NAME
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.experiments.evaluation.play import PlaybackOptions, watch
+from interreplay.experiments.evaluation.play import watch
 from interreplay.rllib import SAC, TD3
 from interreplay.rllib.algorithms.sac import SACModule
 from interreplay.runs import state_files
@@ -141,15 +141,6 @@ def test_an_additional_pickle_is_rejected(checkpoint, ran):
     assert not ran.exists(), "listed or not, it is never read"
 
 
-def test_an_old_checkpoint_is_rejected_in_one_line(checkpoint, capsys):
-    path = checkpoint / manifest.MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
-    (checkpoint / "checkpoint.json").rename(checkpoint / "rllib_checkpoint.json")
-    assert enjoy.main([str(checkpoint), "--episodes", "1"]) == 2
-    error = capsys.readouterr().err
-    assert "has the format 1, which this version cannot read; expected 2" in error and error.count("\n") == 1
-
-
 NAMES_CODE = {
     "callbacks_class": CODE,
     "callbacks_on_algorithm_init": CODE,
@@ -170,7 +161,7 @@ def test_settings_that_could_execute_code_are_rejected_by_name(name, checkpoint)
     with pytest.raises(CheckpointError, match=f"sets {name} to .*, which could execute code"):
         SAC.from_checkpoint(checkpoint)
     with pytest.raises(CheckpointError, match=f"sets {name} to"):
-        watch(checkpoint, PlaybackOptions(episodes=1))
+        watch(checkpoint, episodes=1)
 
 
 def test_a_replay_buffer_that_names_code_is_an_unknown_method(checkpoint, ran):
@@ -193,7 +184,7 @@ def test_environments_that_name_code_are_rejected(env, message, checkpoint, ran,
     assert enjoy.main([str(checkpoint), "--episodes", "1"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     with pytest.raises((CheckpointError, UsageError), match=message):
-        watch(checkpoint, PlaybackOptions(episodes=1))
+        watch(checkpoint, episodes=1)
     assert not ran.exists()
 
 
@@ -238,7 +229,7 @@ def test_settings_that_are_not_plain_data_are_passed_again(tmp_path):
         SAC.from_checkpoint(tmp_path / "c")
     again = SAC.from_checkpoint(tmp_path / "c", config=made())
     assert same(weights(algorithm), weights(again)) and again.config.callbacks_class is Callbacks
-    assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1, "acting needs no callbacks"
+    assert len(watch(tmp_path / "c", episodes=1, seed=1).episodes) == 1, "acting needs no callbacks"
 
 
 def test_arguments_of_an_environment_may_have_any_names(tmp_path):
@@ -271,7 +262,7 @@ def test_the_module_of_a_user_is_passed_again(tmp_path):
     again = SAC.from_checkpoint(tmp_path / "c", config=made())
     assert type(again.learner.single_module) is Module and same(weights(algorithm), weights(again))
     with pytest.raises(CheckpointError, match="does not store its RLModule, which is a class of your own"):
-        watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1))
+        watch(tmp_path / "c", episodes=1, seed=1)
 
 
 @pytest.mark.slow
@@ -332,4 +323,4 @@ def test_every_setting_is_restored(trainer, settings, tmp_path):
     for algorithm in (made, again):
         algorithm.train()
     assert same(weights(made), weights(again))
-    assert len(watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=1)).episodes) == 1
+    assert len(watch(tmp_path / "c", episodes=1, seed=1).episodes) == 1

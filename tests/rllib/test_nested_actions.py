@@ -14,7 +14,7 @@ from interreplay.environments.actions import BoxActions, actions_of
 from interreplay.environments.spaces import flat_actions, leaves, named_parts
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import train
-from interreplay.experiments.evaluation.play import PlaybackOptions, watch
+from interreplay.experiments.evaluation.play import watch
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from tests.rllib.nested_actions import ACTIONS, REJECTED
 from tests.rllib.small_runs import config, same, weights
@@ -69,7 +69,7 @@ def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
         for one in gym.vector.utils.iterate(ACTIONS[name], algorithm.act(several)):
             flat = gym.spaces.flatten(ACTIONS[name], one)
             np.testing.assert_allclose(flat, gym.spaces.flatten(ACTIONS[name], action), atol=1e-5)
-    assert watch(tmp_path / "c", PlaybackOptions(episodes=1, seed=3)).episodes[0].length == 25
+    assert watch(tmp_path / "c", episodes=1, seed=3).episodes[0].length == 25
     if name == "Nested":  # with parts of every kind
         assert export(policy, tmp_path / "policy.pt2", observations=20).difference < 1e-5
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from interreplay.errors import UsageError
 from interreplay.experiments.flags.reading import OneLineParser
+from interreplay.experiments.flags.values import whole
 
 EXPORT = "export"
 COLUMNS = ("run", "environment", "rows", "episodes", "unfinished", "return min", "median", "max", "success", "size")
@@ -55,7 +56,7 @@ def export_parser() -> OneLineParser:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a run or of its experience")
     add("name", metavar="NAME", help="name of the dataset, such as pendulum/mine-v0")
-    add("--episodes", type=int, metavar="N", help="export only the newest N episodes")
+    add("--episodes", type=whole(1), metavar="N", help="export only the newest N episodes")
     return parser
 
 
@@ -152,8 +153,6 @@ def export(given: argparse.Namespace) -> int:
     from interreplay.experience.store.reader import ExperienceStore, store_in
 
     check_new(given.name, "export to")
-    if given.episodes is not None and given.episodes < 1:
-        raise UsageError(f"--episodes {given.episodes}: expected a whole number of at least 1")
     folder = store_in(given.run)
     if folder is None:
         raise UsageError(f"{given.run} contains no experience; expected the folder of a run that has kept it")

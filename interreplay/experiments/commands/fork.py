@@ -28,7 +28,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
 from interreplay.runs.results.reader import curve
 from interreplay.runs.resume import plain
-from interreplay.runs.run_folder import SETTINGS, RunFolder, read_settings, steps_of
+from interreplay.runs.run_folder import find_checkpoints, read_settings, steps_of
 from interreplay.runs.state_files.disk import held
 
 FORK = "fork.json"
@@ -88,15 +88,7 @@ def act(given: argparse.Namespace) -> int:
 
 def checkpoint_at(run: Path, at: int | None) -> Path:
     """Return the newest checkpoint of a run at or before an env step."""
-    if (run / SETTINGS).exists():
-        found = [run.absolute()]
-    elif run.is_dir():
-        found = RunFolder(run).resumable()
-        found = [path.absolute() for path in found if (path / SETTINGS).exists()]
-    else:
-        raise UsageError(f"{run} is not a folder; expected the folder of a run or of one of its checkpoints")
-    if not found:
-        raise UsageError(f"{run} has no checkpoint to fork from")
+    found = find_checkpoints(run, "RUN")
     before = [path for path in found if at is None or steps_of(path) <= at]
     if not before:
         steps = ", ".join(f"{step:,}" for step in sorted(set(map(steps_of, found))))

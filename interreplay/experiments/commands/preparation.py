@@ -50,13 +50,9 @@ WIDTHS = ("hiddens", "critic_hiddens", "lstm_cells")
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A checked run that is ready to be built.
+    """A checked run that is ready to be built: its settings, its empty source of batches, and lines that describe it.
 
-    Attributes:
-        settings: Every setting, resolved.
-        source: Replay buffer, mix with recorded rows, or mix of unrolls, before the run adds its own rows; None for
-            unrolls without replay.
-        lines: Lines that describe the run.
+    The source is None for unrolls without replay.
     """
 
     settings: RunSettings
@@ -103,8 +99,12 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     check_networks(settings, environment)
     lines.append(check_memory(settings, environment, source))
     ensure_writable(home or Path(settings.output_dir))
-    if not checkpoints and not settings.fork_from:
-        lines.append(first_update(settings))
+    starts = settings.learning_starts
+    if starts and not checkpoints and not settings.fork_from:
+        line = f"random actions until {starts:,} steps"
+        if starts >= settings.total_env_steps:
+            line = f"no updates: {line} (--learning_starts), and the run ends at {settings.total_env_steps:,}"
+        lines.append(line)
     return PreparedRun(settings, source, tuple(filter(None, lines)))
 
 
@@ -112,17 +112,6 @@ def check_parent(settings: SimpleNamespace) -> None:
     """Reject a run that forks a checkpoint which does not exist."""
     if settings.fork_from:
         find_checkpoints(Path(settings.fork_from), "--fork_from")
-
-
-def first_update(settings: SimpleNamespace) -> str:
-    """Return a line about the start of learning, "" if it starts at the first step."""
-    starts = settings.learning_starts
-    if starts == 0:
-        return ""
-    line = f"random actions until {starts:,} steps"
-    if starts >= settings.total_env_steps:
-        line = f"no updates: {line} (--learning_starts), and the run ends at {settings.total_env_steps:,}"
-    return line
 
 
 def describe(settings: SimpleNamespace) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import math
 from collections.abc import Callable, Mapping
@@ -71,13 +72,10 @@ def sequential(study: Study, folder: StudyFolder, settings_of: Callable[[Planned
         return None
     from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains
 
-    def job_of(run: PlannedRun) -> Callable[[Mapping[str, Any]], Job]:
-        def job(values: Mapping[str, Any]) -> Job:
-            settings = settings_of(with_values(run, dict(values)))
-            folder.trial(run).note_drawn(dict(values))
-            return folder.path.absolute() / run.name, settings
-
-        return job
+    def job(run: PlannedRun, values: Mapping[str, Any]) -> Job:
+        settings = settings_of(with_values(run, values))
+        folder.trial(run).note_drawn(dict(values))
+        return folder.path.absolute() / run.name, settings
 
     left = []
     before = []
@@ -87,5 +85,5 @@ def sequential(study: Study, folder: StudyFolder, settings_of: Callable[[Planned
             newest = [value for _, value in curve(trial.path)[-1:]] or [math.nan]
             before.append((trial.drawn() or {}, newest[0]))
         else:
-            left.append(Slot(trial.drawn(), job_of(run)))
+            left.append(Slot(trial.drawn(), functools.partial(job, run)))
     return SequentialSearch(domains(study.execution.search), left, before)

@@ -21,7 +21,7 @@ from interreplay.rllib.checkpoints import config_of
 from interreplay.rllib.host import needs_ray
 from interreplay.rllib.ray_session import start_ray
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints import CHECKPOINT, METADATA, read_description
+from interreplay.runs.checkpoints import CHECKPOINT, read_description
 
 CONSTRUCTOR = "class_and_ctor_args.pkl"
 """File in which RLlib's own algorithms store their configuration."""
@@ -32,8 +32,7 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
 
     RLlib's own algorithms store pickles, whose loading may execute code; they must be trusted.
     """
-    # Checkpoints of earlier versions of this package have a manifest only; reading them reports that.
-    if (folder / CHECKPOINT).exists() or (folder / state_files.MANIFEST).exists():
+    if (folder / CHECKPOINT).exists():
         resolved = state_files.resolve(folder, trusted)
         missing = [name for name in ("env", "env_config") if name in read_description(resolved)["not_stored"]]
         if missing:
@@ -51,8 +50,6 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
 
 def _pickled_config(folder: Path, trusted: bool) -> AlgorithmConfig:
     """Return the configuration in a checkpoint of RLlib's own algorithms."""
-    if not (folder / METADATA).exists():
-        raise CheckpointError(f"the checkpoint {folder} cannot be read: {METADATA} is missing")
     if not trusted:
         raise CheckpointError(
             f"the checkpoint {folder} was made by RLlib's own algorithms, and loading its pickles can execute code; "

@@ -64,72 +64,69 @@ class PlaybackResult:
         return line + self.written
 
 
-@dataclass(frozen=True)
-class PlaybackOptions:
-    """What to play and what to record.
+def watch(
+    checkpoint: Path,
+    on_episode: Callable[[Episode], object] = id,
+    *,
+    run: str | None = None,
+    steps: int | None = None,
+    episodes: int | None = None,
+    seed: int | None = None,
+    video: Path | None = None,
+    video_episodes: int = VIDEO_EPISODES,
+    window: bool = False,
+    dataset: str | None = None,
+    trusted: bool = False,
+) -> PlaybackResult:
+    """Play whole episodes until `steps` or `episodes` with the mode of the policy in the newest checkpoint of a folder.
 
-    Whole episodes are played until `steps` or `episodes` is reached. Episode i is reset with `seed` + i; without a
-    seed, the random state of the checkpoint is used. `run` is the expected algorithm, `dataset` a Minari dataset to
-    write, and `trusted` whether loading the checkpoint may execute code, which RLlib's own algorithms require.
+    Episode i is reset with `seed` + i; without a seed, the random state of the checkpoint is used. `run` is the
+    expected algorithm, `dataset` a Minari dataset to write; a `trusted` checkpoint may execute code.
     """
-
-    run: str | None = None
-    steps: int | None = None
-    episodes: int | None = None
-    seed: int | None = None
-    video: Path | None = None
-    window: bool = False
-    dataset: str | None = None
-    trusted: bool = False
-    video_episodes: int = 3
-
-
-def watch(checkpoint: Path, options: PlaybackOptions, on_episode: Callable[[Episode], object] = id) -> PlaybackResult:
-    """Play episodes with the mode of the policy in a checkpoint, or in the newest checkpoint of a folder."""
-    video = VideoFile(options.video, options.video_episodes) if options.video else None
-    if options.dataset:
-        check_new(options.dataset)
+    film = VideoFile(video, video_episodes) if video else None
+    if dataset:
+        check_new(dataset)
     folder = find(checkpoint)[0]
-    config = saved_config(folder, options.trusted)
+    config = saved_config(folder, trusted)
     made_by = config.algo_class.__name__.removeprefix("Stock")
-    if options.run is not None and options.run.removesuffix("-stock") != made_by:
-        raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {options.run}; leave --run out")
-    algorithm = built(playback_config(config, video, options.window))
-    episodes: list[Episode] = []
+    if run is not None and run.removesuffix("-stock") != made_by:
+        raise UsageError(f"the checkpoint {folder} was made by {made_by}, not {run}; leave --run out")
+    algorithm = built(playback_config(config, film, window))
+    finished: list[Episode] = []
     written = ""
     try:
         restore(algorithm, folder)
-        if options.dataset:
+        if dataset:
             environments = algorithm.env_runner.env.unwrapped.envs
             recorder = Recorder(environments[0])
             environments[0] = recorder
-        for played in _play(algorithm.env_runner, options):
+        for played in _play(algorithm.env_runner, episodes or math.inf, steps or math.inf, seed):
             infos = played.get_infos(-1) or {}
             success = success_of(infos)
             if success is not None:
                 success = bool(success)
-            episodes.append(Episode(float(played.get_return()), len(played), success))
-            on_episode(episodes[-1])
-            if video is not None:
-                video.end_episode()
-        if options.dataset:
-            written = f"; dataset: {recorder.write(options.dataset, made_by)}"
+            finished.append(Episode(float(played.get_return()), len(played), success))
+            on_episode(finished[-1])
+            if film is not None:
+                film.end_episode()
+        if dataset:
+            written = f"; dataset: {recorder.write(dataset, made_by)}"
     finally:
         algorithm.stop()
-        if video is not None:
-            video.close()
-            written = f"; video: {video.summary()}{written}"
-    return PlaybackResult(episodes, written)
+        if film is not None:
+            film.close()
+            written = f"; video: {film.summary()}{written}"
+    return PlaybackResult(finished, written)
 
 
-def _play(runner: Any, options: PlaybackOptions) -> Iterator[Any]:
+def _play(runner: Any, most_episodes: float, most_steps: float, first_seed: int | None) -> Iterator[Any]:
     """Yield finished episodes until the requested number of episodes or steps is reached."""
     played = 0
     steps = 0
-    seed = options.seed
-    while played < (options.episodes or math.inf) and steps < (options.steps or math.inf):
-        if options.seed is not None:
-            seed = options.seed + played
+    seed = None
+    while played < most_episodes and steps < most_steps:
+        if first_seed is not None:
+            seed = first_seed + played
         if not isinstance(runner, BatchEnvRunner):
             # RLlib's runners reset with the seed of their configuration at every call; None keeps the random state.
             runner._seed = seed
@@ -185,7 +182,9 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
     episodes = given.episodes
     if episodes is None and given.steps is None:
         episodes = EPISODES
-    options = PlaybackOptions(
+    result = watch(
+        checkpoint,
+        report,
         run=given.run,
         steps=given.steps,
         episodes=episodes,
@@ -196,4 +195,4 @@ def evaluate(given: argparse.Namespace, notify: Callable[[str], object]) -> None
         trusted=given.trust_checkpoint,
         video_episodes=given.video_episodes or VIDEO_EPISODES,
     )
-    notify(watch(checkpoint, options, report).summary())
+    notify(result.summary())

@@ -22,7 +22,7 @@ from interreplay.experiments.commands import main as dispatcher
 from interreplay.experiments.evaluation import video
 from interreplay.experiments.evaluation.load import saved_config
 from interreplay.experiments.evaluation.minari_dataset import Recorder, _nested
-from interreplay.experiments.evaluation.play import PlaybackOptions, playback_config, watch
+from interreplay.experiments.evaluation.play import playback_config, watch
 from interreplay.experiments.rllib_command import main
 from interreplay.rllib import A3CConfig
 from interreplay.runs.checkpoints import find
@@ -101,7 +101,7 @@ def checkpoint(request):
 
 def play(checkpoint, on_episode=id, **options):
     """Play a checkpoint; loading the pickles of RLlib's own algorithms is allowed."""
-    return watch(checkpoint, PlaybackOptions(trusted=True, **options), on_episode)
+    return watch(checkpoint, on_episode, trusted=True, **options)
 
 
 def test_episodes_are_played_until_a_limit_is_reached(checkpoint):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.experiments.evaluation.play import PlaybackOptions, watch
+from interreplay.experiments.evaluation.play import watch
 from interreplay.experiments.rllib_command import main
 from interreplay.experiments.rllib_command.callbacks import ProgressTable, SaveOnSignal
 from interreplay.experiments.rllib_command.experiment_files import read_file, read_settings
@@ -128,12 +128,12 @@ def trained(tmp_path_factory):
 
 def test_other_algorithms_and_damaged_checkpoints_are_rejected(trained, tmp_path):
     with pytest.raises(UsageError, match="made by SAC, not PPO"):
-        watch(trained, PlaybackOptions("PPO", episodes=1))
+        watch(trained, run="PPO", episodes=1)
     (tmp_path / "rllib_checkpoint.json").write_text("{}")
     with pytest.raises(CheckpointError, match="--trust_checkpoint loads it"):
-        watch(tmp_path, PlaybackOptions(episodes=1))
+        watch(tmp_path, episodes=1)
     with pytest.raises(CheckpointError, match="cannot be read"):
-        watch(tmp_path, PlaybackOptions(episodes=1, trusted=True))
+        watch(tmp_path, episodes=1, trusted=True)
 
 
 @pytest.mark.slow
