@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from interreplay.environments.rendering import has_screen
-from interreplay.errors import UsageError, did_you_mean
+from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import has_flag, without_harmless
+from interreplay.experiments.flags.reading import OneLineParser, has_flag, underscored, without_harmless
 from interreplay.experiments.flags.values import boolean, number, only, whole, without
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import own_cpus
@@ -134,18 +134,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def act(words: Sequence[str]) -> int:
     """Train, resume or test; return the exit code."""
     if not words:
-        print(usage())
+        make_parser().print_help()
         return 2
-    if {"-h", "--help"} & set(words):
-        print(usage())
-        return 0
     if has_flag(words, "--resume"):  # the command that a run prints
         return train.main(list(words))
     words, notes = without_harmless(words)
     given = read(words)
     mode = given.get("op_mode", "train")
-    if mode not in MODES:
-        raise UsageError(f"--op_mode {mode}; expected one of {', '.join(MODES)}")
     if ignored := only(given, IGNORED):
         notes.append(f"--{', --'.join(ignored)} has no effect: a setting of the platform's implementation")
     for note in notes:
@@ -173,34 +168,28 @@ def act(words: Sequence[str]) -> int:
     return train.main(command)
 
 
-def usage() -> str:
-    """Return the flags with the platform's defaults."""
-    lines = [f"usage: main.py --op_mode={'|'.join(MODES)} --FLAG=VALUE ...", ""]
-    for name, default in sorted(DEFAULTS.items()):
-        lines.append(f"  --{name}={default}".removesuffix("=None"))
-    lines += ["", f"for Atari games: --{', --'.join(GAMES)}; docs/migration.md lists their equivalents"]
-    return "\n".join(lines)
+def make_parser() -> OneLineParser:
+    """Return the parser of the platform's flags."""
+    parser = OneLineParser(
+        prog="main.py",
+        usage=f"%(prog)s --op_mode={'|'.join(MODES)} --FLAG=VALUE ...",
+        description="Train, resume or test with another platform's flags; docs/migration.md lists all of them.",
+        epilog=f"For Atari games: --{', --'.join(GAMES)}.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    for name, default in DEFAULTS.items():
+        parser.add_argument(f"--{name}", metavar="VALUE", help=f"default: {default or 'none'}")
+    for name in (*GAMES, *FIXED, *IGNORED):
+        parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
+    return parser
 
 
 def read(words: Sequence[str]) -> dict[str, str]:
     """Return the platform's flags by name."""
-    known = {*SAME, *GAMES, *OTHERS, *FIXED, *IGNORED}
-    found: dict[str, str] = {}
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, text = word.partition("=")
-        name = flag.removeprefix("--")
-        if name not in known:
-            name = name.replace("-", "_")
-        if not flag.startswith("--") or name not in known:
-            near = did_you_mean(flag, sorted(f"--{each}" for each in known), cutoff=0.7)
-            raise UsageError(f"unknown flag {flag}; {near} docs/migration.md lists all flags".replace(";  ", "; "))
-        if not equals and not rest:
-            raise UsageError(f"--{name}: expected a value")
-        if not equals:
-            text = rest.pop(0)
-        found[name] = text
+    found = vars(make_parser().parse_args(list(map(underscored, words))))
+    if found.get("op_mode", "train") not in MODES:
+        raise UsageError(f"--op_mode {found['op_mode']}; expected one of {', '.join(MODES)}")
     for name, (value, why) in FIXED.items():
         if name in found and not _is(found[name], value):
             raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
