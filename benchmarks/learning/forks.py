@@ -27,7 +27,8 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.measure import table
-from interreplay.experiments.studies.paired import independent, paired
+from benchmarks.studies.differences import independent
+from interreplay.experiments.studies.paired import paired
 from interreplay.experiments.training.forking import fork
 from interreplay.rllib import SACConfig
 from interreplay.rllib.ray_session import prepare_host

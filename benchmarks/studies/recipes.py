@@ -14,9 +14,10 @@ import pandas as pd
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
+from benchmarks.studies.differences import independent
 from benchmarks.studies.study_curves import draw_curves, each_run, read
 from benchmarks.studies.study_report import Found, report
-from interreplay.experiments.studies.paired import Difference, independent
+from interreplay.experiments.studies.paired import Difference
 
 COLORS = {"Preset": "#2f7ed8", "Platform": "#c65d21"}
 """Colors by arm; effects are the first arm minus the second."""

@@ -13,9 +13,9 @@ import pandas as pd
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.measure import table
+from benchmarks.studies.differences import independent
 from benchmarks.studies.study_curves import draw_curves, each_run, read
 from benchmarks.studies.study_report import Found, report
-from interreplay.experiments.studies.paired import independent
 
 COLORS = {"nothing": "0.4", "relabeled": "#2f7ed8", "old": "#c65d21"}
 """Colors by arm: no old data, old data with the new reward, old data with the old reward."""

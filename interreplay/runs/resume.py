@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.run_folder import SETTINGS, STEPS, RunFolder, read_settings, steps_of
+from interreplay.runs.run_folder import STEPS, RunFolder, read_settings, steps_of
 
 UNWRITTEN = "unwritten_result"
 
@@ -58,11 +58,7 @@ def run_folder_of(checkpoint: Path, output_dir: Path | None) -> Path | None:
     home = checkpoint.parent
     if output_dir is not None and output_dir.resolve() != home.parent.resolve():
         return None
-    # Every run has the first of these files from its beginning.
-    for name in ("params.json", "progress.csv", SETTINGS):
-        if (home / name).exists():
-            return home
-    return None
+    return home if (home / "params.json").exists() else None
 
 
 def restore(algo: Any, checkpoints: Sequence[Path], notify: Callable[[str], Any]) -> Path:

@@ -21,6 +21,7 @@ from interreplay.experiments.flags.training_flags import default_settings
 from interreplay.experiments.flags.values import split, whole
 from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
+from interreplay.experiments.studies.results_table import aligned
 from interreplay.experiments.studies.study import Execution, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import FINISHED, write_result
@@ -159,7 +160,7 @@ def report(study: Study, folder: StudyFolder, parent: Path, step: int) -> None:
     if labels[0] not in arms:
         print(f"no run of {labels[0]}, the arm to compare with, has finished with results after the fork")
         return
-    print(f"\n{paired.as_text(paired.table_of(arms))}")
+    print(f"\n{aligned(paired.table_of(arms), right={1, 2, 3, 4, 5}, width=140)}")
     left = len(study.runs) - len(folders)
     if left:
         print(f"without {left} of {len(study.runs)} runs, which have not finished")

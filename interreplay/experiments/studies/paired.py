@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from interreplay.experiments.studies.results_table import aligned
 from interreplay.runs.results.intervals import CONFIDENCE
 from interreplay.runs.results.reader import curve
 
@@ -37,22 +36,11 @@ class Difference:
         return f"{self.value:+,.1f}{interval}"
 
 
-def after(points: Curve, step: int) -> Curve:
-    """Return the part of a curve after an env step."""
-    return [point for point in points if point[0] > step]
-
-
-def measures_of(points: Curve) -> dict[str, float]:
-    """Return the mean and the final return of a curve, NaN without points."""
-    values = [value for _, value in points] or [math.nan]
-    return {"mean": float(np.mean(values)), "final": values[-1]}
-
-
 def arms_of(folders: Mapping[tuple[str, int], Path], step: int) -> dict[str, dict[int, Curve]]:
     """Return the curves after the fork at env step `step`, by arm and seed; runs without results are left out."""
     found: dict[str, dict[int, Curve]] = {}
     for (arm, seed), folder in folders.items():
-        points = after(curve(folder), step)
+        points = [point for point in curve(folder) if point[0] > step]
         if points:
             found.setdefault(arm, {})[seed] = points
     return found
@@ -68,16 +56,6 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
         return Difference(float(differences[0]), math.nan, math.nan, 1)
     found = stats.ttest_1samp(differences, 0.0).confidence_interval(CONFIDENCE)
     return Difference(float(differences.mean()), float(found.low), float(found.high), len(seeds))
-
-
-def independent(ours: Sequence[float], theirs: Sequence[float]) -> Difference:
-    """Return the difference between the means of independent runs, with Welch's interval."""
-    value = float(np.mean(ours) - np.mean(theirs))
-    seeds = min(len(ours), len(theirs))
-    if seeds < 2:
-        return Difference(value, math.nan, math.nan, seeds)
-    found = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(CONFIDENCE)
-    return Difference(value, float(found.low), float(found.high), seeds)
 
 
 def table_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
@@ -96,15 +74,12 @@ def table_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[tuple[str, ...]]:
     return lines
 
 
-def as_text(lines: Sequence[Sequence[str]]) -> str:
-    """Return the table for a terminal."""
-    return aligned(lines, right={1, 2, 3, 4, 5}, width=140)
-
-
 def rows_of(arms: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
     """Return a row per run: arm, seed, last env step and `MEASURES`."""
     rows = []
     for arm, curves in arms.items():
         for seed, points in sorted(curves.items()):
-            rows.append({"arm": arm, "seed": seed, "step": points[-1][0], **measures_of(points)})
+            values = [value for _, value in points]
+            row = {"arm": arm, "seed": seed, "step": points[-1][0], "mean": float(np.mean(values)), "final": values[-1]}
+            rows.append(row)
     return rows

@@ -21,7 +21,7 @@ FINISHED = "finished"
 FAILED = "failed"
 STOPPED = "stopped early"
 OVER = (FINISHED, STOPPED)
-_RESULTS = ("progress.csv", "result.json", "params.json", "params.pkl", "error.txt")
+_RESULTS = ("progress.csv", "result.json", "params.json", "error.txt")
 
 
 class TrialFolder(RunFolder):

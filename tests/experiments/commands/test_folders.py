@@ -198,6 +198,7 @@ def test_the_newest_checkpoint_may_be_the_best_one(folder):
 
 
 def test_the_step_at_which_a_run_resumes(with_results, tmp_path):
+    (with_results.path / "params.json").write_text("{}")
     path = with_results.save(1000, write, {}, keep=2)
     assert run_folder_of(path, None) == with_results.path
     assert run_folder_of(path, with_results.path.parent) == with_results.path
