@@ -201,10 +201,6 @@ class OwnConfig(ours.SACConfig):
     module_class = OwnModule
 
 
-class OwnAlgorithm(ours.SAC):
-    config_class = OwnConfig
-
-
 def test_user_defined_networks_are_named(tmp_path):
     algorithm = OwnConfig().environment("Pendulum-v1").training(hiddens=(8,)).build_algo()
     assert algorithm.act(np.zeros(3)).shape == (1,)

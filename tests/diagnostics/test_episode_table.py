@@ -123,7 +123,7 @@ def test_correlated_pairs_are_counted_as_all_pairs_would_be(monkeypatch):
 
 
 def test_equal_rows_are_all_correlated_and_angles_between_two_numbers_are_uniform():
-    rows, length = EpisodeTable(("loss",)), 400
+    length = 400
     buffer = Uniform(capacity=length, seed=0)
     rng = np.random.default_rng(0)
     for step in range(length):
@@ -135,7 +135,6 @@ def test_equal_rows_are_all_correlated_and_angles_between_two_numbers_are_unifor
         slots = torch.from_numpy(rng.integers(0, length, 256))
         expected.append(correlation.count_correlated(buffer.storage, slots[:64], slots)[1])
     assert np.mean(expected) / 2016 == pytest.approx(2 * math.acos(correlation.CORRELATED) / math.pi, abs=0.02)
-    assert rows.rows == []
 
 
 def test_pairs_are_those_of_every_fifth_update():
@@ -147,12 +146,19 @@ def test_pairs_are_those_of_every_fifth_update():
 
 
 def test_a_state_continues_the_table():
-    whole, *_ = played([30, 25, 20])
-    parts, buffer, _ = played([30, 25])
+    rng = np.random.default_rng(1)
+    table, buffer, _ = played([30, 25])
+    for number in range(1, 7):
+        table.add(one_step(rng, 55, number, last=False), 55 + number)
+        table.observe(buffer, buffer.sample(8), torch.full((8,), float(number)), torch.tensor([0.0, 1.0]))
     restored = EpisodeTable(("loss", "q_mean"))
-    restored.load_state_dict(parts.state_dict())
-    same_state(restored.state_dict(), parts.state_dict())
-    assert whole.rows[:2] == restored.rows and buffer is not None
+    restored.load_state_dict(table.state_dict())
+    same_state(restored.state_dict(), table.state_dict())
+    last = one_step(rng, 55, 7, last=True)
+    for each in (table, restored):
+        each.add(last, 62)
+    assert table.rows == restored.rows and len(table.rows) == 3
+    assert table.rows[-1]["updates"] == 1 + 6, "one update after the last step of the episode before"
 
 
 def test_interleaved_and_discarded_episodes():

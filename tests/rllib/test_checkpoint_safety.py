@@ -266,7 +266,7 @@ def test_the_module_of_a_user_is_passed_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_checkpoints_of_rllibs_own_algorithms_require_trust(stock, tmp_path, ran, capsys):
+def test_checkpoints_of_rllibs_own_algorithms_require_trust(stock, capsys):
     assert enjoy.main([str(stock), "--episodes", "1"]) == 2
     error = capsys.readouterr().err
     assert "--trust_checkpoint loads it" in error and error.count("\n") == 1

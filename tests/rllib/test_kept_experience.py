@@ -93,7 +93,7 @@ def test_the_number_of_kept_rows(tmp_path, words, rows):
 
 
 @pytest.mark.slow
-def test_resuming_is_exact_and_moves_later_rows_aside(tmp_path, capsys):
+def test_resuming_is_exact_and_moves_later_rows_aside(tmp_path):
     assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9")) == 0
     run = the_run(tmp_path / "results")
     whole = everything(ExperienceStore(run / "experience"))

@@ -182,7 +182,7 @@ def test_unsuitable_data_is_rejected_in_one_line(name, tmp_path, capsys, words, 
 
 
 @pytest.mark.slow
-def test_the_preset_of_rlpd(name, tmp_path):
+def test_the_preset_of_rlpd(name):
     words = ["--preset", "rlpd", "--env", "Pendulum-v1", "--offline-data", f"minari:{name}", "--hiddens", "8"]
     settings = settings_for(make_parser().given([*words, "--learning_starts", "30", "--train_batch_size", "8"]))
     made = configure("SACConfig", settings)

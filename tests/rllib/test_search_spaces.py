@@ -87,7 +87,7 @@ def test_an_open_search_space_cannot_be_built(choose, message):
         grid([{"type": "NMER", "capacity": 500}, {"type": "PER", "capacity": 500}]),
     ],
 )
-def test_the_command_checks_every_choice_of_a_search_space(run, replay, tmp_path):
+def test_the_command_checks_every_choice_of_a_search_space(run, replay):
     words = ["train", "--run", run, "--env", "Pendulum-v1", "--config", str({"replay_buffer_config": replay})]
     (experiment,) = asked_for(make_parser().parse_args(words))
     config = configured(config_for(experiment.run, experiment.env, str), experiment.config)

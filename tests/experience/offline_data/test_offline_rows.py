@@ -102,7 +102,7 @@ def test_an_episode_that_nothing_continues_is_truncated(tmp_path):
     assert everything(open_rows(str(tmp_path / "state"))).truncated.tolist() == [False] * 9 + [True]
 
 
-def test_the_second_opening_maps_the_copy_and_reads_nothing(tmp_path, monkeypatch):
+def test_the_second_opening_maps_the_copy_and_reads_nothing(monkeypatch):
     monkeypatch.setattr(state_files.arrays, "MAPPED", 1)
     name = minari_dataset(episodes())
     first = open_rows(name)
@@ -122,7 +122,7 @@ def mappings_at(address):
 
 
 @pytest.mark.slow
-def test_pages_that_were_drawn_from_stay_shared(tmp_path, monkeypatch):
+def test_pages_that_were_drawn_from_stay_shared(monkeypatch):
     monkeypatch.setattr(state_files.arrays, "MAPPED", 1)
     source = Offline(minari_dataset(episodes(40, 100)), "NMER", {"k": 3}, seed=0)
     for _ in range(20):

@@ -144,7 +144,7 @@ def test_a_finished_run_resumes_with_more_steps(copy, capsys):
 
 
 @pytest.mark.slow
-def test_results_elsewhere_equal_those_of_the_uninterrupted_run(copy, tmp_path, capsys):
+def test_results_elsewhere_equal_those_of_the_uninterrupted_run(copy, tmp_path):
     line = ["--resume", str(copy / "checkpoint_00000200"), "--local_dir", str(tmp_path / "new"), "--quiet"]
     assert custom_training.main(line) == 0
     new = the_run(tmp_path / "new")
@@ -226,7 +226,7 @@ def stopped(number: int, local_dir: Path, *flags: object):
 
 
 @pytest.mark.slow
-def test_signals_save_and_name_the_command_that_resumes(tmp_path, capsys):
+def test_signals_save_and_name_the_command_that_resumes(tmp_path):
     returned, out, err = stopped(signal.SIGTERM, tmp_path, "--env", "Pendulum-v1", "--knn_baseline", "--seed", 3)
     assert returned == 75
     assert "saving, then continuing" in err and "stopping after the current update" in err and "Traceback" not in err

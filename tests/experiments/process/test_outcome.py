@@ -48,7 +48,7 @@ def test_a_bug_keeps_its_traceback_and_the_streams_are_restored():
     assert (sys.stdout, sys.stderr) == before
 
 
-def test_a_closed_or_full_output_ends_nothing(monkeypatch, capfd, tmp_path):
+def test_a_closed_or_full_output_ends_nothing(monkeypatch, capfd):
     read, write = os.pipe()
     os.close(read)
     full = os.open("/dev/full", os.O_WRONLY)

@@ -169,4 +169,5 @@ def test_runs_that_have_not_started_have_no_values(tmp_path):
 
 
 def test_the_grace_period_of_asha_is_at_most_the_length_of_the_runs():
-    scheduler("asha", [{"total_env_steps": 500, "steps_per_iteration": 1_000, "evaluation_interval": 1}])
+    asha = scheduler("asha", [{"total_env_steps": 500, "steps_per_iteration": 1_000, "evaluation_interval": 1}])
+    assert [step for bracket in asha._brackets for step, _ in bracket._rungs] == [500]

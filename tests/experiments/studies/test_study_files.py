@@ -205,7 +205,7 @@ def test_the_grid_is_all_combinations_ordered_by_seed(file):
     assert (settings["tau"], settings["hiddens"], settings["threads"]) == (0.02, [32, 16], 2)
 
 
-def test_settings_equal_those_of_custom_training(file, tmp_path):
+def test_settings_equal_those_of_custom_training(file):
     path = file(buffers='["NMER{k: 3}"]', settings="{gamma: 0.9, hiddens: [8], buffer_size: 1e4, env_args: {g: 5}}")
     study, folder = cluster_run.read_new({"study": path})
     line = "--buffer NMER --kneighbors 3 --gamma .9 --hiddens 8 --buffer_size 10000 --env Pendulum-v1 --seed 1"
@@ -332,7 +332,7 @@ def test_words_and_entries():
             seeds_from(bad)
 
 
-def test_a_search_draws_the_settings_of_each_method(file, capsys):
+def test_a_search_draws_the_settings_of_each_method(file):
     path = file(buffers="[Uniform, NMER]", search="{k: 'randint(3, 30)', tau: 'loguniform(.001, .1)'}", num_samples="4")
     study, _ = cluster_run.read_new({"study": path})
     assert len(study.runs) == 16  # tau is every run's, k only NMER's

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -143,7 +142,7 @@ def test_a_missing_package_is_reported_with_its_installation(flag, package, monk
 
 
 @pytest.mark.slow
-def test_an_unreachable_server_is_reported(monkeypatch, tmp_path):
+def test_an_unreachable_server_is_reported(tmp_path):
     pytest.importorskip("mlflow")
     with pytest.raises(UsageError, match="names no experiment"):
         trackers(None, "runs/")
@@ -170,4 +169,4 @@ def test_an_environment_without_images_is_rejected_before_the_run(tmp_path, monk
     assert main([*LINE, "--video_to_tensorboard", "--local_dir", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "InvertedPendulum-v5 cannot be filmed" in error
-    assert not list(tmp_path.iterdir()) and "pygame" not in sys.argv
+    assert not list(tmp_path.iterdir())

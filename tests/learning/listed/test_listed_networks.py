@@ -191,7 +191,7 @@ def test_policy_and_value_are_side_by_side():
     assert torch.equal(layers.outputs(rows), torch.cat([actor(features), critic(features)], dim=1))
 
 
-def test_listed_images_are_encoded(tmp_path):
+def test_listed_images_are_encoded():
     network = {"features": [{"layer": "Conv2d", "out_channels": 3, "kernel_size": 9, "stride": 5}, "ELU", "Flatten"]}
     networks = made("DQN", PIXELS, "discrete", network=network | {"q": ["Linear"]})
     images = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
