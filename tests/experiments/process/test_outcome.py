@@ -1,6 +1,7 @@
-"""Exit codes of commands, one-line errors, and output whose reader is gone."""
+"""Exit codes of commands, one-line errors, signals, and output whose reader is gone."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from interreplay.errors import CheckpointError, EnvironmentFailure, RunFailure, RunnerLost, UsageError
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import lasting_output
+from interreplay.experiments.process.signals import Interrupts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -79,3 +81,27 @@ def test_a_closed_output_is_not_an_error():
         command = f"set -o pipefail; {sys.executable} -m interreplay --help {pipe}"
         done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_requests_a_stop(number, capfd):
+    before, calls = signal.getsignal(number), []
+    with Interrupts(lambda: calls.append(1)) as interrupts:
+        os.kill(os.getpid(), number)
+        assert (interrupts.received, calls) == (number, [1])
+    assert signal.getsignal(number) is before
+    assert "Ctrl-C again" in capfd.readouterr().err
+
+
+def test_a_second_ctrl_c_ends_at_once():
+    with pytest.raises(KeyboardInterrupt), Interrupts(lambda: None):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_sigterm_changes_nothing(capfd):
+    with Interrupts(lambda: None) as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.received == signal.SIGINT
+    assert capfd.readouterr().err.count("Ctrl-C") == 1

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 from ray import tune
 from ray.exceptions import OutOfMemoryError
 
@@ -14,6 +15,7 @@ from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import CRASHED, TrialFolder
 from interreplay.experiments.tune import run_study
 from interreplay.experiments.tune.callbacks import Progress
+from interreplay.experiments.tune.signal_actor import start_signal_actor
 
 
 def test_variables_of_tune_are_set_only_during_a_study(monkeypatch):
@@ -57,3 +59,13 @@ def test_a_run_whose_process_ends_before_its_folder_exists_is_tried_again_with_t
     progress.on_trial_recover(1, [], trial)
     assert events == [("retry", "its process ended: 1 worker(s) were killed due to the node running low on memory.")]
     assert TrialFolder(tmp_path / "run").status()["state"] == CRASHED
+
+
+def test_the_signal_actor_runs_on_the_driver_s_node(monkeypatch):
+    """Otherwise Ray places about half of the actors without CPUs on another node, whose loss would end them."""
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "ab" * 28))
+    monkeypatch.setattr(ray, "remote", lambda **options: lambda kind: SimpleNamespace(remote=lambda: options))
+    options = start_signal_actor()
+    assert options["num_cpus"] == 0
+    strategy = options["scheduling_strategy"]
+    assert (strategy.node_id, strategy.soft) == ("ab" * 28, False)

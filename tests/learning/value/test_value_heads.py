@@ -1,10 +1,16 @@
-"""Heads of value networks in float64: projections and losses compared with loops, gradients with autograd."""
+"""Layers and heads of value networks in float64: compared with loops, gradients with autograd."""
+
+import copy
+import math
 
 import pytest
 import torch
 from torch import nn
 
+from interreplay.learning.value.implicit import COSINES, Implicit, ImplicitLayers
+from interreplay.learning.value.streams import NoisyLinear, OneStream, Streams
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
+from tests.learning.batches import rng
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -137,3 +143,156 @@ def test_errors_are_one_per_row():
         found = head.compare(following, target)
         assert found.errors.shape == found.losses.shape == (40,)
         assert head.values(torch.randn(4, 3, head.numbers)).shape == (4, 3)
+
+
+INPUTS, ACTIONS, NUMBERS, N = 5, 3, 4, 16
+
+
+def obs(n=N):
+    return torch.randn(n, INPUTS, generator=rng(5))
+
+
+def test_advantages_are_centered_over_actions_for_each_row_and_number():
+    layers = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6))
+    shared = obs().matmul(layers.shared[0].weight.T).add(layers.shared[0].bias).relu()
+    value, advantage = (
+        torch.relu(shared @ h.weight.T + h.bias) @ last.weight.T + last.bias
+        for h, last in zip(layers.hidden, layers.last, strict=True)
+    )
+    outputs = layers.outputs(obs())
+    assert outputs.shape == (N, ACTIONS, NUMBERS)
+    for row in range(N):
+        for number in range(NUMBERS):
+            a = [advantage[row, action * NUMBERS + number] for action in range(ACTIONS)]
+            for action in range(ACTIONS):
+                expected = value[row, number] + a[action] - sum(a) / ACTIONS
+                torch.testing.assert_close(outputs[row, action, number], expected)
+    # The mean over actions is the value of each row, independent of other rows of the batch.
+    torch.testing.assert_close(outputs.mean(dim=1), value)
+    torch.testing.assert_close(layers.outputs(obs()[:1]), outputs[:1])
+
+
+def naive_noisy(layer, rows, noise):
+    """Return the layer's outputs with explicit noise in all weights."""
+    of_inputs, of_outputs = noise
+    weights, biases = layer.weight.detach().clone(), layer.bias.detach().clone()
+    for o in range(len(biases)):
+        biases[o] += layer.bias_sigma[o] * of_outputs[o]
+        for i in range(weights.shape[1]):
+            weights[o, i] += layer.weight_sigma[o, i] * of_outputs[o] * of_inputs[i]
+    return rows @ weights.T + biases
+
+
+def test_a_noisy_layer_has_factorized_noise_on_weights_and_biases():
+    layer = NoisyLinear(INPUTS, 4)
+    assert torch.all(layer.weight_sigma == 0.5 / math.sqrt(INPUTS)) and torch.all(
+        layer.bias_sigma == 0.5 / math.sqrt(INPUTS)
+    )
+    assert layer.weight.abs().max() <= 1 / math.sqrt(INPUTS)
+    noise = layer.draw(rng())
+    drawn = torch.randn(INPUTS + 4, generator=rng())
+    torch.testing.assert_close(torch.cat(noise), drawn.sign() * drawn.abs().sqrt())
+    torch.testing.assert_close(layer(obs(), noise), naive_noisy(layer, obs(), noise))
+    layer(obs(), noise).sum().backward()
+    torch.testing.assert_close(layer.weight.grad, obs().sum(dim=0).expand(4, INPUTS))
+    torch.testing.assert_close(layer.weight_sigma.grad, layer.weight.grad * torch.outer(noise[1], noise[0]))
+    torch.testing.assert_close(layer.bias_sigma.grad, N * noise[1])
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_without_noise_and_with_noise_of_size_0_it_is_the_plain_network(dueling):
+    noisy = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6), dueling, sigma0=0.5)
+    plain = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6), dueling)
+    plain.load_state_dict({k: v for k, v in noisy.state_dict().items() if "sigma" not in k})
+    noise = noisy.draw_noise(rng())
+    assert torch.equal(noisy.outputs(obs()), plain.outputs(obs()))
+    assert not torch.allclose(noisy.outputs(obs(), noise), plain.outputs(obs()))
+    with torch.no_grad():
+        for name, parameter in noisy.named_parameters():
+            if "sigma" in name:
+                parameter.zero_()
+    torch.testing.assert_close(noisy.outputs(obs(), noise), plain.outputs(obs()), rtol=0, atol=1e-15)
+
+
+def test_noise_is_redrawn_and_not_stored():
+    layers, generator = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6), sigma0=0.5), rng()
+    before = copy.deepcopy(layers.state_dict())
+    one, other = (layers.outputs(obs(), layers.draw_noise(generator)) for _ in range(2))
+    assert not torch.allclose(one, other)
+    assert torch.equal(one, layers.outputs(obs(), layers.draw_noise(rng())))
+    assert layers.state_dict().keys() == before.keys() and all(
+        torch.equal(v, before[k]) for k, v in layers.state_dict().items()
+    )
+    assert torch.equal(layers.outputs(obs()), layers.outputs(obs()))
+
+
+def test_streams_without_dueling_or_noise_are_one_network():
+    plain, one = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6), dueling=False), OneStream(INPUTS, ACTIONS, NUMBERS, (8, 6))
+    with torch.no_grad():
+        for layer, weight, bias in zip(
+            [*plain.shared, *plain.hidden, *plain.last], one.body.weights, one.body.biases, strict=True
+        ):
+            weight[0], bias[0, 0] = layer.weight.T, layer.bias
+    torch.testing.assert_close(plain.outputs(obs()), one.outputs(obs()))
+
+
+ROWS, K = 6, 5
+
+
+def naive_loss(quantiles, fractions, targets, kappa):
+    """Σ_i mean_j |τ_i − 1{u < 0}|·L_κ(u)/κ of u = target_j − quantile_i, one pair at a time."""
+    losses = torch.zeros(len(quantiles))
+    for row in range(len(quantiles)):
+        for theta, tau in zip(quantiles[row], fractions[row], strict=True):
+            for target in targets[row]:
+                u = float(target - theta)
+                huber = 0.5 * u * u if abs(u) <= kappa else kappa * (abs(u) - 0.5 * kappa)
+                losses[row] += abs(float(tau) - (u < 0)) * huber / kappa / targets.shape[1]
+    return losses
+
+
+def test_the_loss_is_that_of_a_loop_with_fractions_per_row():
+    head = Implicit(K, kappa=0.4)
+    g = torch.Generator().manual_seed(0)
+    quantiles, targets = torch.randn(ROWS, K, generator=g), 2 * torch.randn(ROWS, K, generator=g)
+    fractions = torch.rand(ROWS, K, generator=g)
+    chosen, target = torch.cat([quantiles, fractions], 1), torch.cat([targets, torch.rand(ROWS, K, generator=g)], 1)
+    found = head.compare(chosen, target)
+    torch.testing.assert_close(found.losses, naive_loss(quantiles, fractions, targets, 0.4), rtol=0, atol=1e-12)
+
+
+def test_midpoints_are_quantile_regression():
+    head, plain = Implicit(K, kappa=0.7), Quantiles(K, kappa=0.7)
+    g = torch.Generator().manual_seed(1)
+    quantiles, following = torch.randn(ROWS, K, generator=g), torch.randn(ROWS, K, generator=g)
+    rewards, discounts = torch.randn(ROWS, generator=g), torch.rand(ROWS, generator=g)
+    levels = plain.levels.to(quantiles).expand(ROWS, K)
+    target = head.target(torch.cat([following, levels], 1), rewards, discounts)
+    expected = plain.target(following, rewards, discounts)
+    found = head.compare(torch.cat([quantiles, levels], 1), target)
+    torch.testing.assert_close(found.losses, plain.compare(quantiles, expected).losses, rtol=0, atol=1e-12)
+    assert torch.equal(head.values(torch.cat([quantiles, levels], 1)), plain.values(quantiles))
+
+
+def test_the_layers_are_their_formula():
+    layers = ImplicitLayers(3, 2, K, (7, 4))
+    rows, fractions = torch.randn(ROWS, 3), torch.rand(ROWS, K)
+    found = layers.outputs(rows, fractions)
+    assert found.shape == (ROWS, 2, 2 * K)
+    for row in range(ROWS):
+        features = torch.relu(layers.shared[0](rows[row]))
+        for k in range(K):
+            cosines = torch.tensor([math.cos(math.pi * i * float(fractions[row, k])) for i in range(COSINES)])
+            mixed = features * torch.relu(layers.embedding(cosines))
+            expected = layers.last(torch.relu(layers.hidden(mixed)))
+            torch.testing.assert_close(found[row, :, k], expected, rtol=0, atol=1e-12)
+            assert (found[row, :, K + k] == fractions[row, k]).all()
+    plain = layers.outputs(rows)[0, 0, K:]
+    torch.testing.assert_close(plain, (torch.arange(K) + 0.5) / K)
+
+
+def test_a_pass_draws_uniform_fractions_per_row():
+    layers = ImplicitLayers(3, 2, 64, (8,))
+    drawn = layers.outputs(torch.zeros(200, 3), layers.draw_noise(torch.Generator().manual_seed(0)))[:, 0, 64:]
+    counts = torch.histc(drawn, 10, 0, 1) / drawn.numel()
+    assert (counts - 0.1).abs().max() < 0.01 and len(drawn[:, 0].unique()) == 200

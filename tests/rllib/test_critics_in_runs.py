@@ -1,0 +1,225 @@
+"""Critics in RLlib: number, normalization, residual networks, TQC and CrossQ, update ratios and resets."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import interreplay
+from interreplay.acting import export as export_policy
+from interreplay.acting.trained_policy import TrainedPolicy
+from interreplay.errors import CheckpointError
+from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
+from interreplay.learning.networks.residual_layers import ResidualMLP
+from interreplay.rllib import CrossQ
+from tests.rllib.small_runs import config, continued, of_preset, run, same, weights
+
+
+@pytest.mark.parametrize("trainer", ["SAC", "TD3", "DDPG"])
+def test_settings_reach_networks_and_updates(trainer):
+    settings = {"n_critics": 3, "critic_layer_norm": True, "critic_dropout": 0.2, "weight_decay": 0.1, "critic_l2": 0.0}
+    algorithm = config(trainer=trainer).training(**settings).build_algo()
+    nets, rule = algorithm.learner.single_module.nets, algorithm.learner._update_rule
+    for critics in (nets.critics, nets.targets):
+        assert (critics.count, len(critics.scales), critics.dropout) == (3, 2, 0.2)
+    assert {name: getattr(rule.settings, name) for name in settings} == settings
+    assert {type(rule.optimizers[name]) for name in ("actor", "critic")} == {FastAdamW}
+    assert trainer != "SAC" or type(rule.optimizers["alpha"]) is FastAdam
+
+
+def test_rl_module_sets_the_number_of_critics():
+    algorithm = config().rl_module(model_config={"n_critics": 4}).build_algo()
+    assert algorithm.learner.single_module.nets.critics.count == algorithm.config.n_critics == 4
+
+
+@pytest.mark.slow
+def test_delayed_policy_updates_continue_over_iterations():
+    algorithm, results = run(of_preset("redq"), 2)
+    rule, learned = algorithm.learner._update_rule, results[-1]["learners"]["default_policy"]
+    assert rule.updates == learned["num_updates_lifetime"] == 151
+    steps = [optimizer.state[p]["step"] for optimizer in rule.optimizers.values() for p in optimizer.state]
+    assert {int(step) for step in steps} == {151, 151 // 4}
+    assert all(np.isfinite(value) for value in learned.values())
+
+
+@pytest.mark.slow
+def test_discrete_actions_support_the_options():
+    made = config("CartPole-v1").training(n_critics=4, target_subset=2, critic_layer_norm=True, critic_dropout=0.1)
+    algorithm, results = run(made.training(policy_delay=3, actor_target="mean", target_entropy="half"))
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    assert algorithm.learner._update_rule.target_entropy == pytest.approx(0.49 * np.log(2))
+
+
+@pytest.mark.slow
+def test_a_reset_keeps_rows_counts_and_observation_statistics():
+    made = of_preset("sr-sac", buffer="PER").training(normalize_observations=True)
+    algorithm = made.build_algo()
+    algorithm.train()
+    encoder, rule = algorithm.learner.single_module.nets.encoder, algorithm.learner._update_rule
+    before, left = weights(algorithm), 90 - rule.updates
+    assert 0 < left < 90
+    sample = algorithm.replay_buffer.sample(32)
+    state = copy.deepcopy(algorithm.replay_buffer.selector.state_dict())
+    statistics = encoder.statistics()
+    for _ in range(left):
+        algorithm.learner.learn_from(sample)
+    after = weights(algorithm)
+    assert rule.updates == algorithm.learner.updates == 90 and not rule.optimizers["critic"].state
+    trained = [name for name in before if "weights" in name]
+    assert all(not torch.equal(before[name], after[name]) for name in trained)
+    targets = [name for name in after if ".targets." in name]
+    assert targets and all(torch.equal(after[n], after[n.replace(".targets.", ".critics.")]) for n in targets)
+    assert len(algorithm.replay_buffer) == 75 and algorithm.env_steps == 75
+    assert json.dumps(state, default=str) == json.dumps(algorithm.replay_buffer.selector.state_dict(), default=str)
+    assert encoder.statistics()["count"] == statistics["count"] == 75
+
+
+@pytest.mark.slow
+def test_observation_statistics_are_frozen_in_evaluation():
+    made = of_preset("droq").training(normalize_observations=True)
+    algorithm, _ = run(made.evaluation(evaluation_interval=None, evaluation_duration=1))
+    encoder, before = algorithm.learner.single_module.nets.encoder, weights(algorithm)
+    statistics = encoder.statistics()
+    algorithm.evaluate()
+    after = encoder.statistics()
+    assert statistics["count"] == after["count"] == 150
+    assert np.array_equal(statistics["mean"], after["mean"]) and same(before, weights(algorithm))
+    assert float(encoder.factor.max()) != 1.0, "they normalize"
+
+
+RESIDUAL = {"critic_blocks": 1, "critic_width": 16, "actor_blocks": 1, "actor_width": 12, "weight_decay": 0.01}
+RECIPE = {"n_critics": 1, "normalize_observations": True, "critic_target": "mean", "reset_at": [90]}
+# Algorithm, environment, replay method and its arguments: every algorithm once, each with another method.
+RUNS = {
+    "SAC": ("Pendulum-v1", "NMER", {"selector": {"type": "Faded", "rate": 0.98}}),
+    "TQC": ("Pendulum-v1", "SWD", {"horizon": 60}),
+    "TD3": ("Pendulum-v1", "LaBER", {}),
+    "DDPG": ("Pendulum-v1", "PER", {}),
+}
+
+
+def made(trainer, env=None, buffer=None, **arguments):
+    known = RUNS.get(trainer)
+    if known is not None and buffer is None:
+        env, buffer, arguments = known
+    settings = RESIDUAL | RECIPE
+    if trainer == "TQC":
+        settings = {name: value for name, value in settings.items() if name != "critic_target"}
+    if trainer == "DDPG":
+        settings |= {"critic_l2": 0.0}
+    return config(env or "Pendulum-v1", buffer or "Uniform", trainer=trainer, **arguments).training(**settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", RUNS)
+def test_a_resumed_run_is_bit_exact(trainer, tmp_path):
+    straight, resumed = continued(lambda: made(trainer).build_algo(), tmp_path / "c")
+    assert same(weights(straight), weights(resumed))
+    assert all(torch.isfinite(value).all() for value in weights(straight).values())
+    nets = straight.learner.single_module.nets
+    assert all(isinstance(each, ResidualMLP) for each in (nets.critics, nets.targets, nets.actor.body))
+    assert straight.learner._update_rule.resets_at_steps == 1
+
+
+@pytest.mark.slow
+def test_a_reset_at_an_env_step_is_the_reset_interval_that_matches():
+    """Updates begin with env step 50, so that step 70 makes update 21."""
+    by_steps, _ = run(config(buffer="NMER").training(reset_at=[70]), 1)
+    by_updates, _ = run(config(buffer="NMER").training(reset_interval=21), 1)
+    never, _ = run(config(buffer="NMER"), 1)
+    assert by_steps.learner.updates == 26
+    assert same(weights(by_steps), weights(by_updates))
+    assert not same(weights(by_steps), weights(never))
+
+
+@pytest.mark.slow
+def test_discrete_actions_have_residual_networks():
+    algorithm, results = run(made("SAC", "CartPole-v1", "PER"))
+    assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
+    assert isinstance(algorithm.learner.single_module.nets.critics, ResidualMLP)
+
+
+@pytest.mark.slow
+def test_a_stored_policy_acts_alike_and_can_be_exported(tmp_path):
+    algorithm, _ = run(made("SAC"), 1)
+    checkpoint = tmp_path / "c"
+    algorithm.save_to_path(checkpoint)
+    policy = interreplay.load_policy(checkpoint)
+    obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    assert np.array_equal(policy.act(obs), algorithm.act(obs))
+    assert isinstance(policy, TrainedPolicy)
+    for name in ("policy.pt2", "policy.onnx"):
+        export_policy.export(policy, tmp_path / name, observations=50)
+        assert (tmp_path / name).exists()
+
+
+LACKING = {("ReLo", "CrossQ"): "reducible_loss", ("LA3P", "TQC"): "critic_loss"}
+"""Scores that a method requires and an algorithm lacks, because it has no target networks or a quantile loss."""
+
+
+@pytest.mark.parametrize(("buffer", "trainer"), LACKING)
+def test_unsupported_methods_are_rejected(buffer, trainer):
+    with pytest.raises(
+        ValueError, match=f"{LACKING[buffer, trainer]}.*{trainer}|{trainer}.*{LACKING[buffer, trainer]}"
+    ):
+        config(buffer=buffer, trainer=trainer).build_algo()
+
+
+def test_settings_reach_networks_and_updates_of_tqc_and_crossq():
+    made = config(trainer="TQC").training(n_critics=3, n_quantiles=7, drop_per_critic=1, kappa=0.5)
+    algorithm = made.build_algo()
+    update, nets = algorithm.learner._update_rule, algorithm.learner.single_module.nets
+    assert (update.settings.drop_per_critic, update.settings.kappa) == (1, 0.5)
+    assert tuple(nets.critics.weights[-1].shape) == (3, 32, 7) == tuple(nets.targets.weights[-1].shape)
+    made = config(trainer="CrossQ").training(policy_delay=2, renorm_warm_up=7, activation="tanh")
+    algorithm = made.build_algo()
+    update, nets = algorithm.learner._update_rule, algorithm.learner.single_module.nets
+    assert (update.settings.policy_delay, nets.critics.warm_up, nets.actor.body.warm_up) == (2, 7, 7)
+    assert tuple(nets.critics.weights[1].shape) == (2, 256, 256) and nets.critics.activation == "tanh"
+    assert update.optimizers["critic"].param_groups[0]["betas"] == (0.5, 0.999)
+    narrow = config(trainer="CrossQ").training(critic_hiddens=(16, 8)).build_algo().learner.single_module.nets
+    assert tuple(narrow.critics.weights[1].shape) == (2, 16, 8)
+
+
+def statistics(state):
+    return {name: value for name, value in state.items() if name.endswith((".mean", ".variance", ".trained"))}
+
+
+@pytest.mark.slow
+def test_evaluation_and_acting_leave_the_statistics_unchanged():
+    algorithm = config(trainer="CrossQ").evaluation(evaluation_interval=1, evaluation_duration=1).build_algo()
+    algorithm.train()
+    before = weights(algorithm)
+    algorithm.evaluate()
+    module = algorithm.learner.single_module
+    obs = torch.randn(50, 3)
+    together = module.act(obs, None)
+    for forward in (module.forward_inference, module.forward_exploration):
+        assert forward({"obs": obs})["actions"].shape == (50, 1)
+    torch.testing.assert_close(together[:1], module.act(obs[:1], None))
+    assert same(before, weights(algorithm))
+    assert len(statistics(before)) == 14, "mean and variance of three layers each, and both counts"
+
+
+def test_inference_modules_have_the_statistics():
+    algorithm, _ = run(config(trainer="CrossQ"), 1)
+    module = algorithm.learner.single_module
+    spaces = {name: getattr(module, name) for name in ("observation_space", "action_space")}
+    alone = type(module)(**spaces, inference_only=True, model_config=module.model_config)
+    state = module.get_state(inference_only=True)
+    assert not any("critics" in name or "alpha" in name for name in state)
+    alone.set_state(state)
+    obs = torch.randn(9, 3)
+    assert torch.equal(alone.act(obs), module.act(obs)) and int(alone.nets.actor.body.trained) > 0
+
+
+def test_a_checkpoint_restores_the_statistics_and_rejects_other_critics(tmp_path):
+    algorithm, _ = run(config(trainer="CrossQ"), 1)
+    algorithm.save_to_path(tmp_path / "c")
+    restored = CrossQ.from_checkpoint(tmp_path / "c")
+    found, expected = statistics(weights(restored)), statistics(weights(algorithm))
+    assert found.keys() == expected.keys() and same(found, expected) and expected["nets.critics.trained"] > 20
+    with pytest.raises(CheckpointError, match=r"setting critic_hiddens 'auto'; this run has '\[8\]'"):
+        config(trainer="CrossQ").training(critic_hiddens=(8,)).build_algo().restore_from_path(tmp_path / "c")
