@@ -21,7 +21,7 @@ from interreplay.buffer.part_checks import (
 from interreplay.buffer.sample import Sample
 from interreplay.errors import as_range
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import evict, wrong_result
+from interreplay.part import evict, union, wrong_result
 from interreplay.selection import Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import columns_of
@@ -29,7 +29,7 @@ from interreplay.storage.read_views import read_view
 from interreplay.storage.ring import Storage
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.synthesis import Identity, Synthesized, Synthesizer
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, with_extras
 
 
 class Inputs(NamedTuple):
@@ -106,10 +106,13 @@ class ReplayBuffer(Composition):
 
         Raises:
             NonFiniteError: If a column contains NaN or infinity; nothing is stored.
-            ValueError: If the columns differ from those stored before, or a part rejects them.
+            ValueError: If the columns differ from those stored before, or a part rejects them or needs another one;
+                nothing is stored.
         """
         if not len(self.storage):
             self.check(columns_of(transitions))
+            required = self.columns_wanted & union(self.parts.values(), "needs")
+            with_extras(transitions, required)  # rejects rows without these columns
         if not len(transitions):
             return self.storage.add(transitions)
         transitions = self.storage.cast(transitions)  # validates all rows before anything changes

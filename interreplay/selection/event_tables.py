@@ -55,9 +55,6 @@ def _callable_event(condition: Callable[[Transitions], Tensor], storage: Storage
 
 
 def _column_event(column: str, storage: Storage, slots: Tensor) -> Tensor:
-    if column not in storage.columns:
-        name = column.removeprefix("extras.")
-        raise ValueError(f"rows have no extras[{name!r}]; the event {name!r} requires this column in every row")
     return storage.column(column).index_select(0, slots) != 0
 
 

@@ -169,8 +169,12 @@ def test_success_is_read_from_an_extra_column():
     assert buffer.columns_wanted == buffer.selector.needs == {"success"}
     buffer.add(make(6).replace(extras={"success": torch.tensor([0, 0, 1, 0, 1, 0], dtype=torch.bool)}))
     assert sorted(buffer.selector._tables[0].members.tolist()) == [2, 4]
-    with pytest.raises(ValueError, match="rows have no extras\\['success'\\]; the event 'success' requires"):
-        EventTables(capacity=10, events="success").add(make(3))
+    empty = EventTables(capacity=10, events="success")
+    with pytest.raises(ValueError, match="the rows lack the column success, which the replay method requires"):
+        empty.add(make(3))
+    assert not len(empty)
+    empty.add(make(3).replace(extras={"success": torch.zeros(3)}))
+    assert len(empty) == 3
     with pytest.raises(ValueError, match="EventTables requires success, which RLlib's SAC does not provide"):
         buffer.check_offers(frozenset(), "RLlib's SAC")
 
