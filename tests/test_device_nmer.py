@@ -267,13 +267,15 @@ def test_rows_that_are_not_finite_are_rejected():
         assert len(buffer) == 300 and buffer.storage.written == 450
         buffer.sample(8)
     buffer = DeviceNMER(capacity=10, seed=0)
-    with pytest.warns(RuntimeWarning, match="overflow"), pytest.raises(ValueError, match="too large for float32"):
-        buffer.add(make(1).replace(rewards=torch.tensor([1e300], dtype=torch.float64)))
     rewards = torch.zeros(25, dtype=torch.float64)
     rewards[-1] = 1e300
     with pytest.raises(ValueError, match="too large for float32"):
         buffer.add(make(25).replace(rewards=rewards))
-    assert len(buffer) == 0 and buffer._rows._written == 0
+    assert len(buffer) == 0
+    buffer.add(make(1).replace(rewards=rewards[:1]))
+    with pytest.warns(RuntimeWarning, match="overflow"), pytest.raises(ValueError, match="too large for float32"):
+        buffer.add(make(1).replace(rewards=rewards[-1:]))
+    assert len(buffer) == 1
 
 
 @pytest.mark.parametrize(
@@ -310,3 +312,19 @@ def test_no_rows():
     buffer.add(make(3))
     assert len(buffer.add(make(3)[:0])) == 0 and len(buffer) == 3
     assert isinstance(buffer.sample(2).transitions, Transitions)
+
+
+def test_rejected_rows_leave_an_empty_buffer():
+    buffer = DeviceNMER(capacity=10, seed=0)
+    for wrong in (
+        make(3).replace(rewards=torch.tensor([1.0, np.nan, 2.0])),
+        make(3).replace(extras={"behavior": torch.tensor([1.0, 2.0, np.nan])}),
+    ):
+        with pytest.raises(NonFiniteError):
+            buffer.add(wrong)
+    with pytest.raises(ValueError, match="cannot sample 4 rows from 0 stored ones"):
+        buffer.sample(4)
+    buffer.add(make(3))
+    unused = DeviceNMER(capacity=10, seed=0)
+    unused.add(make(3))
+    same_sample(buffer.sample(4), unused.sample(4))

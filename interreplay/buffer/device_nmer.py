@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.buffer.device_rows import DeviceRows
+from interreplay.buffer.device_rows import DeviceRows, check_float32
 from interreplay.buffer.replay_buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample
 from interreplay.errors import check_number
@@ -127,6 +127,8 @@ class DeviceNMER(ReplayBuffer):
         if not self._written:
             self.check(columns_of(transitions))
         transitions, _ = self._storage.convert(transitions)
+        if self._rows is None or transitions.extras:
+            check_float32(transitions)  # later rows without extras are checked when they are packed
         if self._rows is None:
             self._rows = self._rows_like(transitions)
         self._rows.add(transitions)
