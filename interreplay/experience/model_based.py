@@ -193,6 +193,8 @@ class ModelBased(Mix):
         if context.device is not None:
             self.dynamics.move(context.device)
         super().connect(context)
+        if len(self.real):
+            return  # the recorded rows were added by an earlier call
         episodes: set[int] = set()
         for rows in self.recorded_rows():
             assert rows.episode is not None

@@ -84,6 +84,7 @@ def test_recorded_rows_are_real_rows_as_if_they_had_been_collected_before(tmp_pa
     made = source(recorded={"data": str(folder), "where": "newest=30"}, **changes)
     filled = source(**changes)
     filled.real.add(recorded[-30:])
+    made.connect(changes["about"])
     assert len(made.real) == 30 and made.imagination.env_steps == 0
     new = episodes_of([25], seed=1, first=0)
     for each in (made, filled):
