@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -75,15 +76,15 @@ class Where:
 
 
 def _count(text: str) -> int:
-    value = int(float(text)) if "e" in text.lower() else int(text)
-    if value < 1:
+    value = float(text)
+    if not value.is_integer() or value < 1:
         raise ValueError
-    return value
+    return int(value)
 
 
 def _finite(text: str) -> float:
     value = float(text)
-    if value - value != 0.0:
+    if not math.isfinite(value):
         raise ValueError
     return value
 

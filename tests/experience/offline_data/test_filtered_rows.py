@@ -219,7 +219,19 @@ def test_conditions_are_read_from_text(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["return>5", "newest=0", "newest=x", "return>=nan", "age=3", "success=1", 5, "version>="]
+    "text",
+    [
+        "return>5",
+        "newest=0",
+        "newest=1.5e0",
+        "newest=1e999",
+        "newest=x",
+        "return>=nan",
+        "age=3",
+        "success=1",
+        5,
+        "version>=",
+    ],
 )
 def test_malformed_conditions_are_rejected(text):
     with pytest.raises(UsageError, match="expected conditions, separated by commas, such as return>=500"):
