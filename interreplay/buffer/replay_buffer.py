@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.buffer.composition import Composition
 from interreplay.buffer.part_checks import (
     CHECKED_DRAWS,
     check_draw,
@@ -20,35 +20,29 @@ from interreplay.buffer.part_checks import (
 )
 from interreplay.buffer.sample import Sample
 from interreplay.errors import as_range
+from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import evict, union, wrong_result
-from interreplay.selection import Selector, Uniform
+from interreplay.part import Context, evict, union, wrong_result
+from interreplay.selection import MixedSelection, Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
-from interreplay.storage.columns import columns_of
-from interreplay.storage.read_views import read_view
+from interreplay.storage.columns import Columns, columns_of, num_features
+from interreplay.storage.read_views import ReadView, read_view
 from interreplay.storage.ring import Storage
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.synthesis import Identity, Synthesized, Synthesizer
 from interreplay.transitions import Transitions, with_extras
 
-
-class Inputs(NamedTuple):
-    """Inputs of a synthesizer.
-
-    Attributes:
-        anchors: ``(n, ...)``.
-        neighbors: ``(n, k, ...)``; the anchors if no row has a neighbor.
-        partners: Slots ``(n,)`` of the first neighbor of each row.
-        alone: Which rows have no neighbor, bool ``(n,)``; None if all have one or neighbors are not used.
-    """
-
-    anchors: Transitions
-    neighbors: Transitions
-    partners: Tensor
-    alone: Tensor | None
+BASES: dict[str, type[Selector | Neighborhood | Synthesizer]] = {
+    "selector": Selector,
+    "neighborhood": Neighborhood,
+    "synthesizer": Synthesizer,
+}
+"""The base class of each part."""
+LINK_CHECK_ROWS = 64
+"""Number of rows after which `check_links` decides whether rows continue each other."""
 
 
-class ReplayBuffer(Composition):
+class ReplayBuffer:
     """Selects anchors, gathers their neighbors and synthesizes a batch.
 
     Args:
@@ -62,8 +56,11 @@ class ReplayBuffer(Composition):
         seed: Seed of all random numbers; None for a random seed.
         device: Torch device of batches. Rows are kept in main memory.
 
+    Attributes:
+        view: How rows are read: as single steps or as n-step transitions.
+
     Raises:
-        ValueError: If an argument is out of range or parts are incompatible.
+        ValueError: If an argument is out of range, a part has another base class, or parts are incompatible.
     """
 
     def __init__(
@@ -82,18 +79,35 @@ class ReplayBuffer(Composition):
         if isinstance(n_step, Sequence):
             self._n_step_range = as_range("n_step", n_step)
             n_step = self._n_step_range[1]
-        super().__init__(
-            storage=Storage(capacity, gamma),
-            view=read_view(n_step, gamma),
-            selector=Uniform() if selector is None else selector,
-            neighborhood=NoNeighbors() if neighborhood is None else neighborhood,
-            synthesizer=Identity() if synthesizer is None else synthesizer,
-        )
+        self.storage = Storage(capacity, gamma)
+        self.selector = Uniform() if selector is None else selector
+        self.neighborhood = NoNeighbors() if neighborhood is None else neighborhood
+        self.synthesizer = Identity() if synthesizer is None else synthesizer
+        for name, part in self.parts.items():
+            if not isinstance(part, BASES[name]):
+                raise ValueError(
+                    f"{name} is {part!r}; expected an object of a class derived from {BASES[name].__name__}"
+                )
+        self.use_view(read_view(n_step, gamma))
         self.device = torch.device(device)
         self.credit = PriorityUpdate() if credit is None else credit
         self.credit.check(self.selector)
         self.rng = np.random.default_rng(seed)
+        self._links_checked = False
         self._draws_to_check = {name: CHECKED_DRAWS for name, part in self.parts.items() if has_own_code(part)}
+
+    def __len__(self) -> int:
+        return len(self.storage)
+
+    @property
+    def capacity(self) -> int:
+        return self.storage.capacity
+
+    @property
+    def parts(self) -> dict[str, Selector | Neighborhood | Synthesizer]:
+        return {"selector": self.selector, "neighborhood": self.neighborhood, "synthesizer": self.synthesizer}
+
+    # -- Rows --------------------------------------------------------------------------------------
 
     def add(self, transitions: Transitions) -> Tensor:
         """Store transitions.
@@ -129,6 +143,42 @@ class ReplayBuffer(Composition):
             part.observe(self.storage, slots)
         return slots
 
+    def truncate_episodes(self, episodes: Iterable[int]) -> None:
+        """Mark the newest rows of running episodes as truncated, because no rows will follow.
+
+        Args:
+            episodes: Episode ids; ids of other episodes are ignored.
+        """
+        self.storage.truncate_episodes(episodes)
+
+    def draw_from(self, storage: Storage) -> None:
+        """Replace the empty storage by a filled one; all parts observe its rows.
+
+        Raises:
+            ValueError: If this buffer is not empty, the capacities differ, or a part rejects the rows.
+        """
+        if len(self) or storage.capacity != self.capacity:
+            raise ValueError(
+                f"{self!r} cannot draw from a storage with capacity {storage.capacity:,}; "
+                "expected an empty buffer with the same capacity"
+            )
+        self.check(storage.columns)
+        self.storage = storage
+        oldest = (storage.written - len(storage)) % storage.capacity
+        slots = storage.consecutive_slots(oldest, len(storage))
+        for part in self.parts.values():
+            part.observe(storage, slots)
+
+    def read(self, slots: Tensor) -> Transitions:
+        """Return the transitions in `slots` (int64, any shape) as batches contain them, for example with n steps.
+
+        Raises:
+            IndexError: If a slot is negative or beyond the capacity.
+        """
+        return self.view.read(self.storage, slots)
+
+    # -- Batches -----------------------------------------------------------------------------------
+
     def sample(self, size: int) -> Sample:
         """Draw a batch.
 
@@ -150,21 +200,19 @@ class ReplayBuffer(Composition):
         if checked:
             check_draw(self.selector, draw, size, len(self))
         self.synthesizer.prepare(self.storage, self.rng)
-        inputs = self._gather(draw.slots)
-        anchors = inputs.anchors
-        made = self.synthesizer(anchors, inputs.neighbors, self.rng)
+        anchors, neighbors, partners, alone = self._gather(draw.slots)
+        made = self.synthesizer(anchors, neighbors, self.rng)
         if not isinstance(made, Synthesized):
             raise wrong_result(self.synthesizer, made, Synthesized, "(rows, mix)")
         if self._needs_check("synthesizer"):
             check_synthesized(self.synthesizer, made, anchors)
         rows = made.rows
         mix = made.mix
-        partners = inputs.partners
         if mix is not None:
-            if inputs.alone is None:
+            if alone is None:
                 unmixed = mix >= 1
             else:
-                mix = mix.masked_fill(inputs.alone, 1.0)
+                mix = mix.masked_fill(alone, 1.0)
                 unmixed = (mix >= 1) | (partners < 0)
             partners = partners.masked_fill(unmixed, NO_NEIGHBOR)
             if self.synthesizer.recomputes_termination:
@@ -208,38 +256,42 @@ class ReplayBuffer(Composition):
             self._draws_to_check[name] = left - 1
         return left > 0
 
-    def _gather(self, slots: Tensor) -> Inputs:
-        """Read the rows in `slots` ``(n,)``, and their neighbors if the synthesizer uses them."""
+    def _gather(self, slots: Tensor) -> tuple[Transitions, Transitions, Tensor, Tensor | None]:
+        """Read the rows in `slots` ``(n,)``, and their neighbors if the synthesizer uses them.
+
+        Returns:
+            Anchors ``(n, ...)``; neighbors ``(n, k, ...)``, or anchors in place of missing ones; the slot of the first
+            neighbor of each row ``(n,)``; which rows have none, bool ``(n,)``, None if all have one or none is used.
+        """
         if not self.synthesizer.uses_neighbors:
             anchors = self.view.read(self.storage, slots)
-            return Inputs(anchors, anchors, torch.full_like(slots, NO_NEIGHBOR), alone=None)
+            return anchors, anchors, torch.full_like(slots, NO_NEIGHBOR), None
         found = self.neighborhood.gather(self.storage, slots, self.rng)
         if not isinstance(found, Neighbors):
             raise wrong_result(self.neighborhood, found, Neighbors, "(slots)")
         if self._needs_check("neighborhood"):
             check_neighbors(self.neighborhood, found, slots, len(self))
-        inputs = self._read_neighbors(slots, found)
-        if not found.extras:
-            return inputs
-        neighbors = inputs.neighbors.replace(extras={**inputs.neighbors.extras, **found.extras})
-        return inputs._replace(neighbors=neighbors)
-
-    def _read_neighbors(self, slots: Tensor, found: Neighbors) -> Inputs:
-        """Read the rows in `slots` ``(n,)`` and their neighbors; anchors take the place of missing neighbors."""
+        alone = None
         if not found.slots.shape[1]:
             anchors = self.view.read(self.storage, slots)
-            none = torch.full_like(slots, NO_NEIGHBOR)
-            return Inputs(anchors, anchors, none, alone=none < 0)
-        first = found.slots[:, 0]
-        if found.rows is not None:
-            return Inputs(self.view.read(self.storage, slots), found.rows, first, alone=first == NO_NEIGHBOR)
-        others = found.slots
-        alone = None
-        if found.slots.numpy().min() < 0:
-            others = found.stored_slots(slots)
+            neighbors = anchors
+            first = torch.full_like(slots, NO_NEIGHBOR)
             alone = first < 0
-        anchors, neighbors = self.view.read_with_neighbors(self.storage, slots, others)
-        return Inputs(anchors, neighbors, first, alone)
+        elif found.rows is not None:
+            anchors = self.view.read(self.storage, slots)
+            neighbors = found.rows
+            first = found.slots[:, 0]
+            alone = first == NO_NEIGHBOR
+        else:
+            first = found.slots[:, 0]
+            others = found.slots
+            if found.slots.numpy().min() < 0:
+                others = found.stored_slots(slots)
+                alone = first < 0
+            anchors, neighbors = self.view.read_with_neighbors(self.storage, slots, others)
+        if found.extras:
+            neighbors = neighbors.replace(extras={**neighbors.extras, **found.extras})
+        return anchors, neighbors, first, alone
 
     def batches(self, size: int, count: int) -> Iterator[Sample]:
         """Draw several batches: in one large draw if rows are independent, otherwise one after the other.
@@ -303,6 +355,108 @@ class ReplayBuffer(Composition):
         """Yield nothing: a replay buffer has no rows that were recorded before the run."""
         return iter(())
 
+    # -- Requirements and settings -----------------------------------------------------------------
+
+    def use_view(self, view: ReadView) -> None:
+        """Draw the next batches with another view; the stored rows do not change.
+
+        Raises:
+            ValueError: If n-step rows are combined with a part that recomputes rewards or termination.
+        """
+        if (self.synthesizer.recomputes_termination or self.synthesizer.recomputes_rewards) and view.n_step > 1:
+            raise ValueError(f"n_step is {view.n_step}; expected 1, because rewards or termination are recomputed")
+        self.view = view
+        self._needs_links = view.n_step > 1 or any(part.follows_episodes for part in self.parts.values())
+        for part in self.parts.values():
+            part.use_view(view)
+
+    def check_links(self) -> None:
+        """Warn once if rows without episode ids do not continue each other although a part requires it."""
+        rows = self.storage.written
+        if self._links_checked or not self._needs_links or rows < LINK_CHECK_ROWS:
+            return
+        self._links_checked = True
+        broken = self.storage.broken_links
+        if 2 * broken >= rows:
+            warnings.warn(
+                f"{broken} of {rows} rows do not continue the previous row; n-step returns, successors, hindsight and "
+                "event tables treat each as the start of an episode. If rows are from several environments, pass "
+                "episode ids: Transitions(..., episode=ids), one integer per row",
+                stacklevel=3,
+            )
+
+    @property
+    def columns_wanted(self) -> frozenset[str]:
+        """Names of the extra columns that parts request with each row; see `Part`."""
+        return union(self.parts.values(), "columns_wanted")
+
+    @property
+    def scores_wanted(self) -> frozenset[str]:
+        """Names of the scores that parts request with the TD errors of each batch; see `Part`."""
+        return union(self.parts.values(), "scores_wanted")
+
+    @property
+    def brings_critic_loss(self) -> bool:
+        """Whether batches define the critic loss of all rows."""
+        selectors: Collection[Selector] = [self.selector]
+        if isinstance(self.selector, MixedSelection):
+            selectors = self.selector.selectors.values()
+        return all(each.critic_loss is not None or CRITIC_LOSS in each.needs for each in selectors)
+
+    def check_offers(self, offers: Collection[str], algorithm: str) -> None:
+        """Reject an algorithm that does not provide what a part needs.
+
+        Args:
+            offers: Names of what the algorithm provides, see `interreplay.learning.update`.
+            algorithm: Name of the algorithm, for the message.
+
+        Raises:
+            ValueError: With the names of what is missing.
+        """
+        lacking = sorted(union(self.parts.values(), "needs") - set(offers))
+        if lacking:
+            what = " and ".join(lacking)
+            raise ValueError(
+                f"{type(self).__name__} requires {what}, which {algorithm} does not provide; "
+                "expected our SAC, TD3 or DDPG"
+            )
+
+    @property
+    def wants_goal_functions(self) -> bool:
+        """Whether a part computes rewards and needs the environment's functions for it."""
+        return any(part.wants_goal_functions for part in self.parts.values())
+
+    def connect(self, context: Context) -> None:
+        """Provide parts with the algorithm's policy, the environment's goal functions, spaces and a device."""
+        for part in self.parts.values():
+            part.connect(context)
+
+    def check(self, columns: Columns) -> None:
+        """Reject rows that a part cannot process.
+
+        Raises:
+            ValueError: With the name of the column and its dtype.
+        """
+        for part in self.parts.values():
+            part.check(columns)
+
+    def nbytes(self, columns: Columns) -> int:
+        """Return the memory in bytes of the full buffer for rows with these columns, assuming one long episode."""
+        features = num_features(columns)
+        parts = sum(part.nbytes(self.capacity, features) for part in self.parts.values())
+        return Storage.nbytes_of(self.capacity, columns) + parts
+
+    def statistics(self) -> dict[str, float]:
+        """Return statistics that batches do not contain; empty for a single buffer."""
+        return {}
+
+    def anneal(self, progress: float) -> None:
+        """Move schedules, such as PER's β, to `progress`, the completed share of the run, from 0 to 1."""
+        for part in self.parts.values():
+            part.anneal(progress)
+
+    # -- State -------------------------------------------------------------------------------------
+
     def state_view(self) -> dict[str, Any]:
         """Return `state_dict` without copying: the arrays share memory with the buffer."""
         state: dict[str, Any] = {
@@ -330,6 +484,14 @@ class ReplayBuffer(Composition):
             self._use_n_step(int(state["n_step"]))
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
+
+    def __repr__(self) -> str:
+        """Return the class, the number of stored rows, the capacity, the view, the parts and the device."""
+        view = ""
+        if self.view.n_step > 1:
+            view = f", n_step={self.view.n_step}"
+        parts = ", ".join(type(part).__name__ for part in self.parts.values())
+        return f"{type(self).__name__}({len(self):,} of {self.capacity:,} rows{view}; {parts}; {self.device})"
 
 
 def _checked_column(sample: Sample, name: str, values: Any) -> Tensor:
