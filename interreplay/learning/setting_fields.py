@@ -10,7 +10,7 @@ import contextlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
@@ -376,3 +376,20 @@ def accepted_by(found: Field[Any]) -> Accepts:
 def defaults(owner: type) -> dict[str, Any]:
     """Return the default of each setting of a dataclass by its name."""
     return {found.name: found.default for found in fields(owner)}
+
+
+def check_without_effect(settings: Any, names: Collection[str], reason: str, expected: str) -> None:
+    """Raise a ValueError if a setting differs from its default although it has no effect.
+
+    Args:
+        settings: Instance of a dataclass of settings.
+        names: Names of settings without effect.
+        reason: Why they have none, such as "distribution 'mean'".
+        expected: When they have one, such as "distribution 'categorical'".
+    """
+    for found in fields(settings):
+        value = getattr(settings, found.name)
+        if isinstance(value, list):  # files and JSON contain no tuples
+            value = tuple(value)
+        if found.name in names and value != found.default:
+            raise ValueError(f"{found.name} is {value!r} and {reason}; expected {expected}, or no {found.name}")

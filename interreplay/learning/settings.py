@@ -18,6 +18,7 @@ from interreplay.learning.setting_fields import (
     Widths,
     YesNo,
     changed_default,
+    check_without_effect,
     setting,
     with_defaults,
     without_settings,
@@ -208,6 +209,14 @@ class ActorCriticSettings:
                 "critic_layer_norm is True and network.critic has no LayerNorm; expected LayerNorm in network.critic, "
                 "or critic_layer_norm False"
             )
+        for stream in ("actor", "critic"):
+            blocks = f"{stream}_blocks"
+            if not getattr(self, blocks):
+                check_without_effect(self, [f"{stream}_width"], f"{blocks} 0", expected=f"{blocks} of at least 1")
+        if not (self.grad_clip or self.actor_grad_clip or self.critic_grad_clip):
+            check_without_effect(self, ["grad_clip_by"], "no grad_clip", expected="a grad_clip")
+        if self.critic_target == "mean" and self.actor_target != "mean":
+            check_without_effect(self, ["actor_target"], "critic_target 'mean'", expected="critic_target 'min'")
         drawn = [name for name in ("critic_dropout", "target_subset") if getattr(self, name)]
         if self.torch_compile and drawn:
             raise ValueError(
@@ -329,6 +338,14 @@ class TD3Settings(DeterministicSettings):
         OrWord(POSITIVE, "none", None),
         "weight α of the values relative to behavior cloning (TD3+BC uses 2.5); none disables cloning",
     )
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError for settings that contradict each other."""
+        super().__post_init__()
+        if not self.target_policy_noise:
+            check_without_effect(
+                self, ["target_noise_clip"], "target_policy_noise 0", expected="a target_policy_noise above 0"
+            )
 
 
 @dataclass(frozen=True)

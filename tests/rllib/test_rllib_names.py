@@ -24,7 +24,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
     [
         (DQNConfig, {"double_q": True}, {"double": True}),
         (DQNConfig, {"num_atoms": 21, "v_min": 0, "v_max": 200.0}, {"distribution": "categorical", "atoms": 21}),
-        (DQNConfig, {"v_max": 200.0, "v_min": 0}, {"value_range": (0, 200.0)}),
+        (C51Config, {"v_max": 200.0, "v_min": 0}, {"value_range": (0, 200.0)}),
         (C51Config, {"num_atoms": 1}, {"distribution": "mean"}),
         (
             DQNConfig,

@@ -111,6 +111,18 @@ class Other(TorchRLModule):
             lambda c: c.training(grad_clip=1.0, grad_clip_by="size"),
             "grad_clip_by.*size.*value",
         ),
+        (
+            lambda c: c.training(grad_clip_by="norm"),
+            "grad_clip_by is 'norm' and no grad_clip; expected a grad_clip, or no grad_clip_by",
+        ),
+        (
+            lambda c: c.training(critic_width=64),
+            "critic_width is 64 and critic_blocks 0; expected critic_blocks of at least 1, or no critic_width",
+        ),
+        (
+            lambda c: c.training(critic_target="mean", actor_target="first"),
+            "actor_target is 'first' and critic_target 'mean'; expected critic_target 'min', or no actor_target",
+        ),
         (lambda c: c.env_runners(env_runner_cls=SingleAgentEnvRunner), "env_runner_cls is SingleAgentEnvRunner"),
         (lambda c: c.env_runners(create_local_env_runner=False), "create_local_env_runner is False"),
         (lambda c: c.env_runners(observation_filter="Median"), "observation_filter is 'Median'"),

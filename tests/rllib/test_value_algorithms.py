@@ -209,8 +209,37 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
         (lambda c: c.training(initial_epsilon=1.5), "initial_epsilon is 1.5; expected a number of at least 0"),
         (lambda c: c.training(target_update_period=0), "target_update_period is 0"),
         (lambda c: c.training(encoder="resnet"), "encoder is 'resnet'; expected one of auto, nature"),
-        (lambda c: c.training(exploration="Gaussian"), "Gaussian and actions are discrete"),
-        (lambda c: c.training(exploration="Noisy"), "the policy has no noisy layers"),
+        (
+            lambda c: c.training(exploration="Gaussian", epsilon_steps=10_000),
+            "Gaussian and actions are discrete",
+        ),
+        (lambda c: c.training(exploration="Noisy", epsilon_steps=10_000), "the policy has no noisy layers"),
+        (
+            lambda c: c.training(exploration="Greedy"),
+            "epsilon_steps is 100 and exploration Greedy; expected no exploration, or no epsilon_steps",
+        ),
+        (
+            lambda c: c.training(exploration={"type": "Greedy"}, epsilon_steps=10_000, final_epsilon=0.0),
+            "final_epsilon is 0.0 and exploration Greedy; expected no exploration, or no final_epsilon",
+        ),
+        (
+            lambda c: c.training(kappa=0.5),
+            "kappa is 0.5 and distribution 'mean'; expected distribution 'quantiles' or 'implicit', or no kappa",
+        ),
+        (
+            lambda c: c.training(value_range=[0, 5], distribution="quantiles"),
+            r"value_range is \(0, 5\) and distribution 'quantiles'; expected distribution 'categorical', or no value_",
+        ),
+        (lambda c: c.training(atoms=9), "atoms is 9 and distribution 'mean'; expected distribution 'categorical' or"),
+        (
+            lambda c: c.training(huber_delta=None, distribution="implicit"),
+            "huber_delta is None and distribution 'implicit'; expected distribution 'mean', or no huber_delta",
+        ),
+        (lambda c: c.training(sigma0=0.1), "sigma0 is 0.1 and noisy False; expected noisy True, or no sigma0"),
+        (
+            lambda c: c.training(sigma0=0.1).model(q=["NoisyLinear"]),
+            "sigma0 is 0.1 and network lists layers; expected sigma0 of NoisyLinear in network, or no sigma0",
+        ),
         (lambda c: c.training(dueling=True, matrix_dtype="bfloat16"), "expected 'float32' with dueling"),
         (
             lambda c: c.training(matrix_dtype="bfloat16").model(value=["Linear"], advantage=["Linear"]),

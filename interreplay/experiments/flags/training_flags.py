@@ -42,6 +42,12 @@ from interreplay.experiments.flags.run_flags import (
 from interreplay.experiments.flags.values import only, without
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS, is_algorithm
 
+DEPENDENT = {
+    "exploration": ("exploration_sigma", "exploration_theta", "initial_epsilon", "final_epsilon", "epsilon_steps"),
+    "distribution": ("atoms", "value_range", "kappa"),
+}
+"""Settings of presets that do not apply if a flag sets another one: their scale or their effect depends on it."""
+
 
 class RunSettings(SimpleNamespace):
     """Every setting of a run, resolved and read-only, with plain values only, which JSON can represent."""
@@ -168,8 +174,9 @@ def tuned_for(given: Mapping[str, Any]) -> dict[str, Any]:
     usual = {**DEFAULTS, **given}
     found = by_name(preset.settings(usual["trainer"], usual["env"]))
     found = without(found, given)
-    if "exploration" in given:  # scales differ between kinds of exploration
-        found = without(found, ("exploration_sigma", "exploration_theta"))
+    for name, dependent in DEPENDENT.items():
+        if name in given:
+            found = without(found, dependent)
     excluded = with_scope("method", "invocation") | {"trainer", "env", "preset"}
     return presets.converted(preset.name, found, without(FLAGS, excluded))
 

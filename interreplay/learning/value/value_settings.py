@@ -14,10 +14,19 @@ from interreplay.learning.setting_fields import (
     Whole,
     YesNo,
     changed_default,
+    check_without_effect,
     setting,
     with_defaults,
 )
 from interreplay.learning.settings import POSITIVE, ActorCriticSettings, ReplaySettings, SACSettings
+
+READ_WITH = {
+    "atoms": ("categorical", "quantiles", "implicit"),
+    "value_range": ("categorical",),
+    "kappa": ("quantiles", "implicit"),
+    "huber_delta": ("mean",),
+}
+"""Distributions with which settings have an effect."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,19 @@ class DQNSettings:
     initial_epsilon: float = setting(1.0, Number(0, 1), "initial share of random actions")
     final_epsilon: float = setting(0.05, Number(0, 1), "final share of random actions")
     epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which the share of random actions decreases")
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError for settings without effect."""
+        for name, distributions in READ_WITH.items():
+            if self.distribution not in distributions:
+                accepted = " or ".join(map(repr, distributions))
+                check_without_effect(
+                    self, [name], f"distribution {self.distribution!r}", expected=f"distribution {accepted}"
+                )
+        if self.network:
+            check_without_effect(self, ["sigma0"], "network lists layers", expected="sigma0 of NoisyLinear in network")
+        elif not self.noisy:
+            check_without_effect(self, ["sigma0"], "noisy False", expected="noisy True")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ray.rllib.utils.annotations import override
 
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.listed.layers import named_layers
-from interreplay.learning.setting_fields import rate_at
+from interreplay.learning.setting_fields import check_without_effect, rate_at
 from interreplay.learning.update import Update
 from interreplay.learning.value.dqn import ConfiguredEpsilon, DQNUpdate
 from interreplay.learning.value.value_settings import DQNSettings
@@ -54,11 +54,15 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
+        names = ("initial_epsilon", "final_epsilon", "epsilon_steps")
         if self.exploration is None or isinstance(self.exploration, ConfiguredEpsilon):
-            for name in ("initial_epsilon", "final_epsilon", "epsilon_steps"):
+            for name in names:
                 self._check_setting(name, self.own_settings()[name].metadata["accepts"])
             self.exploration = ConfiguredEpsilon(self.initial_epsilon, self.final_epsilon, steps=self.epsilon_steps)
         super().validate()
+        if not isinstance(self.exploration, ConfiguredEpsilon):
+            reason = f"exploration {type(self.exploration).__name__}"
+            check_without_effect(self.update_settings(), names, reason, expected="no exploration")
         network = self.network or {}
         listed = {layer.kind for layer in chain.from_iterable(map(named_layers, network.values()))}
         if self.dueling and "q" in network:

@@ -117,6 +117,16 @@ def test_another_kind_of_noise_comes_with_its_own_scale():
     assert settings(f"{line} --exploration Gaussian").exploration_sigma == 0.1
 
 
+def test_settings_of_a_preset_that_a_flag_makes_useless_do_not_apply():
+    line = "--env CartPole-v1 --trainer"
+    assert (settings(f"{line} C51").value_range, settings(f"{line} C51").final_epsilon) == ([0, 100], 0.04)
+    quantiles = settings(f"{line} C51 --distribution quantiles")
+    assert quantiles.value_range == [-10.0, 10.0] and quantiles.final_epsilon == 0.04
+    assert settings(f"{line} QRDQN --distribution mean").atoms == "auto"
+    greedy = settings(f"{line} DQN --exploration Greedy")
+    assert (greedy.final_epsilon, greedy.epsilon_steps, greedy.tau) == (0.05, 10_000, 0.01)
+
+
 @pytest.mark.parametrize("env", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])
 def test_the_preset_that_was_measured_here_is_the_arm_of_its_study(env):
     run = f"SAC_{env.replace('/', '-')}_NMER-LN_s0"
