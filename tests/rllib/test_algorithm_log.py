@@ -103,6 +103,15 @@ def test_results_of_another_run_are_not_continued(tmp_path):
     with pytest.raises(UsageError, match="run holds results, and the algorithm has made no env steps; give"):
         interreplay.log_to(new, tmp_path / "run")
     new.stop()
+    equal = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
+    equal.train()
+    equal.save_to_path(tmp_path / "checkpoint")
+    equal.stop()
+    restored = SAC.from_checkpoint(tmp_path / "checkpoint")
+    with pytest.raises(UsageError, match="run holds results of another run with the same settings; give a new folder"):
+        interreplay.log_to(restored, tmp_path / "run")
+    restored.stop()
+    assert steps_in(tmp_path / "run") == [30, 60]
     other = sac().debugging(seed=5).build_algo()
     with pytest.raises(UsageError, match="run holds results of another run, with seed 4 instead of 5"):
         interreplay.log_to(other, tmp_path / "run")

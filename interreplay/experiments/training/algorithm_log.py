@@ -32,7 +32,7 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
         total_env_steps: Env steps after which the run is finished, for reports.
 
     Raises:
-        UsageError: The folder is not writable, or holds results of another run.
+        UsageError: The folder is not writable, or holds results of another run, even one with equal settings.
     """
     return AlgorithmLog(algo, Path(folder), total_env_steps)
 
@@ -89,6 +89,8 @@ def continue_results(folder: Path, settings: Mapping[str, Any], env_steps: int) 
             )
     if not env_steps:
         raise UsageError(f"{folder} holds results, and the algorithm has made no env steps; {fix}")
+    if recorded.get("run_id") != settings["run_id"]:
+        raise UsageError(f"{folder} holds results of another run with the same settings; {fix}")
     RunFolder(folder).rewind(env_steps)
 
 
@@ -97,6 +99,7 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
     config = algo.config
     arguments = dict(config.replay_buffer_config)
     found = {
+        "run_id": algo.run_id,
         "trainer": type(algo).__name__,
         "env": own_name(config.env, config.env_config),
         "buffer": arguments.pop("type"),

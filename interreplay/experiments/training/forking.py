@@ -57,10 +57,12 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
         raise UsageError(f"--fork_from {folder} has the state of {optimizer}; expected --optimizer {optimizer}")
     same = all(parent.get(name) == getattr(settings, name, None) for name in OF_METHOD)
     diagnostics = algo.diagnostics.state_dict()
+    run_id = algo.run_id
     try:
         algo.set_state(state_files.load(folder, ALGORITHM))
     except RuntimeError as error:  # raised by PyTorch for parameters of other names or shapes
         raise CheckpointError(f"the networks of {folder} differ from this run's: {in_words(error)}") from error
+    algo.run_id = run_id
     algo.discard_failed_evaluation()
     scale = algo.learner.reward_scale
     if scale is not None and algo.config.collect and not parent.get("scale_rewards"):

@@ -235,7 +235,7 @@ class Training:
         self.save()
 
     def _begin_log(self) -> RunLog:
-        parameters = vars(self.settings) | {"versions": versions()}
+        parameters = vars(self.settings) | {"versions": versions(), "run_id": self.algo.run_id}
         try:
             log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._notify)
             self._episodes = EpisodeFile(self.folder.path, self.algo)

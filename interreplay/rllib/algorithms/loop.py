@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+import uuid
 from abc import abstractmethod
 from collections.abc import Callable
 from operator import methodcaller
@@ -56,6 +57,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     Evaluations can be interrupted, and results contain the current iteration only.
 
     Attributes:
+        run_id: Random name of the run, which an algorithm that is restored from a checkpoint shares.
         stop_requested: Whether `train()` and evaluations should return soon.
         experience: The source of batches, which also determines when they are due.
         on_progress: Called with `env_steps` after every round; it must be cheap.
@@ -107,6 +109,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
                 check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
             raise
         self._check_spaces()
+        self.run_id = uuid.uuid4().hex
         self.stop_requested = False
         self.total_env_steps: int | None = None
         self.iteration_end = 0
@@ -451,6 +454,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         if self._check_component(LOOP_STATE, components, not_components):
             state[LOOP_STATE] = {
                 **self.experience.state_dict(),
+                "run_id": self.run_id,
                 "trained": plain(self._trained),
                 "reported_updates": self._reported_updates,
                 "elapsed_seconds": self.elapsed_seconds,
@@ -473,7 +477,8 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             return
         loop = state[LOOP_STATE]
         self.experience.load_state_dict(loop)
-        self._trained = loop.get("trained")  # missing in checkpoints of 0.3.0
+        self.run_id = loop.get("run_id", self.run_id)  # missing in checkpoints of 0.3.0, as the next one
+        self._trained = loop.get("trained")
         self._reported_updates = int(loop["reported_updates"])
         self._time_total = float(loop["elapsed_seconds"])
         self.learner.set_rates(self.config.rates(self.env_steps))

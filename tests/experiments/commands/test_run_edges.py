@@ -234,7 +234,7 @@ ROW = {STEPS: 1000, "training_iteration": 1}
 
 def training(folder, **more):
     """Return a run at its 1000th step."""
-    algo = SimpleNamespace(env_steps=1000, evaluation_video=None, save_to_path=lambda path: path.mkdir())
+    algo = SimpleNamespace(env_steps=1000, run_id="", evaluation_video=None, save_to_path=lambda path: path.mkdir())
     settings = SimpleNamespace(max_time=None, total_env_steps=5000, steps_per_iteration=1000, keep_checkpoints=2)
     return Training(algo, settings, RunFolder(folder), **more)
 

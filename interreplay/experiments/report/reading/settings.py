@@ -16,7 +16,9 @@ from interreplay.experiments.flags.values import without
 from interreplay.runs.results.reader import flat
 
 # Entries of params.json that do not distinguish methods, or have a field of `Description`.
-NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {"versions", "buffer", "buffer_args", "prioritized"}
+NOT_A_METHOD = with_scope("identity", "execution", "invocation") | {
+    *("versions", "run_id", "buffer", "buffer_args", "prioritized")
+}
 # Beginnings of names of RLlib's settings that do not distinguish methods: of evaluation, logs, resources and errors.
 _HARMLESS = tuple(
     """
