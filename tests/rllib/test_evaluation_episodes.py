@@ -148,3 +148,18 @@ def test_sample_by_steps_returns_enough_steps():
     algorithm = build(4)
     episodes = algorithm.env_runner.sample(num_timesteps=200)
     assert sum(map(len, episodes)) >= 200
+
+
+@pytest.mark.slow
+def test_evaluations_of_a_remote_runner_continue_after_a_resume(tmp_path):
+    made = config().evaluation(evaluation_duration=1, evaluation_interval=1, evaluation_num_env_runners=1)
+    algorithm = made.build_algo()
+
+    def evaluated():
+        return algorithm.evaluate()["env_runners"]["episode_return_mean"]
+
+    first = evaluated()
+    algorithm.save_to_path(tmp_path / "checkpoint")
+    second = evaluated()
+    algorithm.restore_from_path(tmp_path / "checkpoint")
+    assert evaluated() == second != first

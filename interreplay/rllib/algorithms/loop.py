@@ -462,6 +462,9 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
                 **self._parts_state(),
                 **self._collector.state_dict(),
             }
+            if self.eval_env_runner_group is not None:
+                evaluators = RemoteRunners(self.eval_env_runner_group, self.evaluation_config)
+                state[LOOP_STATE]["evaluation_runners"] = evaluators.states()
         return state
 
     @override(Algorithm)
@@ -485,6 +488,9 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         set_global_rng(loop["global_rng"])
         self._load_parts_state(loop)
         self._collector.load_state_dict(loop)
+        if self.eval_env_runner_group is not None:
+            evaluators = RemoteRunners(self.eval_env_runner_group, self.evaluation_config)
+            evaluators.load_states(loop.get("evaluation_runners", {}), self.env_steps)  # missing in 0.3.0
 
     @abstractmethod
     def _parts_state(self) -> dict[str, Any]:

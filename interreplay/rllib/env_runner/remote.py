@@ -206,6 +206,25 @@ class RemoteRunners:
                 self._error = lost(result.get(), result.actor_id)
         return found
 
+    def states(self) -> dict[int, Any]:
+        """Return the states of the runners in service, by index."""
+        return dict(self.of_each(lambda runner: (runner.worker_index, runner.state_dict())))
+
+    def load_states(self, states: Mapping[int, Any], env_steps: int) -> None:
+        """Continue from `states`; runners without one begin after `env_steps` env steps of the run."""
+        if not self.in_service():
+            return
+        reference = ray.put(states)
+
+        def load(runner: Any) -> None:
+            saved = ray.get(reference).get(runner.worker_index)
+            if saved is None:
+                runner.begin_new(env_steps)
+            else:
+                runner.load_state_dict(saved)
+
+        self.of_each(load)
+
 
 class RemoteCollector(Collector):
     """Collects from all runners in other processes with the newest weights, and waits for all of them."""
@@ -229,22 +248,11 @@ class RemoteCollector(Collector):
 
     @override(Collector)
     def state_dict(self) -> dict[str, Any]:
-        states = self._runners.of_each(lambda runner: (runner.worker_index, runner.state_dict()))
-        return {"remote_runners": dict(states)}
+        return {"remote_runners": self._runners.states()}
 
     @override(Collector)
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        reference = ray.put(state["remote_runners"])
-        env_steps = state["env_steps"]
-
-        def load(runner: Any) -> None:
-            saved = ray.get(reference).get(runner.worker_index)
-            if saved is None:
-                runner.begin_new(env_steps)
-            else:
-                runner.load_state_dict(saved)
-
-        self._runners.of_each(load)
+        self._runners.load_states(state["remote_runners"], state["env_steps"])
 
 
 def lost(error: RayError, index: int | None = None) -> InterreplayError:
