@@ -72,6 +72,7 @@ class UnrollReplay(UnrollSource):
         self.fill_in = float(fill_in)
         self.name = name
         self.drawn = 0
+        self._refresh_due = False
 
     def __len__(self) -> int:
         return len(self.store)
@@ -99,13 +100,16 @@ class UnrollReplay(UnrollSource):
         if weights is None:
             weights = self.selector.weights(self.store, draw.probabilities)
         self.store.clock += 1
+        if self.store.clock % REFRESHED_BATCHES == 0:
+            self._refresh_due = True
         self.drawn += count
         np.add.at(self.store.notes.replays, draw.slots.numpy(), 1)
         return draw.slots, weights.float()
 
     def to_refresh(self, rng: np.random.Generator) -> Unrolls | None:
-        if not self.refresh or not self.store.clock or self.store.clock % REFRESHED_BATCHES:
+        if not self.refresh or not self._refresh_due:
             return None
+        self._refresh_due = False
         return self.store[torch.from_numpy(rng.integers(0, len(self), REFRESHED_BATCHES * self.refresh))]
 
     def update(

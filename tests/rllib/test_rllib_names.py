@@ -82,6 +82,14 @@ def test_a_name_without_a_counterpart_is_rejected_with_its_replacement(kind, giv
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_two_values_of_one_setting_are_rejected():
+    given = {"learning_starts": 5, "num_steps_sampled_before_learning_starts": 10}
+    for call in (SACConfig().training, lambda **given: SACConfig().update_from_dict(given)):
+        with pytest.raises(TypeError, match="learning_starts=5 contradicts num_steps_.*=10; set one of them"):
+            call(**given)
+        call(**given | {"learning_starts": 10})
+
+
 def test_all_rejected_and_unknown_names_are_in_one_message():
     wrong = {"tauu": 1, "q_model_config": {}, "bufer": 2, "optimization_config": {}, "target_network_update_freq": 7}
     for attempt in (lambda: SACConfig().training(**wrong), lambda: SACConfig().update_from_dict(wrong)):

@@ -97,6 +97,7 @@ def test_some_unrolls_are_refreshed_with_each_batch():
     assert returned == [bool(number) and number % 4 == 0 for number in range(300)]  # for four batches at once, 2 each
     assert ((found - 74 * 8 / 12) ** 2 / (74 * 8 / 12)).sum() < 31.3  # 99.9 % of χ² with 11 degrees of freedom
     assert replay.drawn == 300 and make("uniform").to_refresh(rng) is None
+    assert replay.to_refresh(rng) is not None and replay.to_refresh(rng) is None, "batches without its unrolls"
 
 
 def test_fill_in():

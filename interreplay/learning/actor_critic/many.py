@@ -28,7 +28,7 @@ REPLACED = (
     *("step", "move_targets"),
 )
 """Methods of an update that joint updates do not call."""
-UNREAD = ("exploration", "initial_alpha")
+UNREAD = ("exploration", "exploration_sigma", "exploration_theta", "initial_alpha")
 """Settings that joint updates do not read."""
 
 

@@ -432,8 +432,19 @@ class LoopConfig(AlgorithmConfig):
 
 
 def by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by the names of their attributes."""
-    return {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}
+    """Return settings by the names of their attributes.
+
+    Raises:
+        TypeError: A setting has different values under its two names.
+    """
+    found = dict(settings)
+    for own, attribute in RLLIB_NAMES.items():
+        if own not in found:
+            continue
+        value = found.pop(own)
+        if found.setdefault(attribute, value) != value:
+            raise TypeError(f"{own}={value!r} contradicts {attribute}={found[attribute]!r}; set one of them")
+    return found
 
 
 def passed(names: dict[str, Any]) -> dict[str, Any]:

@@ -117,6 +117,7 @@ def test_runs_that_differ_are_rejected():
         ManyUpdates([*runs_of("SAC", {}), *runs_of("TD3", {})])
     with pytest.raises(ValueError, match="the algorithm learns by CrossQUpdate"):
         ManyUpdates([CrossQUpdate(CrossQNetworks(OBS, ACTIONS, (8,)))])
+    ManyUpdates([*runs_of("TD3", {}), *runs_of("TD3", {"exploration_sigma": 0.2, "exploration_theta": 0.5})])
 
 
 def test_policies_act_as_alone():
