@@ -57,7 +57,6 @@ class UnrollSource(ABC):
         mine: slice | np.ndarray,
         policy: Tensor | None = None,
         errors: Tensor | None = None,
-        distances: Tensor | None = None,
     ) -> None:
         """Process the results of an update for unrolls ``(T, B, ...)``, of which `mine` belong to this source."""
 
@@ -196,32 +195,24 @@ class UnrollMix(SharedSources[UnrollSource]):
             return None
         return cat(found)
 
-    def update(
-        self,
-        unrolls: Unrolls,
-        policy: Tensor | None = None,
-        errors: Tensor | None = None,
-        distances: Tensor | None = None,
-    ) -> None:
+    def update(self, unrolls: Unrolls, policy: Tensor | None = None, errors: Tensor | None = None) -> None:
         """Pass the results of an update to the sources of the unrolls, a batch or the result of `to_refresh`.
 
         Args:
             unrolls: As drawn ``(T, B, ...)``.
             policy: Outputs ``(T, B, F)`` of the current policy: logits, or [mean; log std].
             errors: Errors ``(B,)`` for `Prioritized`.
-            distances: Distances from the policy ``(B,)``, used instead of `policy`.
 
         Raises:
-            ValueError: If the length of an argument is wrong.
+            ValueError: If the number of errors is wrong.
         """
-        for name, given in (("errors", errors), ("distances", distances)):
-            if given is not None and given.shape != unrolls.slots.shape:
-                raise ValueError(f"{name} has shape {tuple(given.shape)}; expected {tuple(unrolls.slots.shape)}")
+        if errors is not None and errors.shape != unrolls.slots.shape:
+            raise ValueError(f"errors has shape {tuple(errors.shape)}; expected {tuple(unrolls.slots.shape)}")
         origins = unrolls.origins.numpy(force=True)
         for number, source in enumerate(self.sources.values()):
             mine = np.flatnonzero(origins == number)
             if len(mine):
-                source.update(unrolls, as_slice(mine), policy=policy, errors=errors, distances=distances)
+                source.update(unrolls, as_slice(mine), policy=policy, errors=errors)
 
     # -- memory and state -------------------------------------------------------------------------
 

@@ -118,7 +118,6 @@ class UnrollReplay(UnrollSource):
         mine: slice | np.ndarray,
         policy: Tensor | None = None,
         errors: Tensor | None = None,
-        distances: Tensor | None = None,
     ) -> None:
         """Update priorities and distances of the unrolls that have not been replaced since they were drawn.
 
@@ -127,22 +126,17 @@ class UnrollReplay(UnrollSource):
             mine: Which of them belong to this store.
             policy: Outputs of the current policy for all of them ``(T, B, F)``.
             errors: Priorities ``(B,)``.
-            distances: Distances from the policy ``(B,)``, used instead of `policy`.
         """
-        if self.distance is None and errors is None and distances is None:
+        if self.distance is None and errors is None:
             return
         slots = unrolls.slots[mine].cpu()
         kept = self.store.write_numbers(slots) == unrolls.writes[mine].cpu()
         slots = slots[kept]
         if errors is not None:
             self.selector.update(slots, errors[mine].detach().cpu()[kept])
-        if distances is not None:
-            measured = distances[mine].detach().float()
-        elif policy is not None and self.distance is not None:
-            measured = self.distance(unrolls.policy[:, mine], policy[:, mine].detach(), unrolls.live[:, mine])
-        else:
-            return
-        self.store.notes.record_distances(slots.numpy(), measured.cpu()[kept].numpy(), self.store.clock)
+        if policy is not None and self.distance is not None:
+            distances = self.distance(unrolls.policy[:, mine], policy[:, mine].detach(), unrolls.live[:, mine])
+            self.store.notes.record_distances(slots.numpy(), distances.cpu()[kept].numpy(), self.store.clock)
 
     def anneal(self, progress: float) -> None:
         self.selector.anneal(progress)

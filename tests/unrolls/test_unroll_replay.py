@@ -38,7 +38,7 @@ def test_prioritized_draws_follow_errors():
     replay, rng = UnrollReplay(UnrollStore(10), Prioritized(alpha=1.0, beta=1.0)), np.random.default_rng(0)
     replay.add(unrolls(10, steps=1), rng)
     everything = replay.store[torch.arange(10)]
-    replay.update(everything, slice(None), None, torch.arange(1.0, 11.0), None)
+    replay.update(everything, slice(None), None, torch.arange(1.0, 11.0))
     found = np.zeros(10)
     for _ in range(200):
         drawn = replay.draw(55, rng)
@@ -54,7 +54,7 @@ def test_an_update_records_the_distances_of_drawn_unrolls(kind):
     replay.add(unrolls(12), rng)
     drawn = replay.draw(5, rng)
     policy = drawn.policy + torch.randn(drawn.policy.shape, generator=torch.Generator().manual_seed(0))
-    replay.update(drawn, slice(None), policy, None, None)
+    replay.update(drawn, slice(None), policy)
     expected = UnrollDistance()(drawn.policy, policy, drawn.live)
     far = dict.fromkeys(range(12), 0.0) | dict(zip(drawn.slots.tolist(), expected.tolist(), strict=True))
     assert replay.store.notes.distance.tolist() == [far[slot] for slot in range(12)]
@@ -72,13 +72,15 @@ def test_updates_of_replaced_unrolls_are_ignored():
     replay.add(unrolls(4), rng)
     batch = replay.store[torch.arange(4)]
     replay.add(unrolls(2, first=4), rng)
-    replay.update(batch, slice(None), None, None, torch.ones(4))
-    assert replay.store.notes.distance.tolist() == [0, 0, 1, 1]
+    policy = 1.5 * batch.policy
+    replay.update(batch, slice(None), policy)
+    measured = UnrollDistance()(batch.policy, policy, batch.live).tolist()
+    assert min(measured) > 0 and replay.store.notes.distance.tolist() == [0, 0, *measured[2:]]
     prioritized = make("prioritized", capacity=4)
     prioritized.add(unrolls(4), rng)
     batch = prioritized.store[torch.arange(4)]
     prioritized.add(unrolls(1, first=4), rng)
-    prioritized.update(batch, slice(None), None, torch.full((4,), 9.0), None)
+    prioritized.update(batch, slice(None), None, torch.full((4,), 9.0))
     assert prioritized.selector.priorities(torch.arange(4)).round().tolist() == [1, 9, 9, 9]
 
 
@@ -142,10 +144,10 @@ def test_a_restored_state_draws_the_same_unrolls(kind):
             replay.anneal(number / 10)
             replay.add(unrolls(4, seed=number, first=4 * number), source)
             batch = replay.draw(6, source)
-            replay.update(batch, slice(None), batch.policy * 1.5, batch.rewards.abs().mean(0), None)
+            replay.update(batch, slice(None), batch.policy * 1.5, batch.rewards.abs().mean(0))
             again = replay.to_refresh(source)
             if again is not None:
-                replay.update(again, slice(None), again.policy * 0.5, None, None)
+                replay.update(again, slice(None), again.policy * 0.5)
             drawn.append(batch)
         return drawn
 
