@@ -77,7 +77,7 @@ def act(given: argparse.Namespace) -> int:
     numbers = range(len(study.runs))
     check(study, numbers, here=True)
     check_processors(study.execution, study.runs, alone=False)
-    study = folder.begin(study)
+    folder.begin(study)
     fork = {"checkpoint": str(checkpoint), "step": step, "arms": given.arms}
     write_result(folder.path / FORK, json.dumps(fork, indent=1) + "\n")
     print(f"forking {checkpoint} at step {step:,}: {len(study.runs)} runs of {given.steps:,} steps", flush=True)

@@ -153,7 +153,7 @@ def act(given: Mapping[str, Any]) -> int:
             lines.append((str(number), run.name, f"{steps:,}", folder.trial(run).status()["state"]))
         print(results_table.aligned(lines, right={0, 2}))
         return 0
-    study = folder.begin(study)
+    folder.begin(study)
     if "run" in given:
         return run_one(study, folder, given["run"])
     with held(folder.path, "the study"):

@@ -6,7 +6,6 @@ import argparse
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ def with_values(run: PlannedRun, values: Mapping[str, Any]) -> PlannedRun:
             arguments[name] = value
     if arguments:
         flags["buffer_args"] = arguments
-    return replace(make_run(flags, run.label, sampled=dict(values)), called=run.called)
+    return make_run(flags, run.label, sampled=dict(values))
 
 
 def _listed(grid: Mapping[str, Any], key: str, default: list[Any]) -> list[Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from interreplay.errors import UsageError
-from interreplay.runs.run_folder import check_name
 
 STUDY = "study.yaml"
 Job = tuple[Path, dict[str, Any]]
@@ -28,8 +27,7 @@ class PlannedRun:
     """One run of a study.
 
     `env` is the current id. `flags` holds plain values of the flags of ``custom_training``, including the other
-    attributes. `sampled` holds the values that a search drew. `called` is the name in the study's folder, if it differs
-    from the current naming scheme.
+    attributes. `sampled` holds the values that a search drew.
     """
 
     trainer: str
@@ -38,13 +36,10 @@ class PlannedRun:
     seed: int
     flags: dict[str, Any]
     sampled: dict[str, Any] = field(default_factory=dict)
-    called: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
         """The name of the run and of its folder: ``SAC_Hopper-v5_NMER-k=10_s0``."""
-        if self.called:
-            return self.called
         parts = []
         for part in (self.trainer, self.env, self.label, f"s{self.seed}"):
             parts.append(re.sub(r"[^A-Za-z0-9._=-]+", "-", part).strip("-") or "-")
@@ -103,7 +98,7 @@ class Study:
             raise UsageError(
                 f"{count} runs are called {name!r}; remove duplicates, or distinguish buffers with label: NAME"
             )
-        name = max((run.name for run in self.runs if not run.called), key=len, default="")
+        name = max((run.name for run in self.runs), key=len)
         size = len(name.encode())
         if size > LONGEST_NAME:
             raise UsageError(
@@ -113,12 +108,7 @@ class Study:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the study as mappings and lists, for a file."""
-        runs = []
-        for run in self.runs:
-            entries = {"name": run.name} | asdict(run)
-            del entries["called"]
-            runs.append(entries)
-        return asdict(self.execution) | {"runs": runs}
+        return asdict(self.execution) | {"runs": [{"name": run.name} | asdict(run) for run in self.runs]}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Study:
@@ -128,8 +118,8 @@ class Study:
             execution = dict(plain)
             for entries in execution.pop("runs"):
                 run = dict(entries)
-                runs.append(PlannedRun(called=run.pop("name"), **run))
-                check_name(runs[-1].name, f"{STUDY}: the run")
+                del run["name"]  # follows from the other entries
+                runs.append(PlannedRun(**run))
             return cls(runs, Execution(**execution))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, UsageError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,8 @@ class StudyFolder:
         """Return the folder of a run."""
         return TrialFolder(self.path / run.name)
 
-    def check(self, study: Study) -> Study:
-        """Return the study with the run names of the folder, without writing anything.
+    def check(self, study: Study) -> None:
+        """Check that the folder can hold a study, without writing anything.
 
         Raises:
             UsageError: The folder holds another study, or other files.
@@ -46,25 +45,22 @@ class StudyFolder:
         if self.path.is_dir():
             names = sorted(os.listdir(self.path))  # listed first: another process may begin the same study now
         if (self.path / STUDY).exists():
-            runs = self.read().runs
-            if runs != study.runs:
+            if self.read().runs != study.runs:
                 raise UsageError(
                     f"--output_dir {self.path} holds another study; choose another folder, or resume that study: "
                     f"--resume {self.path}"
                 )
-            return replace(study, runs=runs)
+            return
         for name in names:
             if not name.startswith(".") and name != JOBS:
                 raise UsageError(f"--output_dir {self.path} holds {name!r} and no study; choose a new folder")
-        return study
 
-    def begin(self, study: Study) -> Study:
-        """Write ``study.yaml``, or continue a folder that holds the same study, and return it with its run names."""
+    def begin(self, study: Study) -> None:
+        """Write ``study.yaml``, or continue a folder that holds the same study."""
         ensure_writable(self.path, "--output_dir")
-        study = self.check(study)
+        self.check(study)
         if not (self.path / STUDY).exists():
             write_result(self.path / STUDY, _dump(study.to_plain()))
-        return study
 
     def read(self) -> Study:
         """Return the study in the folder."""

@@ -47,7 +47,6 @@ ATTACKS = {
 }
 STUDIES = {
     "study-list": ("runs: [[1]]", ""),
-    "study-outside": ("runs:\n- {name: ../../x, trainer: SAC, env: x, label: y, seed: 0, flags: {}}", "'../../x'"),
     "study-binary": (b"\xff\xfe\x00\x00", ""),
 }
 

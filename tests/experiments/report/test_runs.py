@@ -91,6 +91,7 @@ def test_status_files_determine_the_state(tmp_path):
 
 def test_a_study_names_its_runs_and_lists_those_without_a_folder(tmp_path):
     folder = ours(tmp_path, "Hopper-v5", "LCER", 0, [1.0], buffer_args={"variant": "member"})
+    folder = folder.rename(tmp_path / "SAC_Hopper-v5_LCER-RM_s0")
     planned = {"trainer": "SAC", "env": "Hopper-v5", "label": "LCER-RM", "flags": {}}
     runs = [planned | {"name": folder.name, "seed": 0}, planned | {"name": "SAC_Hopper-v5_LCER-RM_s1", "seed": 1}]
     (tmp_path / "study.yaml").write_text(json.dumps({"runs": runs}))
@@ -106,6 +107,7 @@ def test_studies_that_use_a_label_for_different_methods_are_compared(tmp_path):
     """Their runs are neither averaged together nor repeats of each other."""
     for buffer in ("NMER", "PER"):
         folder = ours(tmp_path / buffer, "Hopper-v5", buffer, 0, [1.0])
+        folder = folder.rename(folder.with_name("SAC_Hopper-v5_ours_s0"))
         planned = {"name": folder.name, "trainer": "SAC", "env": "Hopper-v5", "label": "ours", "seed": 0, "flags": {}}
         (tmp_path / buffer / "study.yaml").write_text(json.dumps({"runs": [planned]}))
     found = [(run.method, run.repeats) for run in read_runs([tmp_path])]

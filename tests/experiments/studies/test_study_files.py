@@ -399,10 +399,9 @@ def test_a_study_keeps_the_names_of_its_runs(file, tmp_path):
     assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER-k=3_s0"]
     folder = StudyFolder(tmp_path / "results")
     folder.begin(study)
-    text = (folder.path / "study.yaml").read_text()
-    (folder.path / "study.yaml").write_text(text.replace("NMER-k=3_s0", "NMER-k=3-_s0"))  # its previous name
-    assert [run.name for run in folder.read().runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]
-    assert [run.name for run in folder.begin(study).runs] == ["SAC_Pendulum-v1_NMER-k=3-_s0"]  # the same command again
+    assert "name: SAC_Pendulum-v1_NMER-k=3_s0," in (folder.path / "study.yaml").read_text()
+    assert folder.read() == study
+    folder.begin(study)  # the same command again
 
 
 @pytest.mark.parametrize("name", ["../../x", "..", "a/b", ""])
@@ -414,7 +413,7 @@ def test_names_of_runs_never_leave_the_folder(name, file, tmp_path, capsys):
     folder.begin(study)
     text = (folder.path / "study.yaml").read_text()
     (folder.path / "study.yaml").write_text(text.replace(f"name: {study.runs[0].name},", f"name: '{name}x/y',"))
-    assert "expected the name of a folder" in refused(capsys, "--resume", folder.path)
+    assert folder.read().runs[0].name == study.runs[0].name
     (tmp_path / "...yaml").write_text((tmp_path / "study.yaml").read_text())
     assert "the study file's name '..': expected" in refused(capsys, tmp_path / "...yaml")
 
@@ -491,7 +490,8 @@ def test_processes_may_begin_a_study_at_the_same_time(file, tmp_path, monkeypatc
         return os.listdir(path)
 
     monkeypatch.setattr("interreplay.experiments.studies.study_folder.os.listdir", listdir)
-    assert folder.begin(study) == study
+    folder.begin(study)
+    assert folder.read() == study
 
 
 def test_a_single_run_has_no_scheduler_and_the_last_one_writes_the_tables(file, tmp_path, monkeypatch, capsys):
