@@ -15,15 +15,8 @@ from interreplay.runs.run_folder import STEPS, RunFolder, read_settings, steps_o
 UNWRITTEN = "unwritten_result"
 
 
-def with_unwritten(settings: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a run's settings for a checkpoint, with the row of results that could not be written, if there is one."""
-    if result is None:
-        return settings
-    return settings | {UNWRITTEN: plain(result)}
-
-
 def unwritten(checkpoint: Path | None) -> dict[str, Any] | None:
-    """Return the row of results that `with_unwritten` added to a checkpoint's settings."""
+    """Return the row of results that could not be written before a checkpoint, from its settings."""
     return read_settings(checkpoint).get(UNWRITTEN) if checkpoint else None
 
 

@@ -44,16 +44,16 @@ class RunFolder:
     def create(cls, parent: Path, name: str) -> RunFolder:
         """Create a folder ``parent/name_<date>-<time>``."""
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{name}_{time.strftime('%Y%m%d-%H%M%S')}")
-        for number in range(1, 100):
+        number = 1
+        while True:
             path = parent / f"{stem}_{number}".removesuffix("_1")
             try:
                 path.mkdir(parents=True)
                 return cls(path)
             except FileExistsError:
-                continue
+                number += 1
             except OSError as error:
                 raise _unwritable(parent, error) from None
-        raise UsageError(f"{parent / stem} and 98 numbered folders exist already; choose another --output_dir")
 
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints in descending order of environment steps."""

@@ -31,10 +31,8 @@ def distribution(requirement: str) -> str:
 def check_installation(script: str, reports_itself: bool = False) -> None:
     """Exit with code 2 and one line if this Python lacks packages that a script requires.
 
-    Args:
-        script: The script's file; the virtual environment of `make install` is next to it.
-        reports_itself: Whether the script reports missing packages itself; then, this function exits only if that
-            environment exists and is not the running one.
+    A script that `reports_itself` that packages are missing continues, unless the environment of `make install` next to
+    it exists and is not the running one.
     """
     place = Path(script).resolve()
     environment = place.parent / ".venv"

@@ -38,12 +38,8 @@ NOISES = {"OUNoise": "OrnsteinUhlenbeck", "GaussianNoise": "Gaussian"}
 def read_experiment(name: str, words: Sequence[str]) -> tuple[list[str], bool] | None:
     """Return the words of an experiment file of RLcycle, and whether its algorithm is a variant of DQN.
 
-    None if `name` is not such a file.
-
-    Args:
-        name: Name of the file.
-        words: The command line; words about layers, such as
-            ``configs.model.params.model_cfg.fc.input.params.output_size=256``, override the file.
+    None if `name` is not such a file. Words of the command line about layers, such as
+    ``configs.model.params.model_cfg.fc.input.params.output_size=256``, override the file.
 
     Raises:
         UsageError: A part of the file has no equivalent; the message names the line to change.

@@ -34,14 +34,9 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def completed(flags: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """Merge the flags of a command line with a configuration file and words ``key=value``.
+    """Return the flags of a command line merged with the file ``config`` and with words such as ``buffer_arg.k=10``.
 
-    Args:
-        flags: Flags and values that were given; ``config`` names the file.
-        words: Words such as ``gamma=0.95`` or ``buffer_arg.k=10``.
-
-    Returns:
-        Flags and values; ``config`` describes the files.
+    In the result, ``config`` describes the files.
     """
     line = dict(flags)
     name = line.pop(CONFIG, None)

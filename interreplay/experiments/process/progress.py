@@ -60,16 +60,9 @@ class ProgressOutput:
 class Reporter(ProgressOutput):
     """Reports steps, steps per second, return and evaluation return, and the success rate if there is one.
 
-    On a terminal, the bar shows the rate and the time left; otherwise, each line does.
-
-    Args:
-        total: Environment steps of the whole run.
-        steps: Environment steps at the beginning.
-        stream: Output stream.
-        quiet: Write notes only.
-        unit: Name of the steps.
-        warm_up: Steps without an update. Their rate does not predict the later rate.
-        best: Highest evaluation return so far, NaN if there is none.
+    On a terminal, the bar shows the rate and the time left; otherwise, each line does. `steps` are those at the
+    beginning, and `total` those of the whole run. The rate in the `warm_up`, steps without an update, does not predict
+    the later rate. `best` is the highest evaluation return so far. With `quiet`, only notes are written.
     """
 
     def __init__(

@@ -47,17 +47,10 @@ RESULTS = ("training_iteration", "time_total_s", "num_env_steps_sampled_lifetime
 
 @dataclass
 class Experiment:
-    """One algorithm on one environment.
+    """One algorithm on one environment, as in a file of RLlib's tuned examples.
 
-    Attributes:
-        name: Name of its folder of results.
-        run: Name of the algorithm, as for `config_for`.
-        env: The environment.
-        stop: Results at which it stops, whichever is reached first.
-        config: Settings of the algorithm; values may be ``{"grid_search": [...]}``.
-        num_samples: Number of trials.
-        checkpoint_freq: Iterations between checkpoints; 0 saves only at the end.
-        checkpoint_at_end: Whether to save at the end.
+    `name` is that of its folder of results. It stops at the first of the results in `stop`. Settings in `config` may be
+    ``{"grid_search": [...]}``.
     """
 
     name: str
@@ -175,18 +168,10 @@ def _is_ours(replay: Any) -> bool:
 def config_for(
     run: str, env: str, report: Callable[[str], object], arguments: Mapping[str, Any] | None = None
 ) -> AlgorithmConfig:
-    """Return the default configuration of an algorithm for an environment.
+    """Return the default configuration of an algorithm for an environment with some arguments.
 
-    Names such as ``SAC`` select our algorithms, ``SAC-stock`` selects RLlib's.
-
-    Args:
-        run: A name, such as ``"SAC"``, ``"PPO"`` or ``"SAC-stock"``.
-        env: A Gymnasium id, retired versions included, or a name registered with Ray Tune.
-        report: Receives a line about the replacement of a retired version.
-        arguments: Arguments of the environment, if they are known.
-
-    Raises:
-        UsageError: The algorithm or environment is unknown; the message suggests the nearest name.
+    `run` is a name such as ``PPO``; ``SAC`` selects our algorithm, ``SAC-stock`` RLlib's. The environment is a
+    Gymnasium id or a name registered with Ray Tune; `report` receives a line if a retired version is replaced.
     """
     name = env
     space = None  # unknown before the environment is made

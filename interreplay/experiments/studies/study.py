@@ -56,20 +56,10 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Execution:
-    """How runs are executed. Only ``cpus_per_trial``, the number of a run's threads, affects results.
+    """How runs are executed: the flags of the same names in `interreplay.experiments.flags.study_flags`.
 
-    Attributes:
-        cpus_per_trial: CPUs and threads of the process that learns. Each env runner takes one more CPU.
-        gpus_per_trial: GPUs of that process; may be a fraction.
-        max_concurrent: Number of runs at a time; 0 for as many as the CPUs allow.
-        max_failures: Maximum number of retries of a failed run from its last checkpoint.
-        hang_timeout: Seconds without an env step, an update or a checkpoint after which a run counts as hung.
-        together: Number of processes that train all runs at once, each run as a thread, and make equal updates as one;
-            0 for a process per run.
-        scheduler: Stops runs early, see `interreplay.experiments.tune.hyperparameter_search.scheduler`.
-        searcher: How searched settings are drawn: ``random`` before the study begins, ``tpe`` when each run starts,
-            given the results of earlier runs.
-        search: Distributions of a sequential search, as texts by setting.
+    Only ``cpus_per_trial``, the number of a run's threads, affects results. With 0, `max_concurrent` is as many as the
+    CPUs allow. `search` holds the distributions of a sequential search, as texts by setting.
     """
 
     cpus_per_trial: int = 1

@@ -20,7 +20,7 @@ from interreplay.experiments.process.outcome import first_line
 from interreplay.experiments.training.kept_experience import begin_recording
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
 from interreplay.runs.checkpoints import return_in
-from interreplay.runs.resume import with_unwritten
+from interreplay.runs.resume import UNWRITTEN, plain
 from interreplay.runs.run_folder import RunFolder
 
 
@@ -298,7 +298,9 @@ class Training:
         """Write a checkpoint with a method of the run's folder, and return its path."""
         if self._store is not None:
             self._store.commit(durable=True)  # the store must contain the steps of the checkpoint
-        settings = with_unwritten(vars(self.settings), self._unwritten)
+        settings = dict(vars(self.settings))
+        if self._unwritten is not None:
+            settings[UNWRITTEN] = plain(self._unwritten)
         path = save(self.algo.env_steps, self.algo.save_to_path, settings, *arguments)
         self._saved()
         self._saves += 1

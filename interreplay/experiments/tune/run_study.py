@@ -64,21 +64,10 @@ def run_trials(
     scheduler: TrialScheduler | None = None,
     searcher: SequentialSearch | None = None,
 ) -> int:
-    """Run all jobs, or until a signal.
+    """Run all jobs, or until a signal, and return its exit code, 0 without one.
 
-    SIGUSR1 makes each running trial save and continue. SIGTERM and SIGINT make it save and stop.
-
-    Args:
-        jobs: Folder and settings of each run, in the order in which they start.
-        execution: Resources, retries and limits.
-        folder: Folder of the study, in which Tune keeps its own files too.
-        on_event: Receives the events of runs, see `OnEvent`.
-        beat: Called twice a second.
-        scheduler: Stops runs early; None stops none.
-        searcher: Draws the settings of each run when it starts; None uses the settings of the jobs.
-
-    Returns:
-        The exit code for the signal received, 0 without one.
+    SIGUSR1 makes each running trial save and continue. SIGTERM and SIGINT make it save and stop. `beat` is called twice
+    a second. A scheduler stops runs early; a searcher draws the settings of each run when it starts.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # its tracebacks are in the runs' error.txt
     signals = start_signal_actor()

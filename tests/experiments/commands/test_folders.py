@@ -7,7 +7,7 @@ import pytest
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import run_folder
 from interreplay.runs.checkpoints import Best, find
-from interreplay.runs.resume import first_settings, reopen, run_folder_of, with_unwritten
+from interreplay.runs.resume import UNWRITTEN, first_settings, reopen, run_folder_of
 from interreplay.runs.run_folder import (
     STEPS,
     RunFolder,
@@ -170,7 +170,7 @@ def test_going_back_on_a_full_disk_changes_nothing(with_results, monkeypatch):
 
 
 def test_a_complete_run_is_reopened_only_for_a_row_that_a_full_disk_prevented(with_results):
-    settings = with_unwritten({}, {STEPS: 5000})
+    settings = {UNWRITTEN: {STEPS: 5000}}
     last = with_results.save(5000, write, settings, keep=2)
     with_results.rewind(4000)
     assert recorded_steps(reopen(with_results.path, last, 5000, 5000, str).path) == [1000, 2000, 3000, 4000]
