@@ -171,7 +171,7 @@ def test_the_density_stays_finite_far_out(dtype):
     assert sample.actions.abs().max() <= 1
 
 
-ROWS, INPUTS, WIDTH, COUNT = 7, 4, 6, 3
+INPUTS, WIDTH = 4, 6
 
 
 def networks(blocks=2, activation="relu", outputs=1):
