@@ -100,17 +100,6 @@ def test_numbers_too_large_for_the_stored_dtype_are_rejected():
     assert len(buffer) == 4
 
 
-def test_updates_of_overwritten_rows_are_ignored():
-    buffer = PER(capacity=20, seed=0, eps=0.5)
-    buffer.add(make(20))
-    sample = buffer.sample(40)
-    buffer.add(make(5, seed=1))
-    buffer.update(sample, np.full(40, 7.0))
-    drawn = set(sample.slots.tolist())
-    expected = [7.5 if slot in drawn and slot >= 5 else 1.0 for slot in range(20)]
-    assert buffer.selector.priorities(torch.arange(20)).tolist() == expected
-
-
 def test_update_accepts_numpy_and_tensors_with_gradients():
     buffer = PER(capacity=20, seed=0, eps=1.0)
     buffer.add(make(20))
@@ -119,14 +108,6 @@ def test_update_accepts_numpy_and_tensors_with_gradients():
     assert buffer.selector.priorities(sample.slots).tolist() == [3.0]
     buffer.update(sample, np.array([4.0]))
     assert buffer.selector.priorities(sample.slots).tolist() == [5.0]
-
-
-def test_discounts():
-    for kind in (Uniform, PER, NMER):
-        buffer = kind(capacity=50, gamma=0.9, seed=0)
-        buffer.add(make(50, ends=0.3))
-        rows = buffer.sample(64).transitions
-        assert torch.equal(rows.discounts, torch.where(rows.terminated, 0.0, 0.9))
 
 
 def test_states_with_another_capacity_or_other_columns_are_rejected():

@@ -192,14 +192,6 @@ def test_a_state_with_another_k_is_indexed_again(k):
     assert (near == sample.neighbor_slots[:, None]).any(1)[sample.neighbor_slots >= 0].all()
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_several_batches_are_those_of_one_draw(count):
-    buffer = filled()
-    twin = copy.deepcopy(buffer)
-    for batch, expected in zip(buffer.batches(32, count), twin.sample(32 * count).split(32), strict=True):
-        same_sample(batch, expected)
-
-
 def test_rows_are_also_in_main_memory():
     one = DeviceNMER(capacity=500, seed=0)
     other = Storage(500)

@@ -230,26 +230,6 @@ def test_a_run_learns_from_the_rows_of_all_runs_with_another_reward(tmp_path, tw
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        "--trainer TD3 --buffer NMER",
-        "--buffer ModelBased --buffer_arg fit_every=20 --buffer_arg max_epochs=1 --buffer_arg model_hiddens=8,8",
-    ],
-)
-def test_algorithms_and_models_learn_from_the_rows_of_all_runs(tmp_path, two_runs, words, capsys):
-    command_words = flags(
-        tmp_path, "--total_env_steps", "80", "--offline-data", two_runs, "--seed", "7", *words.split()
-    )
-    command_words.remove("--quiet")
-    assert main(command_words) == 0
-    assert "and 1 more: 160 rows" in capsys.readouterr().out
-    (run,) = Path(tmp_path / "results").glob("*_s7_*")
-    assert main(["--resume", str(run), "--total_env_steps", "120", "--quiet"]) == 0
-    assert ExperienceStore(run / "experience").rows == 120
-
-
-@pytest.mark.slow
 def test_conditions_apply_on_the_command_line(tmp_path, two_runs, capsys):
     words = [*flags(tmp_path, "--total_env_steps", "0", "--updates", "40", "--offline-data", two_runs)]
     place = words.index("--learning_starts")

@@ -1,26 +1,15 @@
-"""Algorithms with listed networks train, equal built-in ones bit for bit, resume, and export their policy."""
+"""Algorithms with listed networks train, resume and export their policy."""
 
 import numpy as np
 import pytest
 import torch
 
 import interreplay
-from interreplay.rllib import A2CConfig, DQNConfig, IMPALAConfig, RainbowConfig, SACConfig, TD3Config, TQCConfig
+from interreplay.rllib import A2CConfig, DQNConfig, IMPALAConfig, SACConfig, TD3Config
 
-LINEAR = [{"layer": "Linear", "out_features": 16}, "ReLU", "Linear"]
 NOISY = [{"layer": "NoisyLinear", "outputs": 16}, "ReLU", "NoisyLinear"]
 ELU = [{"layer": "Linear", "out_features": 16}, "ELU", "LayerNorm", "Linear"]
-TANH = [{"layer": "Linear", "out_features": 16}, "Tanh", "Linear"]
 CASES = {
-    "SAC": (SACConfig, "Pendulum-v1", {"actor": LINEAR, "critic": LINEAR}),
-    "TD3": (TD3Config, "Pendulum-v1", {"actor": LINEAR, "critic": LINEAR}),
-    "TQC": (TQCConfig, "Pendulum-v1", {"actor": LINEAR, "critic": LINEAR}),
-    "DQN": (DQNConfig, "CartPole-v1", {"q": LINEAR}),
-    "Rainbow": (RainbowConfig, "CartPole-v1", {"value": NOISY, "advantage": NOISY}),
-    "A2C": (A2CConfig, "CartPole-v1", {"actor": TANH, "critic": TANH}),
-    "IMPALA": (IMPALAConfig, "CartPole-v1", {"features": LINEAR[:2], "actor": ["Linear"], "critic": ["Linear"]}),
-}
-OTHERS = {
     "SAC": (SACConfig, "Pendulum-v1", {"actor": ELU, "critic": ELU}),
     "discrete SAC": (SACConfig, "CartPole-v1", {"actor": ELU, "critic": ELU}),
     "TD3": (TD3Config, "Pendulum-v1", {"actor": ELU, "critic": ELU}),
@@ -44,19 +33,8 @@ def trained(algorithm, steps=60):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_60_steps_equal_those_of_the_built_in_network(name):
+def test_listed_networks_train_resume_and_are_exported(name, tmp_path):
     kind, env, network = CASES[name]
-    weights = []
-    shared = {"shared_layers": True, "activation": "relu"} if name == "IMPALA" else {}
-    for settings in ({"network": network}, {"hiddens": (16,)}):
-        weights.append(trained(config(kind, env, **settings, **shared).build_algo()))
-    assert all(torch.equal(*pair) for pair in zip(*weights, strict=True))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_others_train_resume_and_are_exported(name, tmp_path):
-    kind, env, network = OTHERS[name]
     algorithm = config(kind, env, network=network).build_algo()
     before = [p.detach().clone() for p in algorithm.get_module().parameters()]
     after = trained(algorithm)

@@ -12,6 +12,7 @@ from offline_data import episodes, minari_dataset
 from interreplay import Mix
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.train import main
+from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.training.build import configure
 from interreplay.rllib import DQNConfig, TD3Config
@@ -137,6 +138,13 @@ def test_a_command_that_learns_from_data_alone_and_its_resume(name, tmp_path, ca
     capsys.readouterr()
     assert main(["--resume", str(folder), "--total_env_steps", "500"]) == 2
     assert "of a run without env steps; --updates N continues it" in capsys.readouterr().err
+
+
+def test_recorded_rows_of_a_model_are_additional_real_rows():
+    words = "--buffer ModelBased --buffer_arg members=2 --offline_data one,other --offline_where newest=9"
+    kind, arguments = source_of(settings_for(make_parser().given(words.split())))
+    recorded = {"data": ["one", "other"], "where": "newest=9", "relabel": None}
+    assert kind == "ModelBased" and (arguments["recorded"], arguments["members"]) == (recorded, 2)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kept_rows import SPACES, episodes_of, fill, save_buffer
 from offline_data import episodes, minari_dataset, transitions
 
 import replay_buffers
-from interreplay import Offline, Transitions
+from interreplay import Offline
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.conversion import Conversion
@@ -157,7 +157,7 @@ def test_a_method_inside_is_that_method_with_all_rows(method, n_step):
 
 def test_a_state_holds_the_key_and_continues_bit_for_bit(tmp_path):
     name = minari_dataset(episodes())
-    one, other = (Offline(name, "NMER", {"k": 3}, seed=seed) for seed in (1, 2))
+    one, other = (Offline(name, method, {"k": 3}, seed=seed) for seed, method in ((1, "NMER"), (2, NMER)))
     one.sample(8)
     state = one.state_dict()
     assert set(state["storage"]) == {"key", "written"} and state["storage"]["key"] == one.key
@@ -446,14 +446,6 @@ def test_data_of_another_kind_of_policy_is_rejected_before_training(tmp_path):
         source.connect(Context(policy=lambda obs: torch.zeros(len(obs), 2)))
     source.connect(Context(policy=lambda obs: torch.zeros(len(obs), 1), policy_is_gaussian=False))
     assert len(source.sample(4).slots) == 4
-
-
-def test_nmer_of_the_class_and_ready_parts():
-    source = Offline(minari_dataset(episodes()), NMER, {"k": 2}, seed=0)
-    assert json.dumps(source.state_dict()["storage"]) and (source.sample(8).mix <= 1).all()
-    assert isinstance(next(source.recorded_rows()).obs, torch.Tensor) and isinstance(
-        source.sample(4).transitions, Transitions
-    )
 
 
 def recorded(name, observation_space, action_space, observations, actions):

@@ -235,13 +235,6 @@ def test_truth_values_in_mappings_equal_those_of_custom_training(file):
     assert typed(noise) == noise
 
 
-def test_flags_make_the_same_study_as_a_file(file):
-    path = file(buffers='[Uniform, "NMER{k: 3}"]', settings="{gamma: 0.9}")
-    words = "--buffers Uniform,NMER{k:_3} --envs Pendulum-v1 --seeds 2 --gamma .9".split()
-    given = cluster_run.make_parser().given([word.replace("_3", " 3") for word in words])
-    assert cluster_run.read_new(given)[0].runs == cluster_run.read_new({"study": path})[0].runs
-
-
 def test_a_study_is_read_from_its_folder(file, tmp_path):
     study, _ = cluster_run.read_new({"study": file(buffers='[Uniform, "NMER{k: 3}"]', max_failures="5")})
     folder = StudyFolder(tmp_path / "results")
