@@ -75,7 +75,7 @@ class IMPALAUpdate(Update):
         self.gamma = float(gamma)
         self.family = networks.actor.family
         self.memory = networks.actor.memory
-        self.parameters = trainable(networks.actor, networks.encoder)
+        self.parameters: list[Any] = trainable(networks.actor, networks.encoder)
         lr = settings.lr if lr is None else lr
         self.optimizers = {"all": self.make_optimizer(settings, lr)}
         implied = settings.relevance_bound is not None and settings.relevance_of == "implied"
