@@ -182,9 +182,7 @@ class Additive(Exploration):
     def check(self, policy: Policy) -> None:
         if policy.discrete:
             name = type(self).__name__
-            raise ValueError(
-                f"exploration is {name} and actions are discrete; expected Sampled, EpsilonGreedy or Noisy"
-            )
+            raise ValueError(f"exploration is {name} and actions are discrete; expected EpsilonGreedy or Random")
 
 
 class Gaussian(Additive):
@@ -208,8 +206,10 @@ class OrnsteinUhlenbeck(Additive):
 
     def __init__(self, sigma: float = 0.2, theta: float = 0.15, dt: float = 1.0):
         super().__init__(sigma)
-        if not dt > 0 or not 0 <= theta * dt <= 1:
-            raise ValueError(f"theta is {theta!r} and dt {dt!r}; expected a positive dt and theta between 0 and 1 / dt")
+        check_number("theta", theta, 0)
+        check_number("dt", dt, 0, above_low=True)
+        if theta * dt > 1:
+            raise ValueError(f"theta is {theta!r} and dt {dt!r}; expected theta of at most 1 / dt")
         self.theta = float(theta)
         self.dt = float(dt)
         self._x: Tensor | None = None

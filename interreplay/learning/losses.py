@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from interreplay.environments.own_modules import object_of
+from interreplay.errors import check_number
 
 
 class CriticLoss(ABC):
@@ -48,6 +49,10 @@ class Huber(CriticLoss):
 
     delta: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Raise a ValueError unless `delta` is above 0."""
+        check_number("delta", self.delta, 0, above_low=True)
+
     def values(self, errors: Tensor) -> Tensor:
         return nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=self.delta)
 
@@ -65,6 +70,10 @@ class PAL(CriticLoss):
     """
 
     alpha: float = 0.4
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError unless `alpha` is from 0 to 1."""
+        check_number("alpha", self.alpha, 0, 1)
 
     def values(self, errors: Tensor) -> Tensor:
         size = errors.abs()

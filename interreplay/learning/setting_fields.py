@@ -155,7 +155,9 @@ class OrWord(Accepts):
         return f"{self.other.in_python} or {self.stands_for!r}"
 
     def admits(self, value: Any) -> bool:
-        return value == self.stands_for or self.other.admits(value)
+        if isinstance(value, type(self.stands_for)) and value == self.stands_for:
+            return True
+        return self.other.admits(value)
 
     def parse(self, text: str) -> Any:
         if text == self.word:

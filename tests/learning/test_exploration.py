@@ -78,8 +78,9 @@ def test_it_is_made_by_name():
     ("make", "message"),
     [
         (lambda: Gaussian(-0.1), "sigma is -0.1"),
-        (lambda: OrnsteinUhlenbeck(theta=1.5), "theta is 1.5"),
-        (lambda: OrnsteinUhlenbeck(dt=0.0), "dt 0.0"),
+        (lambda: OrnsteinUhlenbeck(theta=1.5), "theta is 1.5 and dt 1.0; expected theta of at most 1 / dt"),
+        (lambda: OrnsteinUhlenbeck(dt=0.0), "dt is 0.0; expected a number above 0"),
+        (lambda: OrnsteinUhlenbeck(theta="1"), "theta is '1'; expected a number of 0 or more"),
         (lambda: make_exploration(3), "exploration is 3"),
         (lambda: make_exploration({"type": "Gausian"}), "did you mean Gaussian"),
         (lambda: make_exploration({"type": "Gaussian", "theta": 0.1}), "theta"),

@@ -9,7 +9,7 @@ from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
 from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks
-from interreplay.learning.losses import PAL, ByRows, Huber, Squared, loss_of
+from interreplay.learning.losses import PAL, ByRows, Huber, Squared, loss_of, make_loss
 from interreplay.learning.update import Batch
 from tests.learning.batches import ACTIONS, OBS, N, batch
 from tests.learning.plain_torch import plain_primitives
@@ -77,6 +77,19 @@ def test_pal_of_all_rows_has_the_gradient_that_lap_has_in_expectation(alpha):
     lap = torch.autograd.grad((probabilities * Huber(1.0).values(errors)).sum(), parameters, retain_graph=True)
     pal = torch.autograd.grad(PAL(alpha).values(errors).mean(), parameters)
     torch.testing.assert_close(lap, pal, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"type": "Huber", "delta": -3}, "critic_loss Huber: delta is -3; expected a number above 0"),
+        ({"type": "Huber", "delta": "a"}, "critic_loss Huber: delta is 'a'; expected a number above 0"),
+        ({"type": "PAL", "alpha": 7}, "critic_loss PAL: alpha is 7; expected a number from 0 to 1"),
+    ],
+)
+def test_losses_with_invalid_arguments_are_rejected(choice, message):
+    with pytest.raises(ValueError, match=message):
+        make_loss(choice)
 
 
 def test_by_rows_is_each_loss_of_its_rows():

@@ -111,6 +111,7 @@ class Other(TorchRLModule):
             lambda c: c.training(grad_clip=1.0, grad_clip_by="size"),
             "grad_clip_by.*size.*value",
         ),
+        (lambda c: c.training(reset_at=np.array([8, 9])), r"reset_at is array\(\[8, 9\]\); expected whole numbers"),
         (
             lambda c: c.training(grad_clip_by="norm"),
             "grad_clip_by is 'norm' and no grad_clip; expected a grad_clip, or no grad_clip_by",

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from interreplay.environments.own_modules import check_arguments, own_class
 from interreplay.errors import UsageError, accepted_names
 from interreplay.learning.networks.batched_layers import at_once
+from interreplay.learning.networks.encoders import check_repeatable
 from interreplay.learning.value.streams import Factors, Noise, NoisyLinear
 
 CHANNELS = ("in_channels", "num_channels", "num_features")
@@ -27,7 +28,6 @@ INPUTS = ("in_features", "input_size", "inputs")
 """Names of layers' arguments for the width of the inputs."""
 OUTPUTS = ("out_features", "out_channels", "outputs")
 """Names of layers' arguments for the number of outputs."""
-RANDOM = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
 EXAMPLES = ("Linear", "NoisyLinear", "Conv2d", "LayerNorm", "Flatten", "ReLU", "Tanh", "LSTM")
 Layers = Sequence[Any] | Mapping[str, Any]
 
@@ -80,10 +80,6 @@ def layer_class(name: str) -> type[nn.Module]:
     if not isinstance(found, type) or not issubclass(found, nn.Module):
         raise UsageError(
             f"unknown layer {name!r}; {accepted_names(name, EXAMPLES)}, a class of torch.nn or module:Class"
-        )
-    if issubclass(found, RANDOM):
-        raise UsageError(
-            f"layer {name} is not supported; expected LayerNorm, or critics of hiddens with critic_dropout"
         )
     return found
 
@@ -152,6 +148,7 @@ class LayerList(nn.Module):
             required = outputs if number == sized else None
             try:
                 made = make_layer(classes[number], layer.arguments, shape, required)
+                check_repeatable(made, f"layer {layer.kind}")
                 with torch.no_grad():
                     example = made(example)
             except UsageError as error:

@@ -41,8 +41,8 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
         space: Space of observations.
 
     Raises:
-        ValueError: A stream is unknown or missing, or an LSTM has layers before it that would follow it, or arguments
-            that it ignores.
+        ValueError: A stream is unknown or missing, an LSTM has layers before it that would follow it or arguments that
+            it ignores, or `lstm_cells` or `encoder` contradict the listed layers.
     """
     found = dict(model)
     network = dict(model.get("network") or {})
@@ -60,13 +60,24 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
                 raise ValueError(
                     f"network.features.{memory.name}: LSTM takes no argument {name!r} here; expected only hidden_size"
                 )
-        found["lstm_cells"] = int(memory.arguments.get("hidden_size", 256))
+        cells = int(memory.arguments.get("hidden_size", 256))
+        if found.get("lstm_cells") not in (None, cells):
+            raise ValueError(
+                f"lstm_cells is {found['lstm_cells']} and network.features ends with an LSTM of {cells}; expected only "
+                "its hidden_size"
+            )
+        found["lstm_cells"] = cells
         if features and not images:
             raise ValueError(
                 f"network.features lists {features[-1].kind} before the LSTM; without images, expected only the LSTM, "
                 "and the other layers in actor and critic"
             )
     if features and images:
+        if found.get("encoder") not in (None, "auto"):
+            raise ValueError(
+                f"encoder is {found['encoder']!r} and network.features lists the layers of images; expected encoder "
+                "'auto', or no features"
+            )
         body, rest = split_body(features)
         # The layers in `rest` would follow the LSTM; networks of an actor and critics have no shared layers.
         if body is None or (rest and (recurrent or family == "actor and critics")):

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from interreplay.environments.own_modules import object_of
-from interreplay.environments.spaces import leaves
+from interreplay.environments.spaces import as_column, leaves
+from interreplay.errors import UsageError
 from interreplay.learning.networks.convolutions import BODIES, ConvolutionBody, body_of, channels_first, convolutions
 from interreplay.learning.networks.layers import matrix_dtype_of
 from interreplay.learning.networks.normalization import Normalized, NormalizedPixels
@@ -21,6 +22,16 @@ FEATURES = 50
 """Features of an image, as in SAC-AE (Yarats et al. 2021, arXiv:1910.01741)."""
 SMALLEST_IMAGE = 16
 """Smallest side of a uint8 array that is treated as an image."""
+
+
+RANDOM = (
+    nn.modules.dropout._DropoutNd,
+    nn.modules.batchnorm._BatchNorm,
+    nn.RReLU,
+    nn.FractionalMaxPool2d,
+    nn.FractionalMaxPool3d,
+)
+"""Modules of PyTorch whose outputs in training are random, or depend on the other rows."""
 
 
 class Flat(nn.Module):
@@ -156,13 +167,48 @@ def own_encoder(space: gym.Space, choice: str | Mapping[str, Any]) -> tuple[nn.M
     ``(n, ...)`` as they are stored, or their parts by name, to features ``(n, d)``.
 
     Raises:
-        ValueError: The class is unknown, rejects an argument, or has no width.
+        ValueError: The class is unknown or rejects an argument, its features do not have its width, or it contains a
+            module that `check_repeatable` rejects.
     """
     encoder = object_of(choice, {}, nn.Module, "encoder", space)
     width = getattr(encoder, "width", None)
     if not isinstance(width, int):
         raise ValueError(f"encoder {choice!r} has width {width!r}; expected an integer, its number of features")
+    check_repeatable(encoder, f"encoder {choice!r}")
+    with torch.no_grad():
+        features = encoder(example_of(space))
+    if features.shape != (2, width):
+        raise ValueError(
+            f"encoder {choice!r} returns features of shape {tuple(features.shape)} for 2 observations; expected "
+            f"(2, {width}), as its width is {width}"
+        )
     return encoder, width
+
+
+def example_of(space: gym.Space) -> Observation:
+    """Return two equal observations of a space as they are stored: zeros, or the nearest numbers in the space."""
+    parts: dict[str, Any] = {}
+    for name, part in leaves(space).items():
+        low = getattr(part, "low", getattr(part, "start", 0))
+        nearest = np.clip(0, low, getattr(part, "high", low))
+        rows = np.broadcast_to(nearest, (2, *(part.shape or ()))).astype(part.dtype)
+        parts[name] = torch.from_numpy(as_column(rows))
+    return parts.get("", parts)  # "" is the single part of a space without parts
+
+
+def check_repeatable(module: nn.Module, what: str) -> None:
+    """Raise a UsageError if a user's module contains a layer whose outputs are random or depend on the other rows.
+
+    `what` begins the error message.
+    """
+    for part in module.modules():
+        if isinstance(part, RANDOM) and part.training:
+            if part is not module:
+                kind = type(part).__name__
+                raise UsageError(
+                    f"{what} contains {kind}, which is not supported; expected LayerNorm, or {kind} in evaluation mode"
+                )
+            raise UsageError(f"{what} is not supported; expected LayerNorm, or critics of hiddens with critic_dropout")
 
 
 def make_encoder(
@@ -175,15 +221,24 @@ def make_encoder(
         normalize: Whether continuous features and images are normalized by their running statistics.
         body: As in `Encoder`, or an encoder for `own_encoder`.
         conv_dtype: Type of the products of the convolutions `body`, one of `MATRIX_DTYPES`.
+
+    Raises:
+        ValueError: There are no images for `body` or `conv_dtype`, or an encoder for `own_encoder` is to normalize.
     """
     if isinstance(body, Mapping) or ":" in (body or ""):
         if normalize:
             raise ValueError(f"encoder {body!r} must normalize by itself; expected normalize_observations False")
         return own_encoder(space, body)
     encoder = Encoder(space, body)
-    for part in encoder.parts.values():
-        if isinstance(part, ConvolutionBody):
-            part.conv_dtype = matrix_dtype_of(conv_dtype)
+    bodies = [part for part in encoder.parts.values() if isinstance(part, ConvolutionBody)]
+    if body in BODIES and not bodies:
+        raise ValueError(
+            f"encoder is {body!r} and no observation is an image of bytes or booleans; expected 'auto' or 'flat'"
+        )
+    if conv_dtype != "float32" and not bodies:
+        raise ValueError(f"conv_dtype is {conv_dtype!r} and the encoder has no convolutions; expected 'float32'")
+    for part in bodies:
+        part.conv_dtype = matrix_dtype_of(conv_dtype)
     plain = all(isinstance(part, Flat) for part in encoder.parts.values())
     made: nn.Module = Flat() if plain else encoder
     if normalize:

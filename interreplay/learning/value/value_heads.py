@@ -68,6 +68,7 @@ class Mean(ValueHead):
     def __init__(self, huber_delta: float | None = 1.0):
         super().__init__()
         self.huber_delta = huber_delta
+        self.loss = loss_of(huber_delta, None)
 
     def values(self, outputs: Tensor) -> Tensor:
         return outputs.squeeze(-1)
@@ -77,11 +78,10 @@ class Mean(ValueHead):
 
     def compare(self, chosen: Tensor, target: Tensor, m: int = 1, loss: CriticLoss | None = None) -> HeadLoss:
         errors = (chosen - target).squeeze(-1)
-        own = loss_of(self.huber_delta, None)
         if loss is None:
-            return HeadLoss(own.values(errors), errors.detach())
+            return HeadLoss(self.loss.values(errors), errors.detach())
         views = errors.view(-1, m).T  # a loss takes errors ``(m, n)``
-        return HeadLoss(loss.or_else(own).values(views).T.reshape(-1), errors.detach())
+        return HeadLoss(loss.or_else(self.loss).values(views).T.reshape(-1), errors.detach())
 
 
 class Categorical(ValueHead):

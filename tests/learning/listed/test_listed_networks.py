@@ -256,6 +256,11 @@ def test_layers_have_names_or_places():
     ("layers", "message"),
     [
         (["Linea"], "unknown layer 'Linea'; did you mean Linear"),
+        (["RReLU"], "x.1: layer RReLU is not supported; expected LayerNorm, or critics of hiddens"),
+        (
+            [{"layer": "TransformerEncoderLayer", "d_model": 4, "nhead": 2}],
+            "x.1: layer TransformerEncoderLayer contains Dropout, which is not supported; expected LayerNorm, or Drop",
+        ),
         (["Dropout"], "layer Dropout is not supported; expected LayerNorm, or critics of hiddens with critic_dropout"),
         ([{"out_features": 3}], "layer 1 is .*expected a name such as ReLU"),
         (
@@ -328,6 +333,19 @@ class OwnEncoder(nn.Linear):
         self.width = 4
         super().__init__(4 * 84 * 84, 4)
 
+    def forward(self, obs):
+        return super().forward(obs.flatten(1).float())
+
+
+def test_settings_that_listed_features_would_replace_are_rejected():
+    memory = {"features": [{"layer": "LSTM", "hidden_size": 5}], "actor": ["Linear"], "critic": ["Linear"]}
+    made("IMPALA", network=memory, lstm_cells=5)
+    with pytest.raises(ValueError, match="lstm_cells is 8 and network.features ends with an LSTM of 5; expected only"):
+        made("IMPALA", network=memory, lstm_cells=8)
+    for encoder in ("minatar", f"{__name__}:OwnEncoder"):
+        with pytest.raises(ValueError, match=f"encoder is '{encoder}' and network.features lists the layers of images"):
+            made("DQN", PIXELS, "discrete", network={"features": CONVOLUTIONS, "q": ["Linear"]}, encoder=encoder)
+
 
 @pytest.mark.filterwarnings("ignore:matrices are multiplied")
 def test_types_of_convolutions_that_have_no_effect_are_rejected():
@@ -336,6 +354,8 @@ def test_types_of_convolutions_that_have_no_effect_are_rejected():
     for trainer, network in streams.items():
         with pytest.raises(ValueError, match="conv_dtype is 'bfloat16' and network.features lists layers of float32"):
             made(trainer, PIXELS, "discrete", network={"features": features} | network, conv_dtype="bfloat16")
+        with pytest.raises(ValueError, match="conv_dtype is 'bfloat16' and the encoder has no convolutions; expected"):
+            made(trainer, BOX, "discrete", conv_dtype="bfloat16")
         with pytest.raises(ValueError, match="conv_dtype is 'bfloat16' and encoder .*; expected 'float32'"):
             made(trainer, PIXELS, "discrete", encoder=f"{__name__}:OwnEncoder", conv_dtype="bfloat16")
         made(trainer, PIXELS, "discrete", network={"features": CONVOLUTIONS} | network, conv_dtype="bfloat16")

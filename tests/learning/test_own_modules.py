@@ -1,13 +1,15 @@
-"""Encoders and layers of a user with frozen parameters, and with parameters that do not affect their output."""
+"""Encoders and layers of a user: frozen parameters, parameters that do not affect their output, and rejections."""
 
 import copy
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from interreplay.learning.listed.networks import ListedValues, list_actor_and_critics
-from interreplay.learning.networks.encoders import Flat
+from interreplay.learning.networks.encoders import Flat, example_of, make_encoder
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
@@ -20,7 +22,7 @@ from tests.learning.policy_gradient.test_impala import unrolls
 from tests.learning.update_cases import ALGORITHMS
 
 WIDTH = 7
-MINE = "tests.learning.test_frozen_parameters:Partly"
+MINE = "tests.learning.test_own_modules:Partly"
 
 
 class Partly(nn.Module):
@@ -98,6 +100,54 @@ def test_encoders_and_layers_of_value_networks(optimizer):
     changes = learned(DQNUpdate(networks, optimizer=optimizer, target_update_period=1, tau=0.5), discrete=True)
     assert_partly(changes, "actor.layers")
     assert_partly(changes, "targets.")
+
+
+class OfOtherWidth(Partly):
+    width = WIDTH + 1
+
+    def __init__(self, space):
+        super().__init__(gym.spaces.flatdim(space))
+
+
+class Normalizing(OfOtherWidth):
+    width = WIDTH
+
+    def __init__(self, space, evaluates=False):
+        super().__init__(space)
+        self.norm = nn.BatchNorm1d(WIDTH)
+        if evaluates:
+            self.norm.eval()
+
+    def forward(self, rows):
+        return self.norm(super().forward(rows))
+
+
+def test_encoders_are_checked():
+    space = gym.spaces.Box(2.0, 3.0, (OBS,), np.float64)
+    place = "tests.learning.test_own_modules"
+    with pytest.raises(ValueError, match=rf"returns features of shape \(2, {WIDTH}\) for 2 obs.*expected \(2, 8\), as"):
+        make_encoder(space, body=f"{place}:OfOtherWidth")
+    with pytest.raises(ValueError, match="contains BatchNorm1d, which is not supported; expected LayerNorm, or BatchN"):
+        make_encoder(space, body=f"{place}:Normalizing")
+    _, width = make_encoder(space, body={"type": f"{place}:Normalizing", "evaluates": True})
+    assert width == WIDTH
+    with pytest.raises(ValueError, match="encoder is 'nature' and no observation is an image .*; expected 'auto' or"):
+        make_encoder(space, body="nature")
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (gym.spaces.Box(2.0, 3.0, (2,), np.float64), torch.full((2, 2), 2.0)),
+        (gym.spaces.Box(-np.inf, np.inf, (1, 2)), torch.zeros(2, 1, 2)),
+        (gym.spaces.Discrete(3, start=-7), torch.tensor([-7, -7])),
+        (gym.spaces.MultiDiscrete([3, 4]), torch.zeros(2, 2, dtype=torch.int64)),
+        (gym.spaces.MultiBinary(3), torch.zeros(2, 3, dtype=torch.int8)),
+        (gym.spaces.Tuple([gym.spaces.Discrete(2)]), {"0": torch.zeros(2, dtype=torch.int64)}),
+    ],
+)
+def test_the_example_of_a_space_is_stored_as_observations_are(space, expected):
+    torch.testing.assert_close(example_of(space), expected, rtol=0, atol=0)
 
 
 def test_encoders_of_policies_with_a_value():
