@@ -125,7 +125,7 @@ def start_local(cpus: int | None) -> None:
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                _temp_dir=private_folder(ray.shutdown),
+                _temp_dir=private_folder(),
             )
     logging.getLogger("ray").setLevel(logging.ERROR)
 
@@ -188,11 +188,8 @@ def _sigterm_preserved() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def private_folder(end: Callable[[], object] = lambda: None) -> str | None:
+def private_folder() -> str | None:
     """Create a folder for Ray's files that only this user can read and that is removed when the program exits.
-
-    Args:
-        end: Ends the processes that write into the folder; called before the folder is removed.
 
     Returns:
         The path; None if ``RAY_TMPDIR`` is set, which Ray then uses.
@@ -203,13 +200,13 @@ def private_folder(end: Callable[[], object] = lambda: None) -> str | None:
     if len(os.fsencode(parent)) + len(f"/{PREFIX}12345678") > _LONGEST_FOLDER:
         parent = Path("/tmp")
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-    atexit.register(_remove, folder, end)
+    atexit.register(_remove, folder)
     return f"{folder}/r"  # Ray creates this folder readable by everyone, inside the private one
 
 
-def _remove(folder: str, end: Callable[[], object]) -> None:
+def _remove(folder: str) -> None:
     """End Ray, which would continue to write, and remove its folder."""
-    end()
+    ray.shutdown()
     for _ in range(20):  # its last processes may still be running
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.exists(folder):

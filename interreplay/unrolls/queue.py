@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from interreplay.errors import check_number
-from interreplay.transitions import as_tensor
 from interreplay.unrolls.mixture import UnrollSource
-from interreplay.unrolls.unrolls import Unrolls, cat, from_columns
+from interreplay.unrolls.unrolls import Unrolls, cat, restored
 
 
 class FreshQueue(UnrollSource):
@@ -91,8 +90,7 @@ class FreshQueue(UnrollSource):
         self.given = int(state["given"])
         self._waiting.clear()
         if state["waiting"]:
-            columns = {name: as_tensor(column).clone() for name, column in state["waiting"].items()}
-            self._waiting.append(from_columns(columns))
+            self._waiting.append(restored(state["waiting"]))
 
     def __repr__(self) -> str:
         """Return the capacity."""

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from interreplay.errors import check_number
 from interreplay.selection import Selector, Uniform
-from interreplay.transitions import as_tensor
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.mixture import UnrollSource
 from interreplay.unrolls.storage.store import UnrollStore
-from interreplay.unrolls.unrolls import Unrolls, from_columns
+from interreplay.unrolls.unrolls import Unrolls, restored
 
 REFRESHED_BATCHES = 4
 """Number of batches to refresh at once: one large forward pass takes less time."""
@@ -221,8 +220,5 @@ class CachedReplay(UnrollReplay):
         super().load_state_dict(state)
         self._next = None
         if "prepared" in state:
-            columns = {}
-            for name, column in state["prepared"].items():
-                columns[name] = as_tensor(column).clone()
             self._next = Future()
-            self._next.set_result(from_columns(columns))
+            self._next.set_result(restored(state["prepared"]))

@@ -202,6 +202,11 @@ def from_columns(columns: Mapping[str, Tensor]) -> Unrolls:
     return unchecked(**{"state": {}} | grouped(columns))
 
 
+def restored(columns: Mapping[str, Any]) -> Unrolls:
+    """Create unrolls from copies of the columns in a state."""
+    return from_columns({name: as_tensor(column).clone() for name, column in columns.items()})
+
+
 def unchecked(**columns: Any) -> Unrolls:
     """Create unrolls from valid tensors without the checks of the public constructor."""
     made = object.__new__(Unrolls)

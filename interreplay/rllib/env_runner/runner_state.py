@@ -193,14 +193,8 @@ class RunnerState:
     ) -> RunnerState:
         """Return the state of a runner before its first step, with seeds and episode ids of its own.
 
-        Args:
-            seed: Seed of the run; None for a random one.
-            index: Index of the runner.
-            num_envs: Number of environments.
-            exploration: The exploration to copy.
-            device: Device on which actions are computed.
-            env_steps: Env steps of the run so far; a runner that begins later has other seeds and ids.
-            stream: Number of the random stream.
+        `seed` is the run's, `stream` the number of the random stream, and `env_steps` the env steps of the run so far:
+        a runner that begins later has other seeds and ids.
         """
         key = (stream, env_steps) if env_steps else (stream,)
         sequence = np.random.SeedSequence(seed, spawn_key=key)
