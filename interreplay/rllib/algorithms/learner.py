@@ -268,10 +268,6 @@ class OffPolicyLearner(BatchLearner):
         """Names in `interreplay.learning.update` of the scores and losses that replay methods can use."""
         return self._update_rule.offers
 
-    def request_scores(self, names: frozenset[str]) -> None:
-        """Request scores of rows from updates; scores that they cannot compute are ignored."""
-        self._update_rule.scores_wanted = names & self.offers
-
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by their names, under the current networks."""
         if self.reward_scale is not None:

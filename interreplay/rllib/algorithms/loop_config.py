@@ -42,8 +42,6 @@ KEYS_OF_DICTIONARIES = ("multiagent", "simple_optimizer", "_enable_new_api_stack
 """Keys that RLlib and Tune add to configurations as dictionaries, and that are not attributes."""
 RLLIB_NAMES = {"learning_starts": "num_steps_sampled_before_learning_starts"}
 """Settings with RLlib's name as attribute."""
-MORE_ARGUMENTS = ("exploration", "replay_buffer_config")
-"""Arguments of every `training` in addition to the settings."""
 
 
 class ReadySource:
@@ -232,7 +230,8 @@ class LoopConfig(AlgorithmConfig):
             TypeError: Settings do not exist or are rejected; one message names all of them.
         """
         own = self.own_settings()
-        known = [*own, *MORE_ARGUMENTS, *inspect.signature(AlgorithmConfig.training).parameters]
+        of_rllib = inspect.signature(AlgorithmConfig.training).parameters
+        known = [*own, "exploration", "replay_buffer_config", *of_rllib]
         settings, unknown, rejected = understood(self, by_attributes(settings), known)
         size = settings.get("train_batch_size", NotProvided)
         per_learner = settings.get("train_batch_size_per_learner", size)

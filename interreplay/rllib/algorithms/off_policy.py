@@ -144,7 +144,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             self.episode_table = EpisodeTable(self.learner.update_rule.metrics)
             self._recorded |= {EPISODE_RETURN, EPISODE_LENGTH}
         self.replay_buffer.connect(self._context())
-        self.learner.request_scores(self.replay_buffer.scores_wanted)
+        self.learner.update_rule.scores_wanted = self.replay_buffer.scores_wanted & self.learner.offers
         self.learner.batches_define_loss = self._batches_define_loss()
         scale = self.learner.reward_scale
         if self.config.normalize_observations or scale is not None:
