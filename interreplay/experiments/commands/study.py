@@ -32,10 +32,10 @@ from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.flags.values import only, written
 from interreplay.experiments.process.machine import chosen_device, own_gpus
 from interreplay.experiments.process.outcome import program
+from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import RESUMABLE
-from interreplay.experiments.studies import inputs_file, results_table
-from interreplay.experiments.studies.grid import as_seeds, expand, read_study_file, typed
-from interreplay.experiments.studies.progress import StudyReporter
+from interreplay.experiments.studies import results_table
+from interreplay.experiments.studies.grid import as_seeds, expand, read_inputs_file, read_study_file, typed
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
 from interreplay.experiments.studies.study_folder import StudyFolder
@@ -196,7 +196,7 @@ def read_inputs(given: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[
     if more:
         raise UsageError(f"--inputs defines the runs; put {', '.join(more)} into the file, or leave it out")
     parser = RaisingFlagParser(GROUPS, complete=completed, prog="inputs")
-    runs, folders = inputs_file.read(given["inputs"], parser.given)
+    runs, folders = read_inputs_file(given["inputs"], parser.given)
     if "output_dir" not in given and len(set(folders)) > 1:
         raise UsageError(f"{given['inputs']} names {len(set(folders))} folders; choose one with --output_dir")
     return planned(runs, {}, given, Path(*folders[:1] or ["results"]))

@@ -1,22 +1,24 @@
-"""Study files: read them, and expand their contents to runs: all combinations, seed by seed."""
+"""Study files and inputs files: read them, and expand their contents to runs: all combinations, seed by seed."""
 
 from __future__ import annotations
 
 import argparse
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from interreplay.errors import RefusedRuns, UsageError, check_keys, did_you_mean
+from interreplay.experiments.flags.original_flags import BLENDS, BUFFER_ARGUMENTS, GAUSSIAN_PROCESS_NAMES, METHODS
 from interreplay.experiments.flags.replay_flags import readable, short
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.study_flags import FILE_KEYS
 from interreplay.experiments.flags.training_flags import environment_of, settings_for
-from interreplay.experiments.flags.values import only, read_written, written
+from interreplay.experiments.flags.values import only, read_written, without, written
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.learning.setting_fields import SEED, Whole
 from interreplay.runs.resume import plain
@@ -24,6 +26,11 @@ from interreplay.runs.resume import plain
 GRID_KEYS = ("buffers", "envs", "trainers", "seeds", "settings")
 SEED_COUNT = Whole(1, 1_000)
 """Larger numbers are rejected because they are probably seeds."""
+INPUT_FIELDS = ("seed", "env", "custom_replay_buffer", "agent_name", "replay_ratio", "local_dir", "trainer")
+INPUT_NAMES = {"replay_ratio": "updates_per_step"}
+"""Flags of fields with another name; agent_name becomes the label, local_dir the folder of the study."""
+OF_CUSTOM = {*METHODS, *BLENDS, *BUFFER_ARGUMENTS, *GAUSSIAN_PROCESS_NAMES, "interp_prio_update"}
+"""Flags of the first line that do not apply to runs with custom_replay_buffer False, as in the original work."""
 
 
 def read_study_file(path: Path) -> dict[str, Any]:
@@ -216,3 +223,50 @@ def as_seeds(words: Sequence[str]) -> int | list[int]:
     if len(numbers) == 1:
         return numbers[0]
     return numbers
+
+
+def read_inputs_file(
+    path: Path, given: Callable[[Sequence[str]], dict[str, Any]]
+) -> tuple[list[PlannedRun], list[str]]:
+    """Return the runs of an inputs file and the folders that it names; `given` parses a line of flags."""
+    try:
+        first, *lines = path.read_text().splitlines() or [""]
+    except OSError as error:
+        raise UsageError(f"--inputs {path} cannot be read: {error.strerror}") from None
+    runs = []
+    folders = []
+    where = f"{path}, line 1"
+    try:
+        common = _flags(given(shlex.split(first)))
+        for number, line in enumerate(lines, 2):
+            where = f"{path}, line {number}"
+            words = shlex.split(line)
+            if not words:
+                continue
+            if len(words) != len(INPUT_FIELDS):
+                raise UsageError(f"{len(words)} words; expected {len(INPUT_FIELDS)}: {' '.join(INPUT_FIELDS)}")
+            fields = dict(zip(INPUT_FIELDS, words, strict=True))
+            folders.append(fields.pop("local_dir"))
+            label = fields.pop("agent_name")
+            named = [f"--{INPUT_NAMES.get(name, name)}={value}" for name, value in fields.items()]
+            own = _flags(given(named))
+            shared = common
+            if not own["custom_replay_buffer"]:
+                shared = without(common, OF_CUSTOM)
+            runs.append(make_run(shared | own, label))
+    except ValueError as error:  # raised by shlex; also every UsageError
+        raise UsageError(f"{where}: {error}") from None
+    return runs, folders
+
+
+def _flags(given: dict[str, Any]) -> dict[str, Any]:
+    """Return given flags in the form of a study, without flags about one start of the program."""
+    flags: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "buffer_arg":
+            flags["buffer_args"] = dict(value)
+            continue
+        flag = FLAGS[name]
+        if flag.in_study is None or flag.scope not in ("execution", "invocation"):
+            flags[name] = plain(value)
+    return flags

@@ -1,22 +1,188 @@
-"""Run all runs of a study at once in a few processes, each with one thread per run."""
+"""Run all runs of a study at once in a few processes, with one thread per run; runs with equal updates learn as one."""
 
 from __future__ import annotations
 
 import itertools
 import multiprocessing
 import os
+import queue
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from interreplay.experiments.flags.values import without
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent
-from interreplay.experiments.studies.trial_folder import TrialFolder
-from interreplay.experiments.tune.run_threads import work
+from interreplay.experiments.studies.trial_folder import FAILED, TrialFolder
+from interreplay.experiments.training.train_loop import Requests, Training
+from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
+from interreplay.rllib import ray_session
+from interreplay.rllib.algorithms.update_group import UpdateGroup, check_group
+from interreplay.runs.state_files.disk import FolderInUse
+
+Event = tuple[str, str, dict[str, Any]]
+
+
+class Meeting:
+    """Barrier at which all runs wait before they train, and which groups them by the form of their updates.
+
+    Attributes:
+        building: Held while a run builds its algorithm, which draws from generators of the whole process.
+    """
+
+    def __init__(self, count: int, note: Callable[[str], object]):
+        self.building = threading.Lock()
+        self._expected = count
+        self._note = note
+        self._learners: list[Any] = []
+        self._groups: dict[Any, UpdateGroup] = {}
+        self._requests: dict[Any, Requests] = {}
+        self._begun = False
+        self._changed = threading.Condition()
+
+    def join(self, learner: Any) -> Requests:
+        """Wait until all runs are ready or have ended; then updates are shared. Return the requests of the group."""
+        with self._changed:
+            self._learners.append(learner)
+            self._begin_if_complete()
+            while not self._begun:
+                self._changed.wait()
+            return self._requests[learner]
+
+    def leave(self, learner: Any | None) -> None:
+        """Remove a run. Its learner is None if the run ended before training."""
+        with self._changed:
+            if not self._begun:
+                self._expected -= 1
+                if learner in self._learners:
+                    self._learners.remove(learner)
+                self._begin_if_complete()
+        if learner in self._groups:
+            self._groups[learner].leave(learner)
+
+    def _begin_if_complete(self) -> None:
+        if self._begun or len(self._learners) < self._expected:
+            return
+        left = list(self._learners)
+        while left:
+            members, left, reason = alike(left)
+            self._requests |= dict.fromkeys(members, Requests())
+            if len(members) > 1:
+                group = UpdateGroup(members)
+                for learner in members:
+                    self._groups[learner] = group
+                    learner.join(group)
+                self._note(f"{len(members)} runs learn as one")
+            else:
+                self._note(f"a run learns alone ({reason})" if reason else "a run learns alone")
+        self._begun = True
+        self._changed.notify_all()
+
+
+def alike(learners: Sequence[Any]) -> tuple[list[Any], list[Any], str]:
+    """Return the learners whose updates can be combined with the first one's, the others, and why the last cannot."""
+    members = [learners[0]]
+    others = []
+    reason = ""
+    for learner in learners[1:]:
+        try:
+            check_group([learners[0], learner])
+            members.append(learner)
+        except ValueError as error:
+            others.append(learner)
+            reason = str(error)
+    return members, others, reason
+
+
+class RunInThread(StudyRun):
+    """A run of a study whose updates are shared with other runs of this process.
+
+    It is marked as `failed` if another attempt may succeed.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], meeting: Meeting):
+        super().__init__(folder, settings, hang_timeout=0.0)  # a timer of the process cannot watch each thread
+        self.failed = False
+        self._meeting = meeting
+        self._learner: Any = None
+
+    def _prepare(self) -> Training:
+        with self._meeting.building:
+            training = super()._prepare()
+        self._learner = training.algo.learner
+        training.requests = self._meeting.join(self._learner)
+        if self._requested:  # while the run waited
+            self.ask(self._requested)
+        return training
+
+    def leave(self) -> None:
+        """Let the other runs learn without this one."""
+        self._meeting.leave(self._learner)
+
+
+def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
+    """Train all jobs in this process, or until a signal, and exit with its code."""
+    os.setpgid(0, 0)  # Ctrl-C interrupts the parent process, which then stops this one
+    ray_session.prepare_host(execution.cpus_per_trial, 0, jobs[0][1]["device"])
+    runs: list[RunInThread] = []
+
+    def request(what: str) -> None:
+        for run in runs:
+            run.ask(what)
+
+    with Interrupts(lambda: request("stop"), lambda: request("save"), silent=True) as interrupts:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the parent process
+        left = [job for job in jobs if not TrialFolder(job[0]).is_over]
+        for attempt in range(execution.max_failures + 1):
+            if not left or interrupts.received:
+                break
+            received: queue.SimpleQueue[Event | str] = queue.SimpleQueue()
+            meeting = Meeting(len(left), received.put)
+            runs[:] = [RunInThread(folder, settings, meeting) for folder, settings in left]
+            last = attempt == execution.max_failures
+            threads = [threading.Thread(target=execute, args=(run, received, last), daemon=True) for run in runs]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads) or not received.empty():
+                try:
+                    events.send(received.get(timeout=0.5))
+                except queue.Empty:
+                    continue
+                except OSError:  # the parent process was killed
+                    request("stop")
+            left = [job for job, run in zip(left, runs, strict=True) if run.failed]
+    sys.exit(interrupts.exit_code if interrupts.received else 0)
+
+
+def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
+    """Execute a run and put its events, see `OnEvent`."""
+    name = run.folder.path.name
+    events.put(("start", name, {}))
+    figures: dict[str, Any] = {}
+    try:
+        try:
+            with run:
+                for figures in run.results():
+                    events.put(("result", name, figures))
+        finally:
+            run.leave()
+        status = run.folder.status()
+        end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
+        events.put(("end", name, figures | {"done": True} | end))
+    except FolderInUse as error:
+        events.put(("end", name, {"done": True, "state": NOT_STARTED, "reason": str(error)}))
+    except PermanentFailure as error:
+        end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
+        events.put(("end", name, figures | {"done": True} | end))
+    except BaseException as error:
+        run.failed = True
+        events.put(("fail" if last else "retry", name, {"reason": described(error)}))
 
 
 class Worker:

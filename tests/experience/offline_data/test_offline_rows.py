@@ -29,7 +29,7 @@ from interreplay.experience.offline_data.store import COPY, cache_folder
 from interreplay.experience.recipes import make_source
 from interreplay.experience.store import ExperienceStore
 from interreplay.experience.store.minari_export import write_minari
-from interreplay.experiments.evaluation.minari_dataset import Recorder
+from interreplay.experiments.evaluation.play import Recorder
 from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.part import Context

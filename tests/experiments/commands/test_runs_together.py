@@ -19,7 +19,7 @@ from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, TrialFolder
 from interreplay.experiments.training.train_loop import Requests
-from interreplay.experiments.tune import run_threads
+from interreplay.experiments.tune import run_together
 from interreplay.experiments.tune.run_together import Worker, receive, shares
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
@@ -46,11 +46,11 @@ def train_together(jobs, prepare=lambda runs: None):
     """Train runs in threads of this process; `prepare` receives them before they start. Return the runs."""
     ray_session.prepare_host(1, 0, "cpu")
     notes = []
-    meeting = run_threads.Meeting(len(jobs), notes.append)
-    runs = [run_threads.RunInThread(*job, meeting) for job in jobs]
+    meeting = run_together.Meeting(len(jobs), notes.append)
+    runs = [run_together.RunInThread(*job, meeting) for job in jobs]
     prepare(runs)
     events = queue.SimpleQueue()
-    threads = [threading.Thread(target=run_threads.execute, args=(run, events, True)) for run in runs]
+    threads = [threading.Thread(target=run_together.execute, args=(run, events, True)) for run in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -223,14 +223,14 @@ class StubRun:
 
 
 def test_only_runs_that_crashed_are_retried(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_threads, "RunInThread", StubRun)
-    monkeypatch.setattr(run_threads.os, "setpgid", lambda *numbers: None)
-    monkeypatch.setattr(run_threads.ray_session, "prepare_host", lambda *numbers: None)
+    monkeypatch.setattr(run_together, "RunInThread", StubRun)
+    monkeypatch.setattr(run_together.os, "setpgid", lambda *numbers: None)
+    monkeypatch.setattr(run_together.ray_session, "prepare_host", lambda *numbers: None)
     monkeypatch.setattr(StubRun, "starts", [])
     jobs = [(tmp_path / end, {"end": end, "device": "cpu"}) for end in ("max_time", "permanent", "crash")]
     events = []
     with pytest.raises(SystemExit) as exit:
-        run_threads.work(jobs, Execution(max_failures=2), SimpleNamespace(send=events.append))
+        run_together.work(jobs, Execution(max_failures=2), SimpleNamespace(send=events.append))
     assert exit.value.code == 0
     assert sorted(StubRun.starts) == ["crash", "crash", "crash", "max_time", "permanent"]
     ends = [(event, name) for event, name, _ in events if event not in ("start", "result")]

@@ -21,8 +21,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.commands import main as dispatcher
 from interreplay.experiments.evaluation import video
 from interreplay.experiments.evaluation.load import saved_config
-from interreplay.experiments.evaluation.minari_dataset import Recorder, _nested
-from interreplay.experiments.evaluation.play import playback_config, watch
+from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, watch
 from interreplay.experiments.rllib_command import main
 from interreplay.rllib import A3CConfig
 from interreplay.runs.checkpoints import find

@@ -17,9 +17,15 @@ from ray.tune.search.variant_generator import generate_variants
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation.play import watch
 from interreplay.experiments.rllib_command import main
-from interreplay.experiments.rllib_command.callbacks import ProgressTable, SaveOnSignal
-from interreplay.experiments.rllib_command.experiment_files import read_file, read_settings
-from interreplay.experiments.rllib_command.experiments import Experiment, config_for, configured, names
+from interreplay.experiments.rllib_command.experiments import (
+    Experiment,
+    config_for,
+    configured,
+    names,
+    read_file,
+    read_settings,
+)
+from interreplay.experiments.rllib_command.main import ProgressTable, SaveOnSignal
 from interreplay.rllib.algorithms.off_policy import OffPolicyConfig
 from interreplay.rllib.algorithms.rllib_settings import TABLE
 from tests.rllib.small_runs import config

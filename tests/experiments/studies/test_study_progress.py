@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from interreplay.experiments.studies import progress
-from interreplay.experiments.studies.progress import StudyReporter
+from interreplay.experiments.process import progress
+from interreplay.experiments.process.progress import StudyReporter
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import CRASHED, TrialFolder
 from interreplay.experiments.tune import run_study
-from interreplay.experiments.tune.callbacks import Progress
-from interreplay.experiments.tune.signal_actor import start_signal_actor
+from interreplay.experiments.tune.run_study import Progress
+from interreplay.experiments.tune.trainable import start_signal_actor
 
 
 def test_variables_of_tune_are_set_only_during_a_study(monkeypatch):

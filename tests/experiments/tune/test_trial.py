@@ -23,7 +23,7 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import NonFiniteError, UsageError
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
-from interreplay.experiments.tune import run_threads, study_run, trainable
+from interreplay.experiments.tune import run_together, study_run, trainable
 from interreplay.experiments.tune.single_run import run_single
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.runs import state_files
@@ -391,7 +391,7 @@ def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch)
         run = StudyRun(folder.path, settings(), 0)
         run.leave = lambda: None
         events = queue.SimpleQueue()
-        run_threads.execute(run, events, last=True)
+        run_together.execute(run, events, last=True)
     assert result["done"] and result["state"] == "not started" and "another process" in result["reason"]
     assert events.get()[0] == "start" and events.get()[0] == "end"
     assert folder.status()["state"] == RUNNING and not folder.status()["failures"]

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from interreplay.experiments.studies.progress import StudyReporter
+from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.studies.trial_folder import CRASHED, TrialFolder, shortened
-from interreplay.experiments.tune.callbacks import Progress
+from interreplay.experiments.tune.run_study import Progress
 
 
 class Trial(SimpleNamespace):
