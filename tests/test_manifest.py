@@ -161,7 +161,7 @@ def test_the_previous_checkpoint_is_used_if_one_is_damaged(two, name, damage):
 
 def test_settings_that_are_not_a_mapping_are_rejected(checkpoint):
     manifest.add(checkpoint, "settings.json", "[1]")
-    with pytest.raises(CheckpointError, match="expected settings by name"):
+    with pytest.raises(CheckpointError, match="settings.json is damaged: expected values by name"):
         read_settings(checkpoint)
 
 

@@ -70,15 +70,9 @@ def _written(checkpoint: Path) -> float:
 
 def read_description(checkpoint: Path) -> dict[str, Any]:
     """Return the contents of ``checkpoint.json`` of our algorithms, checked against its checksum."""
-    path = checkpoint / CHECKPOINT
-    try:
-        text = path.read_text()
-        manifest.check_one(checkpoint, CHECKPOINT)
-        found = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{checkpoint} is not a readable checkpoint: {error}") from error
-    if not isinstance(found, dict) or not {"fits", "class", "not_stored", "policy"} <= found.keys():
-        raise CheckpointError(f"{path} is damaged: expected fits, class, not_stored and policy")
+    found = manifest.read_values(checkpoint, CHECKPOINT)
+    if not {"fits", "class", "not_stored", "policy"} <= found.keys():
+        raise CheckpointError(f"{checkpoint / CHECKPOINT} is damaged: expected fits, class, not_stored and policy")
     return found
 
 
@@ -133,11 +127,6 @@ def best_of(folder: Path) -> Path:
             "evaluation, or after their first episodes if there are no evaluations"
         )
     return max(known)[1]
-
-
-def mark_best(checkpoint: Path, best: Best, steps: int) -> None:
-    """Store the mean return of the best checkpoint in its folder."""
-    manifest.add(checkpoint, BEST, json.dumps(best._asdict() | {"env_steps": steps}) + "\n")
 
 
 def copy_with_links(checkpoint: Path, copy: Path) -> None:

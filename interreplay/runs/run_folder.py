@@ -15,8 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from interreplay.errors import CheckpointError, UsageError
-from interreplay.runs.checkpoints import BEST_NAME, Best, best_checkpoints, copy_with_links, mark_best, read_best
+from interreplay.errors import UsageError
+from interreplay.runs.checkpoints import BEST, BEST_NAME, Best, best_checkpoints, copy_with_links, read_best
 from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
 from interreplay.runs.state_files.disk import replacement, sync
@@ -96,7 +96,7 @@ class RunFolder:
                 copy_with_links(same, work)
             else:
                 _write(work, write, settings)
-            mark_best(work, found, steps)
+            manifest.add(work, BEST, json.dumps(found._asdict() | {"env_steps": steps}) + "\n")
 
         if target not in before:
             self._make(target, written)
@@ -158,22 +158,24 @@ class RunFolder:
         return [path.rename(_set_aside_name(path)) for path in later]
 
     def rewind(self, steps: int) -> None:
-        """Drop the rows of ``progress.csv`` and ``result.json`` beyond ``steps``, and incomplete rows.
+        """Drop the rows of results beyond ``steps``, and incomplete rows.
 
         Raises:
             UsageError: A file cannot be rewritten. It is unchanged.
         """
-        table = self.path / "progress.csv"
         lines = self.path / "result.json"
         try:
-            if table.exists():
+            for name, column in (("progress.csv", STEPS), ("episodes.csv", "env_steps")):
+                table = self.path / name
+                if not table.exists():
+                    continue
                 with table.open(newline="") as file, replacement(table) as new:
                     reader = csv.DictReader(file)
                     writer = csv.DictWriter(new, reader.fieldnames or [])
                     if reader.fieldnames:  # an empty table receives its header with its first row
                         writer.writeheader()
                     for row in reader:
-                        if None not in row.values() and None not in row and _steps_in(row) <= steps:
+                        if None not in row.values() and None not in row and _steps_in(row, column) <= steps:
                             writer.writerow(row)
             if lines.exists():
                 with lines.open() as file, replacement(lines) as new:
@@ -215,10 +217,10 @@ def _set_aside_name(path: Path) -> Path:
     return target
 
 
-def _steps_in(row: Any) -> float:
+def _steps_in(row: Any, column: str = STEPS) -> float:
     """Return the env steps of a result, infinity for damaged rows."""
     try:
-        return float(row[STEPS])
+        return float(row[column])
     except (KeyError, ValueError, TypeError):
         return math.inf
 
@@ -245,17 +247,7 @@ def find_checkpoints(path: Path, flag: str = "--resume") -> list[Path]:
 
 def read_settings(checkpoint: Path) -> dict[str, Any]:
     """Return the settings of a checkpoint."""
-    try:
-        text = (checkpoint / SETTINGS).read_text()
-        manifest.check_one(checkpoint, SETTINGS)
-        settings = json.loads(text)
-    except OSError as error:
-        raise CheckpointError(f"{checkpoint / SETTINGS} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{checkpoint / SETTINGS} is damaged: {error}") from None
-    if not isinstance(settings, dict):
-        raise CheckpointError(f"{checkpoint / SETTINGS} is damaged: expected settings by name")
-    return settings
+    return manifest.read_values(checkpoint, SETTINGS)
 
 
 def ensure_writable(folder: Path, flag: str = "--output_dir") -> None:

@@ -17,7 +17,7 @@ from interreplay.experiments.flags.training_flags import make_parser, settings_f
 from interreplay.experiments.studies.trial_folder import TrialFolder
 from interreplay.experiments.training import train_loop
 from interreplay.experiments.tune.study_run import StudyRun
-from interreplay.runs.checkpoints import Best, best_checkpoints, best_of, mark_best, read_best, return_in
+from interreplay.runs.checkpoints import Best, best_checkpoints, best_of, read_best, return_in
 from interreplay.runs.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -164,7 +164,7 @@ def test_the_best_of_several_runs(tmp_path):
     for name, value in (("one", 1.0), ("two", 3.0), ("three", 2.0)):
         folder = tmp_path / name / "best_checkpoint_00000100"
         folder.mkdir(parents=True)
-        mark_best(folder, Best(True, value), 100)
+        (folder / "best.json").write_text(f'{{"evaluated": true, "value": {value}, "env_steps": 100}}')
     (tmp_path / "two" / "best_checkpoint_00000100.set_aside").mkdir()
     broken = tmp_path / "four" / "best_checkpoint_00000100"
     broken.mkdir(parents=True)

@@ -22,6 +22,7 @@ from interreplay.diagnostics.episode_table import (
     EpisodeTable,
 )
 from interreplay.experiments.training.result_log import EpisodeFile
+from interreplay.runs.run_folder import RunFolder
 from replay_buffers import Online, Uniform
 from tests.builders import same_state
 
@@ -190,7 +191,7 @@ def read(folder):
 def test_the_file_has_each_episode_once(tmp_path):
     table, *_ = played([30, 25, 20])
     rows = table.rows
-    algo = SimpleNamespace(episode_table=table, env_steps=75)
+    algo = SimpleNamespace(episode_table=table)
     file = EpisodeFile(tmp_path, algo)
     file.write()
     file.write()
@@ -200,7 +201,8 @@ def test_the_file_has_each_episode_once(tmp_path):
     with (tmp_path / "episodes.csv").open("a") as damaged:
         damaged.write("4,80")
     table.rows = rows[1:2]
-    resumed = EpisodeFile(tmp_path, SimpleNamespace(episode_table=table, env_steps=60))
+    RunFolder(tmp_path).rewind(60)
+    resumed = EpisodeFile(tmp_path, SimpleNamespace(episode_table=table))
     assert [row["episode"] for row in read(tmp_path)] == ["1", "2"]
     table.rows += rows[2:]
     resumed.write()
@@ -209,7 +211,7 @@ def test_the_file_has_each_episode_once(tmp_path):
 
 def test_a_full_disk_leaves_the_rows_in_the_table(tmp_path, monkeypatch):
     table, *_ = played([30, 25])
-    file = EpisodeFile(tmp_path, SimpleNamespace(episode_table=table, env_steps=55))
+    file = EpisodeFile(tmp_path, SimpleNamespace(episode_table=table))
 
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -224,6 +226,6 @@ def test_a_full_disk_leaves_the_rows_in_the_table(tmp_path, monkeypatch):
 
 
 def test_nothing_is_written_without_a_table(tmp_path):
-    EpisodeFile(tmp_path, SimpleNamespace(episode_table=None, env_steps=0)).write()
-    EpisodeFile(tmp_path, SimpleNamespace(env_steps=0)).write()
+    EpisodeFile(tmp_path, SimpleNamespace(episode_table=None)).write()
+    EpisodeFile(tmp_path, SimpleNamespace()).write()
     assert list(tmp_path.iterdir()) == []

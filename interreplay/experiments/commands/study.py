@@ -234,7 +234,7 @@ def settings_of(study: Study, folder: StudyFolder, run: PlannedRun, gpus: float 
 def run_one(study: Study, folder: StudyFolder, number: int) -> int:
     """Execute one run in this process, and write the tables if it is the last one; return the exit code."""
     run = study.runs[number]
-    from interreplay.experiments.tune.single_run import run_single
+    from interreplay.experiments.tune.study_run import run_single
 
     print(f"run {number} of {len(study.runs)}: {run.name}", flush=True)
     if study.execution.scheduler != "fifo":

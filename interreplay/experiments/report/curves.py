@@ -83,11 +83,8 @@ def together(curves: dict[str, Curves]) -> tuple[dict[str, Curves], float]:
 
     Curves without a value at an end of this range are interpolated there.
     """
-    low = -np.inf
-    high = np.inf
-    for c in curves.values():
-        low = max(low, c.steps[0])
-        high = min(high, c.steps[-1])
+    low = max(c.steps[0] for c in curves.values())
+    high = min(c.steps[-1] for c in curves.values())
     if low > high:
         return {}, float(high)
     common = {method: c.between(low, high) for method, c in curves.items()}

@@ -9,7 +9,7 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.runs.checkpoints import best_checkpoints
-from interreplay.runs.run_folder import STATUS, RunFolder
+from interreplay.runs.run_folder import RESULTS, STATUS, RunFolder
 from interreplay.runs.state_files.disk import replacement
 
 DRAWN = "drawn.json"
@@ -21,7 +21,6 @@ FINISHED = "finished"
 FAILED = "failed"
 STOPPED = "stopped early"
 OVER = (FINISHED, STOPPED)
-_RESULTS = ("progress.csv", "result.json", "params.json", "error.txt")
 
 
 class TrialFolder(RunFolder):
@@ -66,8 +65,10 @@ class TrialFolder(RunFolder):
 
     def clear(self) -> None:
         """Remove the results of an attempt without a checkpoint."""
-        for path in [*map(self.path.joinpath, _RESULTS), *self.path.glob("events.out.*")]:
-            path.unlink(missing_ok=True)
+        for name in (*RESULTS, "params.json", "error.txt"):
+            (self.path / name).unlink(missing_ok=True)
+        for path in self.path.glob("events.out.*"):
+            path.unlink()
         for folder in best_checkpoints(self.path):
             shutil.rmtree(folder, ignore_errors=True)
 

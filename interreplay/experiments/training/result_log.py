@@ -191,26 +191,17 @@ class RunLog:
 
 
 class EpisodeFile:
-    """Writes the finished episodes of a run, if it records them, after dropping rows beyond its checkpoint."""
+    """Writes the finished episodes of a run, if it records them, or continues a file that `RunFolder` has rewound."""
 
     def __init__(self, folder: Path, algo: Any):
         self.path = folder / EPISODES
         self._table: EpisodeTable | None = getattr(algo, "episode_table", None)
         self._last = 0
         if self._table is not None and self.path.exists():
-            self._rewind(algo.env_steps)
+            with self.path.open(newline="") as file:
+                for row in csv.DictReader(file):
+                    self._last = int(row["episode"])
             self._table.continue_after(self._last)  # after --recover, more than in the checkpoint
-
-    def _rewind(self, env_steps: int) -> None:
-        """Keep the complete rows of episodes that ended by `env_steps`."""
-        with self.path.open(newline="") as old, replacement(self.path) as new:
-            writer = csv.DictWriter(new, COLUMNS)
-            writer.writeheader()
-            for row in csv.DictReader(old):
-                if row.keys() != set(COLUMNS) or None in row.values() or int(row["env_steps"]) > env_steps:
-                    break
-                writer.writerow(row)
-                self._last = int(row["episode"])
 
     def write(self) -> None:
         """Append the episodes that finished since the last call.

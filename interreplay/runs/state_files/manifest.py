@@ -53,13 +53,23 @@ def check(folder: Path, trusted: bool = False) -> None:
         _check_file(folder / name, entry)
 
 
-def check_one(folder: Path, name: str) -> None:
-    """Compare one file with the manifest."""
-    entries = read(folder)
-    if name in entries:
-        _check_file(folder / name, entries[name])
-    else:
-        raise CheckpointError(f"{folder / name} is not listed in {MANIFEST}")
+def read_values(folder: Path, name: str) -> dict[str, Any]:
+    """Return the values in a JSON file of a folder, after comparing the file with the manifest."""
+    path = folder / name
+    try:
+        text = path.read_text()
+        entries = read(folder)
+        if name not in entries:
+            raise CheckpointError(f"{path} is not listed in {MANIFEST}")
+        _check_file(path, entries[name])
+        values = json.loads(text)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} is damaged: expected values by name")
+    return values
 
 
 def check_part(folder: Path, part: str) -> None:

@@ -488,7 +488,7 @@ def test_processes_may_begin_a_study_at_the_same_time(file, tmp_path, monkeypatc
 
 
 def test_a_single_run_has_no_scheduler_and_the_last_one_writes_the_tables(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("interreplay.experiments.tune.single_run.run_single", lambda *arguments: 0)
+    monkeypatch.setattr("interreplay.experiments.tune.study_run.run_single", lambda *arguments: 0)
     given = {"study": file(), "scheduler": "asha", "output_dir": str(tmp_path / "runs")}
     study, folder = cluster_run.read_new(given)
     study = replace(study, execution=replace(study.execution, scheduler="asha"))

@@ -24,8 +24,7 @@ from interreplay.errors import NonFiniteError, UsageError
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
 from interreplay.experiments.tune import run_together, study_run, trainable
-from interreplay.experiments.tune.single_run import run_single
-from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
+from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, run_single
 from interreplay.runs import state_files
 from interreplay.runs.run_folder import RunFolder
 from interreplay.runs.state_files.arrays import encode
