@@ -12,7 +12,6 @@ shallow network.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, per_step_table, quiet_single_thread
+from benchmarks.measure import installed, interleaved, per_step_table, quiet_single_thread
 from interreplay.environments import registration
 
 CALL = 3_000
@@ -164,8 +163,9 @@ def contenders(task: Task, names: Sequence[str]) -> dict[str, Any]:
         made["ours, A2C, unrolls of 5"] = lambda: Ours(task, "A2C", **a2c)
     if task.rllib:
         made["RLlib, IMPALA, one process"] = lambda: Rllib(task)
-    for count in task.stable_baselines if importlib.util.find_spec("stable_baselines3") else ():
-        made[f"SB3, A2C, unrolls of 5, {count} environments"] = partial(StableBaselines, task, count)
+    if installed("stable_baselines3"):
+        for count in task.stable_baselines:
+            made[f"SB3, A2C, unrolls of 5, {count} environments"] = partial(StableBaselines, task, count)
     found = {}
     for name, make in made.items():
         if any(part in name for part in names):

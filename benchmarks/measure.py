@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import logging
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +31,21 @@ def quiet_single_thread() -> None:
     single_thread()
     warnings.simplefilter("ignore")
     logging.getLogger("ray").setLevel(logging.ERROR)
+
+
+def installed(package: str) -> bool:
+    """Return whether a package is installed; if it is not, print that it is left out."""
+    found = importlib.util.find_spec(package) is not None
+    if not found:
+        print(f"{package} is not installed and is left out", flush=True)
+    return found
+
+
+def require(*packages: str, install: str = '.venv/bin/pip install -e ".[bench]"') -> None:
+    """End the program with one line if a package that it compares with is not installed."""
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        sys.exit(f"{', '.join(missing)} is missing; {install}")
 
 
 def interleaved(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, medians_table, quiet_single_thread
+from benchmarks.measure import installed, interleaved, medians_table, quiet_single_thread
 
 SECONDS = 1.2
 """Approximate duration of a timed call."""
@@ -130,8 +130,9 @@ def contenders(arguments: argparse.Namespace) -> dict[str, tuple[int, Callable[[
         "ours, NMER": (mine, ours(env, "NMER", trainer, updates, arguments.prefill).train),
         "ours, Uniform, bfloat16": (mine, ours(env, "Uniform", trainer, updates, matrix_dtype="bfloat16").train),
         "ours, Uniform, compiled": (mine, ours(env, "Uniform", trainer, updates, torch_compile=True).train),
-        "Stable-Baselines3": (theirs, stable_baselines(env, trainer, updates)),
     }
+    if installed("stable_baselines3"):
+        found["Stable-Baselines3"] = (theirs, stable_baselines(env, trainer, updates))
     if trainer == "SAC" and updates == 1:
         found["stock RLlib"] = (steps("stock RLlib", 1), stock(env))
     return found

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.measure import interleaved, per_step_table, quiet_single_thread
+from benchmarks.measure import installed, interleaved, per_step_table, quiet_single_thread
 from interreplay.environments import registration
 
 STEPS = 400
@@ -136,7 +136,7 @@ def main() -> None:
     found = {f"ours, {trainer}": ours(task, trainer) for trainer in arguments.trainers.split(",")}
     if arguments.task == "pong":
         found["ours, DQN, bfloat16"] = ours(task, conv_dtype="bfloat16")
-    if "MinAtar" not in task.env:
+    if "MinAtar" not in task.env and installed("stable_baselines3"):
         found["Stable-Baselines3, DQN"] = stable_baselines(task)
     if arguments.task == "cartpole":
         found["RLlib, DQN"] = stock_rllib(task)

@@ -11,7 +11,6 @@ minutes, see `--nmer_rows`. One update of SAC is measured at the same time.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import time
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.updates import Learn, described, micros_of, ours, synchronize
-from benchmarks.measure import micros_table, single_thread
+from benchmarks.measure import installed, micros_table, single_thread
 from benchmarks.speed.buffers import ACTION, EPISODE, OBS, portions
 from interreplay import Transitions
 from interreplay.buffer.catalogue import make_buffer
@@ -130,8 +129,7 @@ def prioritized(rows: int, batch: int, device: torch.device) -> dict[str, Learn]
     found = {"ours, PER": our_per(rows, batch, device)}
     if device.type == "cuda":
         found["ours, PER, batch in one copy"] = our_per_in_one_copy(rows, batch, device)
-    if importlib.util.find_spec("torchrl") is None:
-        print("torchrl is not installed and is left out", flush=True)
+    if not installed("torchrl"):
         return found
     memory = torch.device("cpu")
     try:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.updates import described
-from benchmarks.measure import interleaved, medians_table, single_thread
+from benchmarks.measure import installed, interleaved, medians_table, single_thread
 
 BATCH = 256
 COLUMNS = ("obs", "actions", "rewards", "next_obs", "terminated", "truncated", "discounts")
@@ -296,7 +296,7 @@ def main() -> None:
         of_many: lambda: together.steps(steps),
     }
     counts = {"one run": steps, of_many: steps * arguments.runs}
-    if not arguments.without_theirs:
+    if not arguments.without_theirs and installed("stable_baselines3"):
         theirs = stable_baselines(arguments)
         counts["Stable-Baselines3"] = max(1, steps // 4)
         contenders["Stable-Baselines3"] = lambda: theirs(counts["Stable-Baselines3"])

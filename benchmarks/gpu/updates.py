@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.measure import interleaved, micros_table, single_thread, table
+from benchmarks.measure import installed, interleaved, micros_table, single_thread, table
 from interreplay import Transitions
 from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.captured import CapturedUpdate
@@ -147,8 +147,9 @@ def main() -> None:
         "ours, CUDA graph, TF32": ours(*shape, precision="tf32"),
         "ours, CUDA graph, bfloat16": ours(*shape, precision="bfloat16"),
         "ours, as usual": ours(*shape, captured=False),
-        "Stable-Baselines3": stable_baselines(*shape),
     }
+    if installed("stable_baselines3"):
+        contenders["Stable-Baselines3"] = stable_baselines(*shape)
     if arguments.compiled:
         contenders["ours, compiled, CUDA graph"] = ours(*shape, torch_compile=True)
         contenders["ours, compiled"] = ours(*shape, captured=False, torch_compile=True)

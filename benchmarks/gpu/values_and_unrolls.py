@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import importlib.util
 import sys
 import textwrap
 import types
@@ -31,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.updates import Learn, described, micros_of, synchronize
-from benchmarks.measure import micros_table, single_thread
+from benchmarks.measure import installed, micros_table, single_thread
 from interreplay import Transitions
 from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of, resolved
 from interreplay.learning.captured import CapturedUpdate
@@ -448,14 +447,6 @@ def impala_contenders(images: bool, arguments: argparse.Namespace, device: torch
 
 
 # -- Tables ----------------------------------------------------------------------------------------
-
-
-def installed(package: str) -> bool:
-    """Return whether a package is installed; if it is not, print that it is left out."""
-    found = importlib.util.find_spec(package) is not None
-    if not found:
-        print(f"{package} is not installed and is left out", flush=True)
-    return found
 
 
 def measured(title: str, contenders: dict[str, Learn], arguments: argparse.Namespace) -> str:

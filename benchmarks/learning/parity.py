@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.curves import BENCHMARKS, COLUMNS, draw_seeds, train
-from benchmarks.measure import table, write_rows
+from benchmarks.measure import require, table, write_rows
 
 ENV = "HalfCheetah-v5"
 EPISODES = 5
@@ -184,6 +184,8 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     setup = SETUPS[arguments.setup]
+    if not arguments.draw and PROGRAMS[1] in arguments.programs:
+        require("stable_baselines3")
     jobs = [] if arguments.draw else itertools.product(arguments.seeds, setup.trainers, arguments.programs)
     for seed, trainer, program in jobs:
         if not place(setup, program, trainer, seed).exists():

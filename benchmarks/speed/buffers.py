@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import interleaved, medians_table, single_thread, table
+from benchmarks.measure import interleaved, medians_table, require, single_thread, table
 
 OBS = 17
 ACTION = 6
@@ -197,6 +197,7 @@ def main() -> None:
         "--without", nargs="*", default=[], metavar="NAME", help="our buffers to leave out, such as NMER"
     )
     arguments = parser.parse_args()
+    require("stable_baselines3", "torchrl", "cpprb")
     single_thread()
     rows = arguments.rows
     batch = arguments.batch

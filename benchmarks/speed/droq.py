@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.measure import interleaved, medians_table, quiet_single_thread
+from benchmarks.measure import interleaved, medians_table, quiet_single_thread, require
 
 ENV = "HalfCheetah-v5"
 STEPS = 50
@@ -66,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
     arguments = parser.parse_args()
+    require("sbx", install="pip install sbx-rl")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     quiet_single_thread()

@@ -17,7 +17,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.measure import interleaved, medians_table, single_thread
+from benchmarks.measure import installed, interleaved, medians_table, single_thread
 from interreplay.environments import registration
 
 ENV = "FetchReach-v4"
@@ -97,7 +97,8 @@ def main() -> None:
     env = gym.make(ENV)
     rows = arguments.rows
     buffers = {f"ours, {name}": ours(name, rows, env.unwrapped) for name in ("Uniform", "HER")}
-    buffers["Stable-Baselines3, HER"] = stable_baselines(rows, env)
+    if installed("stable_baselines3"):
+        buffers["Stable-Baselines3, HER"] = stable_baselines(rows, env)
     contenders: dict[str, Callable[[], Any]] = {
         name: functools.partial(buffer.sample, arguments.batch) for name, buffer in buffers.items()
     }

@@ -6,6 +6,7 @@ of the 4,610 parameters of CartPole's network, with gradients of 0 and decayed m
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 
@@ -60,6 +61,8 @@ def steps(moment: float, flush: bool) -> Callable[[], None]:
 
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     single_thread()
     images = torch.randint(0, 256, (IMAGES, *SHAPE), dtype=torch.uint8)
     plain, last, narrow = (ConvolutionBody(SHAPE, BODIES["nature"]) for _ in range(3))

@@ -6,6 +6,7 @@ strategies of `Elite` with six candidates per unroll. No network learns: only th
 
 from __future__ import annotations
 
+import argparse
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -148,6 +149,8 @@ def run(capacity: int, growth: bool, updates: int = UPDATES, **settings: Any) ->
 
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     single_thread()
     rows = []
     for capacity in (1_000, 5_000):

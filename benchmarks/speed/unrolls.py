@@ -7,6 +7,7 @@ distances are updated.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import time
 from collections.abc import Callable
@@ -103,6 +104,8 @@ def mixes(made: list[Unrolls], capacity: int, rng: np.random.Generator) -> dict[
 
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     single_thread()
     rng = np.random.default_rng(0)
     rows = []
