@@ -60,6 +60,17 @@ class Preset:
 
 
 KEYS = tuple(key.name for key in fields(Preset))[1:]
+KINDS = {
+    "about": (str, "a text"),
+    "automatic": (bool, "true or false"),
+    "trainers": (list, "a list of algorithms, such as [SAC, TD3]"),
+    "needs": (list, "a list of flags"),
+    "buffer": (str, "the name of a replay method, such as NMER"),
+    "buffer_args": (dict, "arguments of the replay method, such as {k: 10}"),
+    "everywhere": (dict, "flags and their values"),
+    "environments": (dict, "flags by environment, such as {Hopper: {total_env_steps: 50000}}"),
+}
+"""The type of each key's value, and what messages call it."""
 DEFAULTS = Preset(NONE, "the defaults of --help for every environment", automatic=True, trainers=tuple(ALGORITHMS))
 
 
@@ -111,8 +122,17 @@ def _checked(name: str, path: Path) -> Preset:
             )
         if key not in KEYS:
             raise UsageError(f"preset {name}: unknown key {key!r}; {accepted_names(str(key), KEYS)}")
-        if value is not None:
-            given[key] = value
+        if value is None:
+            continue
+        kind, expected = KINDS[key]
+        if not isinstance(value, kind):
+            raise UsageError(f"preset {name}: {key} is {value!r}; expected {expected}")
+        given[key] = value
+    for trainer in given.get("trainers", ()):
+        if trainer not in ALGORITHMS:
+            raise UsageError(
+                f"preset {name}: unknown algorithm {trainer!r}; {accepted_names(str(trainer), ALGORITHMS)}"
+            )
     sections = {"everywhere": given.get("everywhere", {})} | given.get("environments", {})
     for section, flags in sections.items():
         parts = [flags]

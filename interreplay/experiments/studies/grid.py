@@ -230,9 +230,11 @@ def read_inputs_file(
 ) -> tuple[list[PlannedRun], list[str]]:
     """Return the runs of an inputs file and the folders that it names; `given` parses a line of flags."""
     try:
-        first, *lines = path.read_text().splitlines() or [""]
+        first, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
     except OSError as error:
         raise UsageError(f"--inputs {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--inputs {path} cannot be read: {error}") from None
     runs = []
     folders = []
     where = f"{path}, line 1"
@@ -256,6 +258,9 @@ def read_inputs_file(
             runs.append(make_run(shared | own, label))
     except ValueError as error:  # raised by shlex; also every UsageError
         raise UsageError(f"{where}: {error}") from None
+    if not runs:
+        names = " ".join(INPUT_FIELDS)
+        raise UsageError(f"--inputs {path} holds no runs; expected flags in line 1, then lines of {names}")
     return runs, folders
 
 

@@ -81,6 +81,12 @@ TRAIN = [
     ("--env Pendulum-v1 --on_manifold_rows 4", "expected a MuJoCo environment that observes positions and velocities"),
     ("--env Hopper-v5 --buffer ModelBased --frame_stack 2", "wrappers or stacked observations; expected a termination"),
     ("--preset flags.yaml", "preset flags.yaml has the flag 'trainer' as a key; use --config flags.yaml"),
+    ("--preset trainers.yaml", "preset trainers.yaml: trainers is 'SAC'; expected a list of algorithms"),
+    ("--preset algorithm.yaml", "preset algorithm.yaml: unknown algorithm 'SACK'; did you mean SAC?"),
+    (
+        "--preset environments.yaml",
+        "preset environments.yaml: environments is ['Hopper']; expected flags by environment",
+    ),
     (
         "--config preset.yaml",
         "configuration preset.yaml has the key 'everywhere' of a preset; use --preset preset.yaml",
@@ -197,6 +203,7 @@ STUDY = [
     ("--resume full", "full holds no study.yaml"),
     ("--resume full --gamma .9", "--resume reads the study from its folder; leave out gamma"),
     ("--inputs none.txt", "--inputs none.txt cannot be read"),
+    ("--inputs flags.txt", "--inputs flags.txt holds no runs; expected flags in line 1, then lines of seed env"),
     ("--search k --buffers NMER", "must look like k=randint(3,30), got 'k'"),
     ("--scheduler best --buffers NMER", "--scheduler", "fifo, asha", "'best'"),
 ]
@@ -319,6 +326,9 @@ FILES = {
     "back.yaml": "{defaults: cyclic.yaml, gamma: 0.5}",
     "flags.yaml": "{trainer: SAC, gamma: 0.9}",
     "preset.yaml": "everywhere: {gamma: 0.9}",
+    "trainers.yaml": "trainers: SAC",
+    "algorithm.yaml": "trainers: [SACK]",
+    "environments.yaml": "environments: [Hopper]",
     "study.yaml": "{buffers: [Uniform], envs: [Pendulum-v1], seeds: 2}",
     "hindsight.yaml": "{buffers: [Uniform, PER, HER], envs: [Pendulum-v1], seeds: 2}",
     "experiments.yaml": "{one: {run: PPO, env: CartPole-v1}, two: {run: SAC, env: Pendulum-v1}}",
@@ -326,5 +336,6 @@ FILES = {
     "stop.yaml": "one: {run: SAC, env: Pendulum-v1, stop: 5}",
     "taken": "a file",
     "full/thesis.tex": "a file of another user",
+    "flags.txt": "--trainer SAC",
 }
 """Files in the current folder, by the names in the table."""

@@ -307,13 +307,18 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
             "\n0 Pendulum-v1 True A 1 a SAC\n1 Pendulum-v1 True A 1 b SAC\n",
             "names 2 folders; choose one with --output_dir",
         ),
-        ("--gamma .9\n", "the grid is empty"),
+        ("--gamma .9\n", "holds no runs; expected flags in line 1"),
         ("--seed '\n", "line 1: No closing quotation"),
     ],
 )
 def test_invalid_inputs_files(text, line, tmp_path, capsys):
     (tmp_path / "inputs.txt").write_text(text)
     assert line in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
+
+
+def test_an_inputs_file_that_is_not_text(tmp_path, capsys):
+    (tmp_path / "inputs.txt").write_bytes(b"\x89PNG")
+    assert "inputs.txt cannot be read: 'utf-8' codec" in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
 
 
 def test_words_and_entries():
