@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from interreplay import __version__
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.process import outcome
-from interreplay.experiments.process.signals import end_without_saving
+from interreplay.experiments.process.signals import end_without_saving, ending_at_ctrl_c
 from interreplay.imports import collection_paused
 
 HERE = "interreplay.experiments.commands"
@@ -56,6 +56,11 @@ def command() -> int:
     return main()
 
 
+def rllib() -> int:
+    """Run the console script `rllib`."""
+    return _run("interreplay.experiments.rllib_command.main", None)
+
+
 def run_script(name: str) -> int:
     """Handle signals before the slow imports, and run a command with this process's arguments."""
     end_without_saving()
@@ -70,7 +75,7 @@ cluster = study
 
 def _run(module: str, words: Sequence[str] | None) -> int:
     try:
-        with collection_paused():
+        with ending_at_ctrl_c(), collection_paused():
             found = importlib.import_module(module)
     except UsageError as error:  # a user's package shadows the catalog of replay methods
         sys.stderr.write(f"interreplay: error: {error}\n")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -67,6 +69,30 @@ class Interrupts:
         if not self._silent:
             with contextlib.suppress(OSError):  # a closed pipe
                 os.write(2, line)
+
+
+@contextlib.contextmanager
+def ending_at_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C end the program with one line and exit code 130, as during imports, which take seconds.
+
+    A `KeyboardInterrupt` would print a traceback, or be caught by the module that is being imported.
+    Nothing changes outside of the main thread, or if SIGINT is ignored or handled.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _end_at_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"{os.path.basename(sys.argv[0])}: stopped\n".encode())
+    os._exit(128 + number)
 
 
 def end_without_saving() -> None:

@@ -11,7 +11,18 @@ import pytest
 from interreplay.errors import CheckpointError, EnvironmentFailure, RunFailure, RunnerLost, UsageError
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import lasting_output
-from interreplay.experiments.process.signals import Interrupts
+from interreplay.experiments.process.signals import Interrupts, ending_at_ctrl_c
+
+INTERRUPTED = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except BaseException:  # as libraries catch it
+    pass
+def main(words):
+    return 0
+"""
+"""A module during whose import the user presses Ctrl-C."""
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -105,3 +116,28 @@ def test_a_second_sigterm_changes_nothing(capfd):
         os.kill(os.getpid(), signal.SIGTERM)
         assert interrupts.received == signal.SIGINT
     assert capfd.readouterr().err.count("Ctrl-C") == 1
+
+
+def test_ctrl_c_during_imports_ends_with_one_line(tmp_path):
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "sys.argv = ['interreplay report']; from interreplay.experiments.commands import main;"
+        "sys.exit(main._run('interrupted', []))"
+    )
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": path})
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interreplay report: stopped\n")
+
+
+def test_handlers_of_others_remain_during_imports():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with ending_at_ctrl_c():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with ending_at_ctrl_c():
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
