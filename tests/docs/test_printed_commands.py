@@ -1,11 +1,18 @@
-"""The commands that README and docs print are accepted by the parsers of the commands."""
+"""Commands and flags that README and docs print are accepted, and those of two pages run with small budgets."""
 
+import argparse
+import importlib
+import json
+import re
+import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 from cluster_deployment import submit
+from interreplay import ModelBased
 from interreplay.experiments.commands import (
     actor_learner,
     check,
@@ -18,11 +25,45 @@ from interreplay.experiments.commands import (
     smoketest,
     study,
 )
-from interreplay.experiments.flags.reading import underscored
+from interreplay.experiments.flags.original_flags import REMOVED
+from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, underscored
+from interreplay.experiments.flags.run_flags import FLAGS, GROUPS
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.flags.training_flags import make_parser as training_parser
 from interreplay.experiments.report.__main__ import make_parser as report_parser
 from interreplay.experiments.rllib_command import main as rllib
-from tests.printed_commands import PAGES, printed_commands
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "cluster_deployment" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(\.venv/bin/)?(python (-m interreplay(\.analysis)?|\S+\.py)|interreplay(-train|-study)?|rllib) ")
+INLINE = re.compile(r"`([^`\n]+)`")
+FLAG = re.compile(r"(?<![\w-])--([A-Za-z][\w-]*)")
+
+
+def printed_commands(text: str) -> list[str]:
+    """Return the commands in the code of a page, without those that are abbreviated by an ellipsis.
+
+    In prose, "`interreplay report`" and "`rllib train --config`" are names, not commands.
+    """
+    lines = []
+    for language, block in BLOCK.findall(text):
+        if language != "python":
+            lines += block.replace("\\\n", " ").splitlines()
+    for line in FENCED.sub("", text).splitlines():
+        spans = INLINE.findall(line)
+        if not line.startswith("|"):
+            spans = [span for span in spans if len(span.split()) > 2 and not span.split()[-1].startswith("--")]
+        lines += spans
+    stripped = [line.strip().removeprefix("$ ") for line in lines]
+    return [line for line in stripped if COMMAND.match(line) and " ..." not in line.partition("#")[0]]
+
+
+def printed_flags(text: str) -> set[str]:
+    """Return the names of the flags in the text and the code of a page, with ``_`` between their words."""
+    return {name.replace("-", "_") for name in FLAG.findall(text)}
+
 
 PLACEHOLDERS = {"N": "1", "$seed": "0"}
 SCRIPTS = {
@@ -116,3 +157,151 @@ def test_commands_for_clusters_can_be_pasted_into_zsh():
     page = next(page for page in PAGES if page.parent.name == "cluster_deployment")
     blocks = page.read_text().split("```")[1::2]
     assert blocks and [line for block in blocks for line in block.splitlines() if "#" in line] == []
+
+
+PARSERS = (
+    *(make_parser, report_parser, submit.make_parser, rllib.make_parser),
+    *(study.make_parser, evaluate.make_parser, check.make_parser, export.make_parser, fork.make_parser),
+    *(experience.list_parser, experience.export_parser, smoketest.make_parser, lcer.make_parser),
+)
+TABLES = (HARMLESS, HARMLESS_VALUES, DEFAULT_VALUES, REMOVED, actor_learner.DEFAULTS, actor_learner.GAMES)
+OTHERS = {
+    "sbatch and squeue": "array batch cpu_bind export job_name me no_kill nodelist ntasks parsable signal",
+    "Docker and Apptainer": "build_arg cleanenv nv rm shm_size user",
+    "CleanRL": "capture_video env_id no_autotune policy_frequency policy_lr q_lr total_timesteps track",
+    "LCER's enjoy.py": "checkpoint make_gif n_enjoy_episodes",
+    "pip": "index_url",
+    "TensorBoard": "logdir",
+    "an error message about an argument of a method": "k",
+}
+"""Flags of other programs on our pages."""
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the options of a parser and of its subcommands."""
+    found = set(parser._option_string_actions)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found.update(*map(options, action.choices.values()))
+    return found
+
+
+def known_flags() -> set[str]:
+    names = set().union(*(options(make()) for make in PARSERS))
+    found = {name.lstrip("-").replace("-", "_") for name in names}
+    found.update(*TABLES, actor_learner.FIXED, actor_learner.IGNORED)
+    for source in (ROOT / "benchmarks").rglob("*.py"):
+        found |= {name.replace("-", "_") for name in re.findall(r'"--([\w-]+)"', source.read_text())}
+    return found
+
+
+def test_every_flag_on_our_pages_exists():
+    known = known_flags()
+    others = {name for names in OTHERS.values() for name in names.split()}
+    assert others & FLAGS.keys() == set()
+    named: set[str] = set()
+    unknown = []
+    for page in PAGES:
+        flags = printed_flags(page.read_text())
+        named |= flags
+        unknown += [f"{page.name}: --{flag}" for flag in sorted(flags - known - others)]
+    assert unknown == [] and others <= named and len(named) > 300
+
+
+def test_a_removed_flag_would_be_found():
+    assert printed_flags("`--no-such-flag 3`, --gamma=.9 and a--b, 2 -- 3") == {"no_such_flag", "gamma"}
+    assert "no_such_flag" not in known_flags()
+
+
+@pytest.mark.parametrize("words", [["--help"], [], ["--help", "all"]])
+def test_argument_parser_prints_the_flags(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["argument_parser.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "argument_parser.py"), run_name="__main__")
+    out, err = capsys.readouterr()
+    assert (ended.value.code, err) == (0, "") and out.startswith("usage: argument_parser.py ")
+    for name in ("trainer", "env", "buffer", "buffer_arg", "total_env_steps"):
+        assert f"--{name} " in out
+    if words[1:]:
+        assert all(f"--{name}" in out for name in FLAGS)
+        assert all(f"\n{title}" in out for title in GROUPS)
+
+
+def test_a_method_inside_another_one_is_written_as_the_page_shows_it():
+    line = ["--buffer", "ModelBased", "--buffer_arg", 'real={"type": "LCER", "variant": "member"}']
+    assert line[-1] in (ROOT / "docs" / "migration.md").read_text()
+    made = settings_for(make_parser().given(["--env", "Hopper-v5", *line]))
+    assert made.buffer_args["real"] == {"type": "LCER", "variant": "member"}
+
+
+RUN_PAGES = ("migration.md", "models.md")
+OURS = (
+    "--total_env_steps 90 --steps_per_iteration 90 --learning_starts 60 --train_batch_size 16 --buffer_size 1000"
+    " --hiddens 8,8 --updates_per_step 1 --evaluation_interval 0 --checkpoint_freq 0 --quiet"
+)
+MODEL = "--buffer_arg fit_every=60 --buffer_arg model_hiddens=8,8 --buffer_arg max_epochs=2 --buffer_arg rollouts=1"
+SHORT = {
+    "custom_training.py": OURS,
+    "train.py": "--num-steps 90 --start-steps 60 --batch-size 16 --hidden-size 8 --eval-timesteps 90 --no-eval --quiet",
+    "main.py": "--environment_max_steps=200 --feature_out_layer_size=16",
+    "enjoy.py": "--n-enjoy-episodes 1",
+}
+"""Flags that make a command of each program short."""
+COMMANDS = []
+for _page in RUN_PAGES:
+    for _line in printed_commands((ROOT / "docs" / _page).read_text()):
+        if _line.startswith("python "):
+            COMMANDS.append((_page, _line))
+
+
+def ran(line: str, folder: Path) -> Path:
+    """Run a command with a small budget in this process, and return the folder of its run."""
+    words = shlex.split(line)
+    program = words[1]
+    words = [*words[2:], *shlex.split(SHORT[program])]
+    if "ModelBased" in words or "mbpo" in words:
+        words += shlex.split(MODEL)
+    assert importlib.import_module(program.removesuffix(".py")).main([*words, "--output_dir", str(folder)]) == 0
+    (run,) = folder.iterdir()
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[f"{page}: {line}" for page, line in COMMANDS])
+def test_a_command_runs(page, line, tmp_path, capsys):
+    words = shlex.split(line)
+    if "RUN" in line:  # watches the run of the command before it on the page
+        before = COMMANDS[COMMANDS.index((page, line)) - 1][1]
+        run = ran(before, tmp_path / "results")
+        words = [str(run) if word.endswith("RUN") else word for word in words]
+        words += shlex.split(SHORT[words[1]])
+        assert importlib.import_module(words[1].removesuffix(".py")).main(words[2:]) == 0
+        assert "1 episode: return" in capsys.readouterr().out
+        assert ("--make-gif" in line) == bool(list(run.parent.glob("*.gif")))
+        return
+    run = ran(line, tmp_path)
+    settings = json.loads((run / "params.json").read_text())
+    given = dict(zip(words, words[1:], strict=False))
+    for flag, name in {"--trainer": "trainer", "--buffer": "buffer"}.items():
+        assert settings[name] == given.get(flag, settings[name])
+    if '"LCER"' in line:
+        assert settings["buffer_args"]["real"] == {"type": "LCER", "variant": "member"}
+    last = json.loads((run / "result.json").read_text().splitlines()[-1])
+    assert last["num_env_steps_sampled_lifetime"] >= 90
+    assert last["learners"]["default_policy"]["num_updates_lifetime"] > 0
+
+
+def test_all_commands_of_these_pages_are_run():
+    text = "".join((ROOT / "docs" / page).read_text() for page in RUN_PAGES)
+    assert len(COMMANDS) >= 11 and text.count("\npython ") == len(COMMANDS)
+
+
+def test_python_of_the_model_page_runs():
+    """The configuration is built, not trained; `test_model_based_training.py` trains one."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "models.md").read_text(), re.DOTALL)
+    scope = {"ModelBased": ModelBased}
+    for block in blocks:
+        exec(block, scope)
+    config = scope["config"]
+    config.validate()
+    assert config.updates_per_step == 20 and len(blocks) == 2
