@@ -9,11 +9,9 @@ import enjoy
 import main as platform
 import run_agent
 import train
-from argument_parser import make_parser, settings_for
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.actor_learner import act
-from interreplay.experiments.commands.run_agent import translated
 from interreplay.experiments.flags.original_flags import REMOVED
 from interreplay.experiments.rllib_command import main as rllib
 
@@ -21,13 +19,7 @@ RLCYCLE = [
     "configs=atari/rainbow_dqn configs.experiment_info.env.name=AlienNoFrameskip-v4",
     "configs=pybullet/sac configs.hyper_params.batch_size=64",
 ]
-"""Commands that run. `test_rlcycle_reads_its_other_commands` reads the others, which differ in one word."""
-EXPERIMENTS = [
-    "atari/ddqn",
-    *(f"lunarlander/{name}" for name in ("ddqn", "c51", "qrdqn", "a2c", "a3c", "ddpg", "sac")),
-    *("pybullet/ddpg", "pybullet/sac"),
-]
-"""RLcycle's experiments that its README does not print; `RLCYCLE` contains the others."""
+"""Commands that run. The others differ in one word, which `test_run_agent.py` and `test_configurations.py` read."""
 QUEUES = (
     '[{"type": "queue", "capacity": 1, "sample_ratio": 0.5},'
     ' {"type": "standard", "capacity": 1000, "sample_ratio": 0.5}]'
@@ -60,22 +52,6 @@ def test_rlcycle(line, tmp_path, capsys):
     assert run_agent.main([*line.split(), *short.split(), "--quiet", f"local_dir={tmp_path}"]) == 0
     assert last_row(tmp_path)[1]["num_env_steps_sampled_lifetime"] >= 200
     assert ("MuJoCo" in capsys.readouterr().out) == ("pybullet" in line)
-
-
-def test_rlcycle_reads_its_other_commands():
-    def read(line):
-        return settings_for(make_parser().given(translated(line.split())))
-
-    plain = read("configs=atari/rainbow_dqn")
-    assert plain.train_batch_size != 64
-    larger = read("configs=atari/rainbow_dqn configs.hyper_params.batch_size=64")
-    assert vars(larger) == {**vars(plain), "train_batch_size": 64}
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_rlcycles_other_experiments_are_configurations(name):
-    made = settings_for(make_parser().given(translated([f"configs={name}"])))
-    assert made.trainer.lower() == name.split("/")[1]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The flags: each has a type and an effect, and the forms of the original work keep their meaning."""
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -239,11 +238,6 @@ def test_resuming_rejects_different_settings():
             settings_resumed(saved(), given(f"--resume x {line}"))
         for part in ["the checkpoint was made with", *parts]:
             assert part in str(caught.value)
-
-
-def test_the_trainers_exist():
-    rllib = importlib.import_module("interreplay.rllib")
-    assert all(hasattr(rllib, name) for name in argument_parser.TRAINERS.values())
 
 
 def test_a_checkpoint_from_before_a_setting_existed_is_resumed_with_its_default():

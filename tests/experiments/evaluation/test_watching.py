@@ -217,16 +217,6 @@ def test_a_dataset_holds_the_steps_of_the_environment(checkpoint, tmp_path, monk
         play(checkpoint, episodes=1, dataset="no name")
 
 
-@pytest.mark.slow
-def test_the_command_prints_a_line_per_episode(trained, capsys, tmp_path):
-    assert enjoy.main([str(trained), "--episodes", "2", "--seed", "0", "--video", str(tmp_path / "a.gif")]) == 0
-    out, err = capsys.readouterr()
-    lines = out.splitlines()
-    assert err == "" and len(lines) == 3
-    assert lines[0].startswith("episode 1: return ") and lines[2].startswith("2 episodes: return ")
-    assert (tmp_path / "a.gif").exists()
-
-
 def test_bad_requests_are_one_line_before_anything_is_played(trained, capsys, monkeypatch, tmp_path):
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
