@@ -78,10 +78,6 @@ def register_dm_control() -> None:
             spec.additional_wrappers += (FLAT,)
 
 
-def register_nothing() -> None:
-    """Do nothing: Gymnasium registers its own environments."""
-
-
 class Family(NamedTuple):
     """Environments with common prefixes of their ids.
 
@@ -89,7 +85,7 @@ class Family(NamedTuple):
         extra: Extra of this package that installs `packages`.
         beginnings: Prefixes of the ids.
         packages: Modules that must be installed.
-        register: Registers the environments; may be called several times.
+        register: Registers the environments, unless Gymnasium does so; may be called several times.
     """
 
     extra: str
@@ -104,7 +100,7 @@ FAMILIES = (
     Family("robotics", ROBOTICS, ("gymnasium_robotics",), register_robotics),
     Family("dm-control", ("dm_control/",), ("shimmy", "dm_control"), register_dm_control),
     Family("minatar", ("MinAtar/",), ("minatar",), minatar.register),
-    Family("box2d", ("LunarLander", "BipedalWalker", "CarRacing"), ("Box2D", "pygame"), register_nothing),
+    Family("box2d", ("LunarLander", "BipedalWalker", "CarRacing"), ("Box2D", "pygame"), lambda: None),
     Family("atari", ("ALE/",), ("ale_py", "cv2"), atari.register),
 )
 NAMESPACES = ("ALE/", "MinAtar/", "dm_control/")

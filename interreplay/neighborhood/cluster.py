@@ -144,8 +144,8 @@ class ClusterCenter(Cluster):
     The mean is over s, a, r and s' of the stored members, including the anchor and terminated rows; it is not the
     k-means center. With discrete columns, such as Discrete actions, only members with the anchor's discrete values
     count, and at least two are required. The noise is N(0, (noise·σ_c)²), where σ_c is the standard deviation per
-    dimension of the same members; it moves no action beyond its bounds. A mean is never terminated: terminated anchors
-    are not blended. With n-step transitions, members count once their n steps are known.
+    dimension of the same members. It moves no action beyond ±1, the bounds of stored actions. A mean is never
+    terminated: terminated anchors are not blended. With n-step transitions, members count once their n steps are known.
 
     Moments of single steps without discrete columns are kept up to date with each row. In the other cases, a cluster's
     moments are computed when a batch needs them, and kept until its members change.
@@ -156,7 +156,6 @@ class ClusterCenter(Cluster):
         n_clusters: Number of clusters K.
         refresh_every: Added rows between refreshes.
         noise: Standard deviation of the noise in units of σ_c.
-        bounds: Smallest and largest action; stored actions are normalized to ±1 if they have bounds.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -169,16 +168,10 @@ class ClusterCenter(Cluster):
         n_clusters: int = 1000,
         refresh_every: int = 1000,
         noise: float = 0.01,
-        bounds: tuple[float, float] = (-1.0, 1.0),
     ):
         super().__init__(n_clusters, refresh_every)
         check_number("noise", noise, 0)
-        for bound in bounds:
-            check_number("bounds: an action", bound)
-        if not bounds[0] < bounds[1]:
-            raise ValueError(f"bounds are {bounds}; expected the smallest and the largest action")
         self.noise = float(noise)
-        self.bounds = (float(bounds[0]), float(bounds[1]))
         # Per read view and cluster: mean and deviation (2, D) of the members by the hash of their discrete values.
         self._moments: dict[ReadView, dict[int, dict[int, np.ndarray]]] = {}
 
@@ -221,8 +214,7 @@ class ClusterCenter(Cluster):
         std += mean  # the noisy means
         actions = action_range(storage.columns)
         middle = mean[:, actions]  # may be beyond the bounds itself
-        low, high = self.bounds
-        np.clip(std[:, actions], np.minimum(low, middle), np.maximum(high, middle), out=std[:, actions])
+        np.clip(std[:, actions], np.minimum(-1.0, middle), np.maximum(1.0, middle), out=std[:, actions])
         if not known.all():
             std[~known] = self.view.vectors(storage, anchors[~known])
         rows = as_transitions(torch.from_numpy(std), storage.columns)

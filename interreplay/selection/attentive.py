@@ -12,7 +12,6 @@ from interreplay.selection.candidates import (
     CandidateDistance,
     CandidateSelector,
     flat_floats,
-    newest_next_observation,
     stable_order,
     stored_observations,
 )
@@ -61,7 +60,8 @@ class Attentive(CandidateSelector):
 
     @torch.no_grad()
     def row_distances(self, storage: Storage, slots: Tensor) -> Tensor:
-        current = newest_next_observation(storage)
+        newest = torch.tensor([(storage.written - 1) % storage.capacity])
+        current = storage[newest].next_obs
         states = stored_observations(storage, slots)[0]
         if self.features is not None:
             current = self.features(current)

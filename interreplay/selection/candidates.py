@@ -82,14 +82,6 @@ def stored_observations(
     return observation, found.get(column or "")
 
 
-def newest_next_observation(storage: Storage) -> Observation:
-    """Return the next observation ``(1, ...)`` of the newest row: the agent's newest state."""
-    chain = storage.chain
-    link = int(storage.column("link")[(storage.written - 1) % storage.capacity])
-    found = chain.observations(torch.tensor([link]), chain.observed)
-    return storage.restore_frames(join_parts({part_of(name): found[name] for name in chain.observed}))
-
-
 def flat_floats(values: Observation) -> Tensor:
     """Return observations or network outputs as floats ``(n, d)``; named parts are concatenated by name."""
     parts = observation_parts(values)

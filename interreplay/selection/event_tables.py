@@ -21,8 +21,6 @@ from interreplay.selection.base import Selector, SlotStore
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
-SUCCESS = "success"
-"""Name of the extra column that states whether the environment reported success with the step."""
 COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 REWARD = re.compile(r"\s*reward\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 Event = Callable[[Storage, Tensor], Tensor]
@@ -38,8 +36,10 @@ def make_event(given: str | Callable[[Transitions], Tensor]) -> Event:
     """
     if callable(given):
         return functools.partial(_callable_event, given)
-    if given in ("terminated", "truncated", SUCCESS):
-        return functools.partial(_column_event, f"extras.{SUCCESS}" if given == SUCCESS else given)
+    if given in ("terminated", "truncated"):
+        return functools.partial(_column_event, given)
+    if given == SUCCESS_COLUMN:
+        return functools.partial(_column_event, f"extras.{SUCCESS_COLUMN}")
     found = REWARD.fullmatch(given) if isinstance(given, str) else None
     if found is None:
         accepted = "'reward > 0' (or another comparison), 'terminated', 'truncated', 'success' or a callable"
@@ -111,7 +111,7 @@ class EventTables(Selector):
         self.shares = np.array([max(0.0, 1.0 - math.fsum(each_share)), *each_share])
         self.history = int(history)
         self.follows_episodes = self.history > 0
-        if SUCCESS in given:
+        if SUCCESS_COLUMN in given:
             self.columns_wanted = frozenset({SUCCESS_COLUMN})
             self.needs = frozenset({SUCCESS_COLUMN})
         self._tables: list[SlotSet] = []

@@ -96,8 +96,6 @@ class FrameStacks:
 
     def restore(self, rows: Transitions) -> Transitions:
         """Return rows as they were added."""
-        if not self.frames:
-            return rows
         starts = observation_parts(rows.obs)
         ends = observation_parts(rows.next_obs)
         for name, frames in self.frames.items():

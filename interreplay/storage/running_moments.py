@@ -114,18 +114,14 @@ class RunningMoments:
 
 
 class ExactMoments(RunningMoments):
-    """`RunningMoments` with the rounding error of each sum (Neumaier 1974).
+    """`RunningMoments` of one group with the rounding error of each sum (Neumaier 1974).
 
     Removed rows, outliers included, leave no error behind. A change of one row takes twice the time.
     """
 
-    def __init__(self, dims: int, groups: int = 1):
-        super().__init__(dims, groups)
-        self.lost = np.zeros((2, groups, dims))  # rounding errors of sums and of squares
-
-    def grow(self, groups: int) -> None:
-        self.lost = np.pad(self.lost, ((0, 0), (0, groups - len(self)), (0, 0)))
-        super().grow(groups)
+    def __init__(self, dims: int):
+        super().__init__(dims)
+        self.lost = np.zeros((2, 1, dims))  # rounding errors of sums and of squares
 
     def _sum(self, groups: Any, sign: int, counts: Any, sums: np.ndarray, squares: np.ndarray) -> None:
         old_sums = self.sums[groups].copy()

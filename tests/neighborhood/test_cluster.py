@@ -366,7 +366,6 @@ def test_missing_calls_raise_errors():
         ({"n_clusters": 0}, "n_clusters is 0"),
         ({"refresh_every": 2.5}, "refresh_every is 2.5"),
         ({"noise": -1}, "noise is -1"),
-        ({"bounds": (1.0, 1.0)}, "bounds are"),
     ],
 )
 def test_bad_arguments(arguments, message):

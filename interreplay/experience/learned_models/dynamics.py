@@ -89,13 +89,6 @@ class Prediction(NamedTuple):
     rewards: Tensor | None
 
 
-def _are_widths(hiddens: Any) -> bool:
-    """Return whether an argument is a non-empty sequence of positive integers."""
-    if not isinstance(hiddens, tuple | list) or not hiddens:
-        return False
-    return all(isinstance(width, int) and width >= 1 for width in hiddens)
-
-
 class Dynamics:
     """m networks that predict [r; Δs] from [s; a], standardized (Janner et al. 2019, arXiv:1906.08253, appendix C).
 
@@ -141,7 +134,8 @@ class Dynamics:
         if dropout is None:
             dropout = DROPOUT[kind]
         check_number("dropout", dropout, 0, 1, below_high=True)
-        if not _are_widths(hiddens):
+        listed = isinstance(hiddens, tuple | list) and len(hiddens) > 0
+        if not listed or not all(isinstance(width, int) and width >= 1 for width in hiddens):
             raise ValueError(f"model_hiddens is {hiddens!r}; expected widths of layers, such as (200, 200, 200, 200)")
         self.kind = kind
         self.members = members
@@ -274,7 +268,6 @@ class Dynamics:
             "elites": list(self.elites),
             "last": {
                 "errors": self.fitted.errors,
-                "best_epochs": self.fitted.best_epochs,
                 "epochs": self.fitted.epochs,
                 "calibration": dict(self.calibration),
             },
@@ -308,12 +301,7 @@ class Dynamics:
         self._targets = self._loaded_scale(state["scales"]["targets"])
         last = state["last"]
         self.calibration = dict(last["calibration"])
-        self.fitted = Fit(
-            errors=np.array(last["errors"], np.float64),
-            best_epochs=np.array(last["best_epochs"], np.int64),
-            epochs=int(last["epochs"]),
-            held_out=torch.zeros(0, dtype=torch.int64),
-        )
+        self.fitted = Fit(np.array(last["errors"], np.float64), epochs=int(last["epochs"]))
 
     def _loaded_scale(self, state: dict[str, Any]) -> Scale:
         mean, std = (torch.tensor(np.asarray(state[name]), device=self.device) for name in ("mean", "std"))

@@ -53,21 +53,16 @@ class EarlyStopping:
     """Records the best errors of the members of an ensemble, and which members have stopped.
 
     Args:
-        patience: Epochs without an improvement after which a member stops.
-        least: Relative improvement of the error that counts as an improvement.
+        patience: Epochs without an improvement of 1 % after which a member stops.
 
     Attributes:
         best: Smallest error of each member so far ``(m,)``.
-        best_epoch: Epoch of this error ``(m,)``; 0 for the initial weights.
         stopped: ``(m,)`` bool.
     """
 
-    def __init__(self, members: int, patience: int, least: float = 0.01):
+    def __init__(self, members: int, patience: int):
         self.patience = patience
-        self.least = least
-        self.epoch = -1
         self.best = np.full(members, np.inf)
-        self.best_epoch = np.zeros(members, np.int64)
         self.stopped = np.zeros(members, bool)
         self._reference = np.full(members, np.inf)
         self._waited = np.zeros(members, np.int64)
@@ -77,11 +72,9 @@ class EarlyStopping:
 
         Errors of stopped members are ignored.
         """
-        self.epoch += 1
         better = ~self.stopped & (errors < self.best)
         self.best[better] = errors[better]
-        self.best_epoch[better] = self.epoch
-        improved = ~self.stopped & (errors < (1.0 - self.least) * self._reference)
+        improved = ~self.stopped & (errors < 0.99 * self._reference)
         self._reference[improved] = errors[improved]
         self._waited = np.where(improved, 0, self._waited + 1)
         self.stopped |= self._waited >= self.patience
@@ -112,16 +105,12 @@ class Fit:
 
     Attributes:
         errors: Holdout error of each member ``(m,)`` with the restored weights.
-        best_epochs: Epoch of these errors ``(m,)``; 0 for the initial weights.
         epochs: Number of epochs.
-        held_out: Numbers of the held-out rows.
         curve: Errors of all members after each epoch; the best error of members that have stopped.
     """
 
     errors: np.ndarray
-    best_epochs: np.ndarray
     epochs: int
-    held_out: Tensor
     curve: list[np.ndarray] = field(default_factory=list)
 
     def elites(self, count: int) -> list[int]:
@@ -166,7 +155,7 @@ def fit(
     stopping = EarlyStopping(len(networks), settings.patience_of(len(train_rows)))
     errors = holdout_errors(networks, *checked).numpy(force=True)
     stopping.observe(errors)
-    result = Fit(errors, stopping.best_epoch, 0, held_out)
+    result = Fit(errors, epochs=0)
     active = torch.arange(len(networks), device=rows.device)
     working = networks.some(active)
     optimizer = adam(working, settings.learning_rate)
@@ -183,7 +172,6 @@ def fit(
             working = working.some(kept)
             optimizer = adam_of_some(optimizer, working, kept)
     result.errors = stopping.best
-    result.best_epochs = stopping.best_epoch
     return result
 
 

@@ -47,10 +47,6 @@ class StateColumns:
             copies = [-1] * goal_width
         self.copies = tuple(copies)
         found = np.array(self.copies, np.int64)
-        if len(found) != goal_width or ((found < -1) | (found >= self._known)).any():
-            raise ValueError(
-                f"copies are {self.copies}; expected {goal_width} column numbers from -1 to {self._known - 1}"
-            )
         self._free = np.flatnonzero(found < 0)
         self._copied = np.flatnonzero(found >= 0)
 

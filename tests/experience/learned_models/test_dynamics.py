@@ -158,8 +158,6 @@ def test_plain_observations_and_parts_are_predicted_whole():
     both = {"a": torch.randn(4, 2), "b": torch.randn(4)}
     back = parts.restore(parts.flatten(both), both)
     assert not parts.goals and parts.width == 3 and all(torch.equal(back[name], both[name]) for name in both)
-    with pytest.raises(ValueError, match=r"copies are \(9,\); expected 0 column numbers from -1 to 2"):
-        StateColumns({"a": (2,), "b": ()}, (9,))
 
 
 # -- rollouts -------------------------------------------------------------------------------------
