@@ -108,6 +108,12 @@ def test_update_accepts_numpy_and_tensors_with_gradients():
     assert buffer.selector.priorities(sample.slots).tolist() == [3.0]
     buffer.update(sample, np.array([4.0]))
     assert buffer.selector.priorities(sample.slots).tolist() == [5.0]
+    buffer.update(sample, np.array([6.0, 9.0])[-2::-1])  # a view with a negative stride
+    assert buffer.selector.priorities(sample.slots).tolist() == [7.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        buffer.update(sample, np.broadcast_to(1.0, (1,)))  # cannot be written to
+    assert buffer.selector.priorities(sample.slots).tolist() == [2.0]
 
 
 def test_states_with_another_capacity_or_other_columns_are_rejected():
@@ -194,6 +200,19 @@ class OnlyColumns(Synthesizer):
 def test_parts_of_other_kinds_are_rejected(arguments, message):
     with pytest.raises(ValueError, match=message):
         ReplayBuffer(10, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"neighborhood": "KNN"}, "the neighborhood is 'KNN'; expected an object of a class derived from Neighborhood"),
+        ({"neighborhood": PER()}, r"the neighborhood is PER\(.*; expected .* derived from Neighborhood"),
+        ({"neighborhood": KNN(), "blend": "Mixup"}, "blend is 'Mixup'; expected .* derived from Synthesizer"),
+    ],
+)
+def test_parts_of_other_kinds_are_rejected_for_hindsight(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        HER(**arguments)
 
 
 def test_n_step_rows_without_discounts_have_those_of_their_anchors():

@@ -8,7 +8,7 @@ import torch
 from builders import HALF_CHEETAH, Episodes, identical, make, same_sample
 from scipy.stats import chisquare, kstest
 
-from interreplay import NonFiniteError, Transitions
+from interreplay import NonFiniteError, ReplayBuffer, Transitions
 from interreplay.buffer.device_nmer import UNSTORED, DeviceNMER
 from interreplay.buffer.device_rows import WAITING
 from interreplay.diagnostics import contract
@@ -320,3 +320,19 @@ def test_rejected_rows_leave_an_empty_buffer():
     unused = DeviceNMER(capacity=10, seed=0)
     unused.add(make(3))
     same_sample(buffer.sample(4), unused.sample(4))
+
+
+def test_a_state_of_nmer_is_indexed_again_and_vice_versa():
+    rows = Episodes(envs=2, **HALF_CHEETAH).transitions(450)
+    buffers = [DeviceNMER(capacity=300, k=4, seed=0), NMER(capacity=300, k=4, seed=0)]
+    for buffer in buffers:
+        buffer.add(rows)
+    for kind, state in zip((NMER, DeviceNMER), map(ReplayBuffer.state_dict, buffers), strict=True):
+        loaded = kind(capacity=300, k=4, seed=1)
+        loaded.load_state_dict(state)
+        loaded.add(rows[:20])
+        sample = loaded.sample(500)
+        blended = sample.neighbor_slots >= 0
+        assert blended.float().mean() > 0.5
+        near = nearest(loaded.storage, sample.slots, 4)
+        assert (near == sample.neighbor_slots[:, None]).any(1)[blended].float().mean() > 0.95

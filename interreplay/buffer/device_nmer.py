@@ -228,3 +228,5 @@ class DeviceNMER(ReplayBuffer):
             self._rows = self._rows_like(rows)
             self.rng.bit_generator.state = state["rng"]  # before the seed of these rows was drawn
             self._rows.load_state_dict(state["device"], rows, self._written)
+        elif self._written:  # a state of `NMER`
+            self._fill()

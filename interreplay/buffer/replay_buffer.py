@@ -30,7 +30,7 @@ from interreplay.storage.read_views import ReadView, read_view
 from interreplay.storage.ring import Storage
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.synthesis import Identity, Synthesized, Synthesizer
-from interreplay.transitions import Transitions, with_extras
+from interreplay.transitions import Transitions, as_tensor, with_extras
 
 BASES: dict[str, type[Selector | Neighborhood | Synthesizer]] = {
     "selector": Selector,
@@ -496,7 +496,7 @@ class ReplayBuffer:
 
 def _checked_column(sample: Sample, name: str, values: Any) -> Tensor:
     """Return values ``(n,)`` of a batch as a tensor."""
-    column = torch.as_tensor(values).detach()
+    column = as_tensor(values).detach()
     if column.shape != sample.slots.shape:
         raise ValueError(f"{name} has shape {tuple(column.shape)}; expected {tuple(sample.slots.shape)}")
     return column

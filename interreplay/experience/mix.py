@@ -21,7 +21,7 @@ from interreplay.experience.source import RowSource
 from interreplay.part import Context, union
 from interreplay.selection.shares import Share, SharedSources, Shares
 from interreplay.storage.columns import Columns
-from interreplay.transitions import Transitions
+from interreplay.transitions import Transitions, as_tensor
 
 
 class Mix(SharedSources[RowSource]):
@@ -32,7 +32,7 @@ class Mix(SharedSources[RowSource]):
     empty source is divided among the others. TD errors are returned to the source of each row.
 
     Args:
-        sources: Sources by name. Each is a `RowSource` or specifies a replay buffer: a name of the catalogue such as
+        sources: Sources by name. Each is a `RowSource` or specifies a replay buffer: a name of the catalog such as
             ``"NMER"``, a class, a factory, or ``{"type": "NMER", "k": 10}``. Recorded experience is given by its path
             or ``"minari:ID"``, or as ``{"type": "Offline", "data": ..., "method": "NMER"}``.
         shares: Share of each batch by name, see `Shares`; equal shares by default.
@@ -158,7 +158,7 @@ class Mix(SharedSources[RowSource]):
                 yield JoinedSample(samples, origins)
 
     def update(self, sample: Sample, td_errors: Any, scores: Mapping[str, Any] | None = None) -> None:
-        errors = torch.as_tensor(td_errors).detach()
+        errors = as_tensor(td_errors).detach()
         if errors.shape != sample.slots.shape:
             raise ValueError(f"td_errors has shape {tuple(errors.shape)}; expected {tuple(sample.slots.shape)}")
         for number, source in enumerate(self.sources.values()):
@@ -166,7 +166,7 @@ class Mix(SharedSources[RowSource]):
             if len(rows):
                 own = {}
                 for name, column in (scores or {}).items():
-                    own[name] = torch.as_tensor(column)[where]
+                    own[name] = as_tensor(column)[where]
                 source.update(rows, errors[where], own)
 
     def by_buffer(self, sample: Sample, td_errors: Tensor) -> Iterator[tuple[str, ReplayBuffer, Sample, Tensor]]:

@@ -39,7 +39,7 @@ class Offline:
     Args:
         data: A Minari dataset (``minari:ID``, or its folder), RLlib's Parquet episodes, a run's folder, an experience
             store, a checkpoint or a saved replay buffer; a pattern such as ``results/*``; or several of these.
-        method: Replay method: a name of the catalogue, a class or a factory.
+        method: Replay method: a name of the catalog, a class or a factory.
         arguments: Arguments of the method.
         where: Conditions for rows, such as ``"return>=500, newest=100_000"``; see `Where`.
         relabel: Function that recomputes rewards and terminations, or its name ``module:function``; see `Relabel`.
@@ -225,6 +225,10 @@ class Offline:
 def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:
     """Return the type and arguments of a source; a path or dataset id becomes an `Offline` source."""
     arguments = dict(kind) if isinstance(kind, Mapping) else {"type": kind}
+    if "type" not in arguments:
+        raise ValueError(
+            f"the source {kind} has no type; expected a replay method, such as {{'type': 'NMER', 'k': 10}}"
+        )
     name = arguments["type"]
     if isinstance(name, str) and name not in catalogue and looks_like_data(name):
         return {**arguments, "type": Offline, "data": name}

@@ -33,7 +33,7 @@ class HindsightGoals(Neighborhood):
         partners: Gathers the rows that anchors are blended with. None disables blending.
 
     Raises:
-        ValueError: If the strategy is unknown.
+        ValueError: If the strategy is unknown, or `partners` is not a neighborhood.
     """
 
     follows_episodes = True
@@ -41,6 +41,10 @@ class HindsightGoals(Neighborhood):
     def __init__(self, strategy: str = "future", partners: Neighborhood | None = None):
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy is {strategy!r}; expected one of {', '.join(map(repr, STRATEGIES))}")
+        if partners is not None and not isinstance(partners, Neighborhood):
+            raise ValueError(
+                f"the neighborhood is {partners!r}; expected an object of a class derived from Neighborhood"
+            )
         self.strategy = strategy
         self.partners = partners
         self._inner = {} if partners is None else {"partners": partners}

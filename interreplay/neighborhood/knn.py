@@ -177,10 +177,10 @@ class KNN(Neighborhood):
         return state | {"graph": self.graph.state_dict()} | size
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state. If it has another k, rows are indexed again when they are next used."""
+        """Restore a state. If it has another k or no graph, rows are indexed again when they are next used."""
         self.graph = None
         self._discrete = None
-        self._needs_rebuild = int(state["k"]) != self.k or int(state["width"]) != self.width
+        self._needs_rebuild = state.get("k") != self.k or state["width"] != self.width
         if "graph" in state and not self._needs_rebuild:
             self.graph = NeighborGraph(
                 capacity=int(state["capacity"]),

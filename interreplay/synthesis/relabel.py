@@ -36,7 +36,7 @@ class Relabel(Synthesizer):
         blend: Blends the relabeled rows; None disables blending.
 
     Raises:
-        ValueError: If k is negative, or the blend has its own termination function.
+        ValueError: If k is negative, or the blend is not a synthesizer or has its own termination function.
     """
 
     recomputes_rewards = True
@@ -49,6 +49,8 @@ class Relabel(Synthesizer):
         blend: Synthesizer | None = None,
     ):
         check_number("k", k, 0)
+        if blend is not None and not isinstance(blend, Synthesizer):
+            raise ValueError(f"blend is {blend!r}; expected an object of a class derived from Synthesizer")
         if blend is not None and blend.recomputes_termination:
             raise ValueError("the blend has a termination_fn; expected none, because compute_terminated is used")
         self.probability = k / (k + 1.0)

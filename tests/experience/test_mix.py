@@ -62,6 +62,11 @@ def test_invalid_shares_are_rejected(shares, message):
         Shares(NAMES, shares)
 
 
+def test_a_source_without_a_type_is_rejected():
+    with pytest.raises(ValueError, match=r"the source \{'k': 3\} has no type; expected a replay method, such as"):
+        Mix({"a": {"k": 3}})
+
+
 def mixed(**shares):
     return Mix({"a": "PER", "b": {"type": "NMER", "k": 3}}, shares or None, capacity=60, seed=3)
 
