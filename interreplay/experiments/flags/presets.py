@@ -113,7 +113,7 @@ def _checked(name: str, path: Path) -> Preset:
     contents = read_yaml(path, f"preset {path}")
     if not isinstance(contents, dict):
         raise UsageError(f"preset {name} is not a mapping; expected {', '.join(KEYS)}")
-    given = {}
+    given: dict[str, Any] = {}
     for key, value in contents.items():
         if key not in KEYS and str(key).partition(".")[0].replace("-", "_") in {*FLAGS, *ALIASES, "defaults"}:
             raise UsageError(
