@@ -130,7 +130,7 @@ class Values(Architecture):
     family = "values"
 
     def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
-        head = make_head(*(model[name] for name in _HEAD))
+        head = make_head(**{name: model[name] for name in _HEAD})
         actions = gym.spaces.flatdim(space)
         if isinstance(head, Implicit):
             for name in ("dueling", "noisy", "network"):
@@ -141,12 +141,18 @@ class Values(Architecture):
             implicit = ImplicitLayers(inputs, actions, head.fractions, model["hiddens"], model["activation"])
             return QNetworks(implicit, head, actions, inference_only)
         if model.get("network"):
-            return QNetworks(
-                ListedValues(model["network"], inputs, actions, head.numbers), head, actions, inference_only
-            )
-        sigma0 = model["sigma0"] if model["noisy"] else None
-        shape = inputs, actions, head.numbers, model["hiddens"], model["dueling"], sigma0, model["activation"]
-        return QNetworks(make_layers(*shape), head, actions, inference_only)
+            listed = ListedValues(model["network"], inputs, actions, head.numbers)
+            return QNetworks(listed, head, actions, inference_only)
+        layers = make_layers(
+            inputs,
+            actions,
+            head.numbers,
+            model["hiddens"],
+            dueling=model["dueling"],
+            sigma0=model["sigma0"] if model["noisy"] else None,
+            activation=model["activation"],
+        )
+        return QNetworks(layers, head, actions, inference_only)
 
 
 class PolicyAndValue(Architecture):

@@ -60,7 +60,9 @@ class CapturedUpdate:
         if self._addresses != addresses:  # tensors or the generator were replaced
             self._addresses = addresses
             self._graphs.clear()
-        key = self._key(batch, columns)
+        missing = tuple(value is None for value in vars(batch).values())
+        form = tuple((column.shape, column.dtype) for column in columns)
+        key = (missing, form, update.phase(), update.scores_wanted)
         graph = self._graphs.get(key)
         if graph is None:
             if len(self._graphs) >= MOST_GRAPHS:
@@ -73,12 +75,6 @@ class CapturedUpdate:
         result = copied(graph(columns))
         update.finish(rng)
         return result
-
-    def _key(self, batch: Any, columns: list[Tensor]) -> Hashable:
-        """Return the key of the graph for a batch."""
-        missing = tuple(value is None for value in vars(batch).values())
-        form = tuple((column.shape, column.dtype) for column in columns)
-        return missing, form, self._update.phase(), self._update.scores_wanted
 
 
 class CapturedFunction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from interreplay.environments.own_modules import object_of
 from interreplay.errors import check_number
+from interreplay.learning.setting_fields import defaults
 
 
 class CriticLoss(ABC):
@@ -84,10 +85,10 @@ class PAL(CriticLoss):
 
 @dataclass(frozen=True)
 class ByRows(CriticLoss):
-    """A different loss for each run of rows, as if each run were a batch.
+    """A different loss for each block of consecutive rows, as if each block were a batch.
 
     Attributes:
-        parts: Number of rows and loss of each run, in order; the loss is None for the algorithm's own loss.
+        parts: Number of rows and loss of each block, in order; the loss is None for the algorithm's own loss.
     """
 
     parts: tuple[tuple[int, CriticLoss | None], ...]
@@ -110,10 +111,10 @@ class ByRows(CriticLoss):
         chosen = torch.zeros(sum(counts), dtype=torch.bool)
         chosen[which] = True
         parts = []
-        for run, (_, loss) in zip(chosen.split(counts), self.parts, strict=True):
+        for block, (_, loss) in zip(chosen.split(counts), self.parts, strict=True):
             if loss is not None:
-                loss = loss.of_rows(run)
-            parts.append((int(run.sum()), loss))
+                loss = loss.of_rows(block)
+            parts.append((int(block.sum()), loss))
         return ByRows(tuple(parts))
 
     def or_else(self, own: CriticLoss) -> CriticLoss:
@@ -155,7 +156,7 @@ def loss_of(huber_delta: float | None, pal_alpha: float | None, critic_loss: Any
 
 def chosen_losses(values: Mapping[str, Any], settings: type) -> dict[str, Any]:
     """Return the settings of the critics' loss that differ from the defaults in the dataclass `settings`."""
-    own = {found.name: found.default for found in fields(settings)}
+    own = defaults(settings)
     chosen: dict[str, Any] = {}
     for name in ("huber_delta", "pal_alpha", "critic_loss"):
         if name in own and values.get(name) != own[name]:

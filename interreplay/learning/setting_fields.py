@@ -294,13 +294,13 @@ class Network(Accepts):
 
 
 def json_or_python(text: str) -> Any:
-    """Return a value in JSON or Python; unlike `ast.literal_eval`, raise ValueError for every other text."""
+    """Return the value of a text in JSON or of a Python literal; raise a ValueError for every other text."""
     with contextlib.suppress(ValueError):
         return json.loads(text)
     try:
         return ast.literal_eval(text)
-    except SyntaxError as error:
-        raise ValueError(f"{text!r} is not a value: {error.msg}") from None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError(f"{text!r} is neither JSON nor a Python literal") from None
 
 
 class Named(Accepts):

@@ -94,8 +94,12 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
     built_in = None
     if plain is not None:
         features_first = plain.pop("features", Plain((), ended=False))
-        make = {"values": _values, "unrolls": _unrolls, "actor and critics": _actor_and_critics}[family]
-        built_in = make(features_first, plain, "critic_hiddens" in model)
+        if family == "values":
+            built_in = _values(features_first, plain)
+        elif family == "unrolls":
+            built_in = _unrolls(features_first, plain)
+        else:
+            built_in = _actor_and_critics(features_first, plain, separate="critic_hiddens" in model)
     if built_in is None:
         return found | {"network": network}
     return found | built_in | {"network": None}
@@ -244,7 +248,7 @@ def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
     return found
 
 
-def _values(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
+def _values(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | None:
     """Return the settings of an equal built-in value network; None if there is none."""
     first, *others = streams.values()
     if first.layer_norm or any(other != first for other in others):
@@ -258,7 +262,7 @@ def _values(features: Plain, streams: Mapping[str, Plain], separate: bool) -> di
     return found
 
 
-def _unrolls(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
+def _unrolls(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | None:
     """Return the settings of an equal built-in policy with its value, as `_values` does."""
     actor = streams["actor"]
     if actor != streams["critic"] or actor.layer_norm or actor.sigma0 is not None:

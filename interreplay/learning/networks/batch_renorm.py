@@ -59,10 +59,10 @@ class BatchRenorm(nn.Module):
             bias = bias.detach()
         return nn.functional.batch_norm(rows, self.mean[network], self.variance[network], scale, bias, eps=self.eps)
 
-    def training_pass(self, rows: Tensor, network: int, warm: Tensor) -> Tensor:
+    def training_pass(self, rows: Tensor, network: int, warmed_up: Tensor) -> Tensor:
         """Return rows ``(n, width)`` of one network normalized by their own statistics; update the running ones.
 
-        There are at least 2 rows; `warm` ``()`` is whether warm-up is over.
+        There are at least 2 rows; `warmed_up` ``()`` is a boolean.
         """
         scale = self.scale[network]
         bias = self.bias[network]
@@ -75,8 +75,8 @@ class BatchRenorm(nn.Module):
             d = ((mean - running_mean) / deviation).clamp(-self.d_max, self.d_max)
             running_mean.lerp_(mean, self.share)
             running_variance.lerp_(variance, self.share)
-            r = torch.where(warm, r, 1.0)
-            d = torch.where(warm, d, 0.0)
+            r = torch.where(warmed_up, r, 1.0)
+            d = torch.where(warmed_up, d, 0.0)
         bias = bias + scale * d
         scale = scale * r
         return nn.functional.batch_norm(rows, None, None, scale, bias, training=True, eps=self.eps)
@@ -125,13 +125,13 @@ class RenormedMLP(BatchedMLP):
         """
         if not isinstance(rows, Tensor):
             rows = torch.cat(list(rows), dim=1)
-        warm = self.trained >= self.warm_up
+        warmed_up = self.trained >= self.warm_up
         which = range(self.count) if networks is None else networks
-        found = torch.stack([self._renormed(network, rows, training, warm, frozen) for network in which])
+        found = torch.stack([self._renormed(network, rows, training, warmed_up, frozen) for network in which])
         self.trained += int(training)
         return found
 
-    def _renormed(self, network: int, rows: Tensor, training: bool, warm: Tensor, frozen: bool) -> Tensor:
+    def _renormed(self, network: int, rows: Tensor, training: bool, warmed_up: Tensor, frozen: bool) -> Tensor:
         """Return the outputs ``(n, sizes[-1])`` of one network; arguments as in `outputs`."""
         last = len(self.weights) - 1
         activation = getattr(torch, self.activation)
@@ -141,11 +141,8 @@ class RenormedMLP(BatchedMLP):
             if frozen:
                 weight = weight.detach()
                 bias = bias.detach()
-            rows = norm.training_pass(rows, network, warm) if training else norm.by_running(rows, network, frozen)
-            if i > 0:
-                rows = affine(rows, weight, bias, self.matrix_dtype if i < last else None)
-            else:
-                rows = affine(rows, weight, bias)
+            rows = norm.training_pass(rows, network, warmed_up) if training else norm.by_running(rows, network, frozen)
+            rows = affine(rows, weight, bias, self.matrix_dtype if 0 < i < last else None)
             if i < last:
                 rows = activation(rows)
         return rows

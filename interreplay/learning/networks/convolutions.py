@@ -17,8 +17,8 @@ BODIES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "shallow": ((16, 8, 4), (32, 4, 2)),
     "minatar": ((16, 3, 1),),
 }
-"""Channels, kernel and stride of each layer, from Mnih et al. 2015 (Nature 518), of Mnih et al. 2013 (arXiv:1312.5602)
-and IMPALA (shallow, arXiv:1802.01561), and of MinAtar (Young & Tian 2019, arXiv:1903.03176)."""
+"""Channels, kernel and stride of each layer: nature as in Mnih et al. 2015 (Nature 518), shallow as in Mnih et al. 2013
+(arXiv:1312.5602) and IMPALA (arXiv:1802.01561), minatar as in Young & Tian 2019 (arXiv:1903.03176)."""
 SEVERAL = 16
 """Minimum number of images for which patches or products in another type are faster."""
 MOST_IN_PATCHES = 10_000
@@ -29,8 +29,8 @@ class ConvolutionBody(nn.Module):
     """Convolutions with ReLU from images to flat features ``(n, width)``.
 
     Args:
-        shape: Shape of one image: ``(H, W)``, ``(C, H, W)`` or ``(H, W, C)``, after k for k stacked frames. Of three
-            sides, the shorter of the first and the last is the number of channels.
+        shape: Shape of one image: ``(H, W)``, ``(C, H, W)`` or ``(H, W, C)``; a stack of k frames has k before it. The
+            shorter of the first and the last of three sides is the number of channels.
         layers: Channels, kernel and stride of each layer.
         most: Pixel value that is scaled to 1, for example 255.
 
@@ -140,8 +140,8 @@ def patch_index(places: Tensor, conv: nn.Conv2d) -> Tensor | None:
     Returns:
         ``(C·kernel² · positions,)``: for each weight of the kernel, in order, its numbers in all patches.
     """
-    (high, wide) = conv.kernel_size
-    (down, right) = conv.stride
+    high, wide = conv.kernel_size
+    down, right = conv.stride
     patches = places[0].unfold(1, high, down).unfold(2, wide, right)  # (C, rows, columns, high, wide)
     if patches.numel() > MOST_IN_PATCHES:
         return None

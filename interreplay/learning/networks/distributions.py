@@ -176,8 +176,8 @@ class Normal(Family):
         return given[..., self.size :].sum(dim=-1) + 0.5 * (1.0 + LOG_2PI) * self.size
 
     def kl(self, one: Tensor, other: Tensor) -> Tensor:
-        (mean, log_std) = one.chunk(2, dim=-1)
-        (mean_other, log_other) = other.chunk(2, dim=-1)
+        mean, log_std = one.chunk(2, dim=-1)
+        mean_other, log_other = other.chunk(2, dim=-1)
         ratio = 2.0 * (log_std - log_other)
         shift = (mean - mean_other).square() * torch.exp(-2.0 * log_other)
         return 0.5 * (ratio.exp() + shift - 1.0 - ratio).sum(dim=-1)

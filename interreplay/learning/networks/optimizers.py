@@ -220,8 +220,8 @@ class FlatAdam(FastAdam):
 
     def _collect(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
         averages, squares, steps = super()._collect()
-        (average, own_averages) = side_by_side(averages)
-        (square, own_squares) = side_by_side(squares)
+        average, own_averages = side_by_side(averages)
+        square, own_squares = side_by_side(squares)
         parameters = self.param_groups[0]["params"]
         for parameter, first, second in zip(parameters, own_averages, own_squares, strict=True):
             self.state[parameter] |= {"exp_avg": first, "exp_avg_sq": second}

@@ -75,7 +75,7 @@ class DQNUpdate(Update):
         self.targets: list[Tensor] = list(networks.targets.parameters())
         if self.encoder:
             self.targets += networks.target_encoder.parameters()
-        self.optimizers = {"q": self.make_optimizer(settings.optimizer, settings.lr, settings.optimizer_eps)}
+        self.optimizers = {"q": self.make_optimizer()}
         self.since_copy = 0
         self.loss: CriticLoss | None = None
         if settings.critic_loss is not None:
@@ -179,9 +179,11 @@ class DQNUpdate(Update):
         optimizer: Any = self.optimizers["q"]
         optimizer.apply()
 
-    def make_optimizer(self, name: str, lr: float, eps: float) -> torch.optim.Optimizer:
-        """Return the optimizer "Adam" or "RMSprop" of the parameters."""
-        if name == "RMSprop":
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """Return the optimizer of the parameters."""
+        lr = self.settings.lr
+        eps = self.settings.optimizer_eps
+        if self.settings.optimizer == "RMSprop":
             return CenteredRMSprop(self.parameters, lr, eps=eps)
         if isinstance(self.layers, OneStream) and not self.encoder and is_small(self.parameters):
             return FlatAdam(self.parameters, lr, eps=eps)

@@ -84,9 +84,10 @@ class ValueLayers(nn.Module, ABC):
 class OneStream(ValueLayers):
     """A fully connected network; arguments as in `Streams`."""
 
-    def __init__(self, inputs: int, actions: int, numbers: int, hiddens: Sequence[int]):
+    def __init__(self, inputs: int, actions: int, numbers: int, hiddens: Sequence[int], activation: str = "relu"):
         super().__init__()
         self.body = MLP([inputs, *hiddens, actions * numbers], in_numpy=True)
+        self.body.activation = activation
         self._shape = (actions, numbers)
 
     def outputs(self, rows: Tensor, noise: Noise | None = None) -> Tensor:
@@ -165,6 +166,4 @@ def make_layers(
     """Return `Streams` of dueling or noisy layers, else `OneStream`; arguments as in `Streams`."""
     if dueling or sigma0 is not None:
         return Streams(inputs, actions, numbers, hiddens, dueling, sigma0, activation)
-    layers = OneStream(inputs, actions, numbers, hiddens)
-    layers.body.activation = activation
-    return layers
+    return OneStream(inputs, actions, numbers, hiddens, activation)

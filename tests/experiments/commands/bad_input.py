@@ -106,6 +106,7 @@ TRAIN = [
         "DQN requires discrete actions (Discrete); the action space of Pendulum-v1 is Box(-2.0, 2.0, (1,), float32)",
         "use --trainer SAC",
     ),
+    ("--critic_loss 'Huber delta={[1]:2}'", "must be one of Squared, Huber, PAL, or module:Class of your own"),
     ("--trainer C51 --env CartPole-v1 --atoms 1", "must be a whole number of at least 2 or 'auto', got '1'"),
     ("--trainer C51 --env CartPole-v1 --value_range 5,-5", "two numbers, the smaller one first"),
     ("--batch-size 32", "use --train_batch_size"),
