@@ -1,11 +1,13 @@
 """IMPALA, CLEAR, LASER and A2C in RLlib: training, values over truncations, resumed runs, rejections."""
 
+import failing_envs
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 import interreplay.rllib as ours
+from interreplay.errors import NonFiniteError
 from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from tests.rllib.small_runs import continued, same, weights
@@ -296,3 +298,14 @@ def test_invalid_mixes_are_rejected_in_one_line(replay, message):
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="Fresh takes no argument 'k'"):
         config().replay("Fresh", k=3)
+
+
+def test_an_error_about_a_number_names_the_environment_and_the_last_stored_step():
+    class NotANumber(failing_envs.Counting):
+        def fail(self, result):
+            return result[0], float("nan"), *result[2:]
+
+    made = config(NotANumber).env_runners(num_envs_per_env_runner=1, rollout_fragment_length=4)
+    message = r"rewards holds nan at entry \(3, 0\) of the added unrolls, after env step 4 of NotANumber; only"
+    with pytest.raises(NonFiniteError, match=message):
+        made.build_algo().train()

@@ -12,7 +12,8 @@ from ray.rllib.utils.annotations import override
 from typing_extensions import Self
 
 from interreplay.diagnostics.unroll_statistics import UnrollStatistics
-from interreplay.errors import accepted_names
+from interreplay.environments.registration import own_name
+from interreplay.errors import NonFiniteError, accepted_names
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.exploration import Sampled
@@ -206,7 +207,12 @@ class ActorLearner(TrainingLoop):
 
     @override(TrainingLoop)
     def _add(self, rows: Unrolls) -> None:
-        self.experience.add(rows)
+        try:
+            self.experience.add(rows)
+        except NonFiniteError as error:
+            env = own_name(self.config.env, self.config.env_config)
+            place = f"{error.at}, after env step {self.env_steps} of {env}"
+            raise NonFiniteError(error.column, error.row, error.value, at=place) from None
         if self.config.normalize_observations:
             self.learner.observe(map_observation(lambda part: part[:-1][rows.live], rows.obs))
 
