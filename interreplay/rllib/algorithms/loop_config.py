@@ -232,7 +232,11 @@ class LoopConfig(AlgorithmConfig):
         own = self.own_settings()
         of_rllib = inspect.signature(AlgorithmConfig.training).parameters
         known = [*own, "exploration", "replay_buffer_config", *of_rllib]
-        settings, unknown, rejected = understood(self, by_attributes(settings), known)
+        given = settings
+        settings, unknown, rejected = understood(self, by_attributes(given), known)
+        for name, other in RLLIB_NAMES.items():
+            if name in given and given.get(other, given[name]) != given[name]:
+                rejected.append(f"{name}={given[name]!r} with {other}={given[other]!r} (set one)")
         size = settings.get("train_batch_size", NotProvided)
         per_learner = settings.get("train_batch_size_per_learner", size)
         if NotProvided is not size != per_learner:
@@ -431,19 +435,8 @@ class LoopConfig(AlgorithmConfig):
 
 
 def by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by the names of their attributes.
-
-    Raises:
-        TypeError: A setting has different values under its two names.
-    """
-    found = dict(settings)
-    for own, attribute in RLLIB_NAMES.items():
-        if own not in found:
-            continue
-        value = found.pop(own)
-        if found.setdefault(attribute, value) != value:
-            raise TypeError(f"{own}={value!r} contradicts {attribute}={found[attribute]!r}; set one of them")
-    return found
+    """Return settings by the names of their attributes."""
+    return {RLLIB_NAMES.get(name, name): value for name, value in settings.items()}
 
 
 def passed(names: dict[str, Any]) -> dict[str, Any]:
