@@ -263,9 +263,7 @@ def stored_config(config: Any) -> dict[str, Any]:
 def config_of(folder: Path, trusted: bool = False) -> Any:
     """Return the configuration in a checkpoint; settings that are not plain data have their defaults.
 
-    Args:
-        folder: The checkpoint's folder.
-        trusted: Whether settings may name code.
+    Only `trusted` settings may name code.
 
     Raises:
         CheckpointError: The checkpoint is damaged, its class cannot be found, it has a user's RLModule, or a setting

@@ -137,11 +137,7 @@ def checked(entries: Sequence[Entry]) -> list[tuple[str, SourceSettings]]:
 
 
 def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
-    """Return the type and the validated settings of a source.
-
-    Args:
-        entry: The given settings.
-        number: Number of the source, for messages.
+    """Return the type and the validated settings of a source; messages contain its number.
 
     Raises:
         UsageError: If the type or a setting is unknown, or a value is invalid.
@@ -169,7 +165,7 @@ def source_settings(entry: Entry, number: int) -> tuple[str, SourceSettings]:
 
 
 def _make_source(kind: str, given: SourceSettings, gaussian: bool, replay_class: type[UnrollReplay]) -> UnrollSource:
-    """Return a source."""
+    """Return a source of validated settings."""
     if kind == "queue":
         return FreshQueue(given.capacity)
     try:

@@ -86,11 +86,7 @@ class UnrollRunner(BatchEnvRunner):
         """Step every environment T times, and return unrolls that begin where the last ones ended.
 
         If an environment fails within an unroll, its steps until then are returned, the rest of it is not live, and the
-        next call raises.
-
-        Args:
-            steps: Number of steps T.
-            version: Number of updates of the networks.
+        next call raises. `version` is the number of updates of the networks.
 
         Raises:
             EnvironmentFailure: The environment raised an error, or returned values that cannot be stored.

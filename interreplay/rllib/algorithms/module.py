@@ -124,10 +124,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     def act(self, obs: Tensor, exploration: Exploration | None = None, rng: torch.Generator | None = None) -> Tensor:
         """Return actions ``(n, actions)`` in [−1, 1], or numbers ``(n,)`` of discrete actions.
 
-        Args:
-            obs: Encoded observations ``(n, inputs)``.
-            exploration: The exploration; None for the policy's best actions.
-            rng: Source of randomness of the exploration.
+        `obs` are encoded ``(n, inputs)``. Without an exploration, the actions are the policy's best ones.
         """
         if exploration is None:
             return self.policy.act(obs)

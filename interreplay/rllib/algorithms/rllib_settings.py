@@ -121,12 +121,7 @@ TRANSLATED: dict[str, Callable[[Any, Lookup], dict[str, Any]]] = {
 def understood(
     config: AlgorithmConfig, given: Mapping[str, Any], known: list[str]
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Translate settings by RLlib's names.
-
-    Args:
-        config: Configuration of one of our algorithms.
-        given: Settings by RLlib's names or by our names.
-        known: Names of the settings of `config`.
+    """Translate settings by RLlib's names or ours; `known` are the names of the settings of `config`.
 
     Returns:
         Settings by our names, unknown names, and a line for each rejected setting.

@@ -120,13 +120,9 @@ class RemoteRunners:
     ) -> Collected:
         """Let every runner collect with the newest weights, and wait for all of them.
 
-        The weights are part of the request. RLlib's `sync_weights` drops them silently while two earlier transfers are
-        in progress, so that a runner acts with old weights.
-
-        Args:
-            weights: State of the learner's module.
-            make: Called with each runner in its process; returns an object with `columns`.
-            unpack: Reconstructs the object from its packed columns.
+        The weights, the state of the learner's module, are part of the request. RLlib's `sync_weights` drops them
+        silently while two earlier transfers are in progress, so that a runner acts with old weights. `make` is called
+        with each runner in its process and returns an object with `columns`, from which `unpack` reconstructs it.
         """
         collected = Collected(failure=self.missing())
         if collected.failure is not None:
