@@ -118,7 +118,9 @@ class CheckpointedAlgorithm(Algorithm):
             ValueError: The folder is not local.
         """
         self.learner.check_finite()
-        target = local_folder(tempfile.mkdtemp(prefix="interreplay_") if path is None else path, filesystem)
+        if path is None:
+            path = tempfile.mkdtemp(prefix="interreplay_")
+        target = local_folder(path, filesystem)
         description, nets = self.described_policy()
         config = stored_config(self.config)
         about = {
@@ -208,8 +210,9 @@ class CheckpointedAlgorithm(Algorithm):
             CheckpointError: The checkpoint cannot be read, or does not store all of its settings.
             ValueError: It belongs to another class, or is not local.
         """
-        folder = local_folder(path.to_directory() if hasattr(path, "to_directory") else path, filesystem)
-        folder = state_files.resolve(folder)
+        if hasattr(path, "to_directory"):
+            path = path.to_directory()
+        folder = state_files.resolve(local_folder(path, filesystem))
         if config is None:
             missing = ", ".join(read_description(folder)["not_stored"])
             if missing:

@@ -75,7 +75,9 @@ class Unrolls:
         if self.live is None:
             given["live"] = torch.ones_like(rewards, dtype=torch.bool)
         for name, value in given.items():
-            value = _map_column(as_tensor, dict(value) if isinstance(value, Mapping) else value)
+            if isinstance(value, Mapping):
+                value = dict(value)
+            value = _map_column(as_tensor, value)
             if name in DTYPES:
                 value = value.to(DTYPES[name])
                 if name in PER_UNROLL and not value.dim():

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import failing_envs
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from interreplay.errors import InterreplayError, RunnerLost
 from interreplay.rllib import SACConfig
+from interreplay.rllib.env_runner.remote import RemoteRunners
 from tests.rllib.small_runs import config, same, weights
 from tests.rllib.test_checkpoints import assert_same_run
 
@@ -108,3 +110,24 @@ def test_an_error_of_a_callback_is_reported_with_its_message_and_training_contin
 def test_restarts_are_rejected():
     with pytest.raises(ValueError, match="restart_failed_env_runners is True; expected False"):
         SACConfig().environment("Pendulum-v1").fault_tolerance(restart_failed_env_runners=True).validate()
+
+
+class HangingRunners:
+    """Manager of runners of which the second one never answers."""
+
+    def actors(self):
+        return dict.fromkeys((1, 2))
+
+    def healthy_actor_ids(self):
+        return [1, 2]
+
+    def foreach_actor(self, work, timeout_seconds):
+        assert timeout_seconds == 7
+        runner = SimpleNamespace(worker_index=1, state_dict=lambda: {"obs": None})
+        answer = work(runner)
+        return [SimpleNamespace(ok=True, actor_id=1, get=lambda: answer)]
+
+
+def test_states_are_returned_without_a_runner_that_hangs():
+    runners = RemoteRunners(SimpleNamespace(_worker_manager=HangingRunners()), None)
+    assert runners.states(limit=7) == {1: {"obs": None}}

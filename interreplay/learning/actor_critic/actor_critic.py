@@ -93,7 +93,7 @@ class ActorCriticUpdate(Update, ABC):
         settings: Any = None,
         **changes: Any,
     ):
-        self.settings: Any = replace(self.standard if settings is None else settings, **changes)
+        self.settings: Any = replace(settings or self.standard, **changes)
         self.networks = networks
         self.tau = self.settings.tau
         self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha, self.settings.critic_loss)
@@ -302,10 +302,12 @@ class ActorCriticUpdate(Update, ABC):
         targets = self.networks.targets
         size = self.settings.target_subset
         networks: Networks | None = None
+        count: int | None = None
         if size is not None and size < targets.count:
+            count = size
             drawn = torch.randperm(targets.count, generator=rng, device=rng.device)[:size]
             networks = drawn.tolist() if drawn.device.type == "cpu" else drawn
-        dropped = targets.draw_dropped(inputs[0], rng, None if networks is None else size)
+        dropped = targets.draw_dropped(inputs[0], rng, count)
         return self.combined(targets.outputs(inputs, dropped, networks))
 
     def combined(self, outputs: Tensor) -> Tensor:
@@ -318,8 +320,12 @@ class ActorCriticUpdate(Update, ABC):
         """Return the values ``(n, out)`` that the policy maximizes; only the blocks of inputs receive gradients."""
         critics = self.networks.critics
         target = "mean" if self.settings.critic_target == "mean" else self.settings.actor_target
-        networks = [0] if target == "first" else None
-        dropped = critics.draw_dropped(inputs[0], rng, None if networks is None else 1)
+        networks: Networks | None = None
+        count: int | None = None
+        if target == "first":
+            networks = [0]
+            count = 1
+        dropped = critics.draw_dropped(inputs[0], rng, count)
         outputs = critics.outputs(inputs, dropped, networks, frozen=True)
         if len(outputs) == 1:
             return outputs[0]

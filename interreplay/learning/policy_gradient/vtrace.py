@@ -54,7 +54,9 @@ def vtrace(
         ValueError: Shapes do not match.
     """
     _check(values, log_ratios=log_ratios, rewards=rewards, discounts=discounts, live=live, keep=keep)
-    ratios = torch.exp(log_ratios if live is None else log_ratios.masked_fill(~live.bool(), float("-inf")))
+    if live is not None:
+        log_ratios = log_ratios.masked_fill(~live.bool(), float("-inf"))
+    ratios = torch.exp(log_ratios)
     if keep is not None and keep.dtype == torch.bool:
         ratios = ratios.masked_fill(~keep, 0.0)
         keep = None
@@ -66,7 +68,10 @@ def vtrace(
     # First the errors δ, then their sums a, finally the targets.
     targets = torch.zeros_like(values)
     torch.mul(clipped[rho], torch.addcmul(rewards, discounts, values[1:]).sub_(values[:-1]), out=targets[:-1])
-    _accumulate(targets, discounts * clipped[c] if lam == 1.0 else discounts * clipped[c] * lam)
+    factors = discounts * clipped[c]
+    if lam != 1.0:
+        factors = factors * lam
+    _accumulate(targets, factors)
     targets += values
     advantages = torch.addcmul(rewards, discounts, targets[1:]).sub_(values[:-1])
     return targets, advantages.mul_(clipped[pg_rho])

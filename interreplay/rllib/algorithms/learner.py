@@ -72,7 +72,10 @@ class BatchLearner(ExactOptimizerStates):
     def build(self) -> None:
         super().build()
         self._rng = torch.Generator(device=self._device)
-        self._rng.manual_seed(self.config.seed if self.config.seed is not None else torch.seed())
+        seed = self.config.seed
+        if seed is None:
+            seed = torch.seed()
+        self._rng.manual_seed(seed)
         self.updates = 0
         self._clear()
 

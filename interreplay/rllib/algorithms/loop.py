@@ -464,7 +464,9 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             }
             if self.eval_env_runner_group is not None:
                 evaluators = RemoteRunners(self.eval_env_runner_group, self.evaluation_config)
-                state[LOOP_STATE]["evaluation_runners"] = evaluators.states()
+                # RLlib continues without a runner of evaluations that hangs.
+                limit = self.config.evaluation_sample_timeout_s
+                state[LOOP_STATE]["evaluation_runners"] = evaluators.states(limit)
         return state
 
     @override(Algorithm)

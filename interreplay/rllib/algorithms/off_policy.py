@@ -303,12 +303,15 @@ class OffPolicyAlgorithm(TrainingLoop):
             raise ValueError(
                 f"{error}; the observation space is {observation_space}, the action space {action_space}"
             ) from None
+        learning_starts = config.num_steps_sampled_before_learning_starts
+        if not config.collect:
+            learning_starts = 0
         return Replay(
             rows,
-            batch,
-            config.updates_per_step,
-            config.num_steps_sampled_before_learning_starts if config.collect else 0,
-            config.batches_per_draw,
+            batch_size=batch,
+            updates_per_step=config.updates_per_step,
+            learning_starts=learning_starts,
+            batches_per_draw=config.batches_per_draw,
         )
 
     def _context(self) -> Context:

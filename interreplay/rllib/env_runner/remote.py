@@ -190,21 +190,24 @@ class RemoteRunners:
         for index in silent - {result.actor_id for result in results}:
             ray.kill(self._manager.actors()[index])
 
-    def of_each(self, work: Callable[[Any], Any]) -> list[Any]:
-        """Call a function with each runner in service, and return its results; `missing` returns the first error."""
+    def of_each(self, work: Callable[[Any], Any], limit: float | None = None) -> list[Any]:
+        """Call a function with each runner in service, and return the results that arrive within `limit` seconds.
+
+        `missing` returns the first error.
+        """
         if not self.in_service():
             return []
         found = []
-        for result in self._manager.foreach_actor(work):
+        for result in self._manager.foreach_actor(work, timeout_seconds=limit):
             if result.ok:
                 found.append(result.get())
             elif self._error is None:
                 self._error = lost(result.get(), result.actor_id)
         return found
 
-    def states(self) -> dict[int, Any]:
-        """Return the states of the runners in service, by index."""
-        return dict(self.of_each(lambda runner: (runner.worker_index, runner.state_dict())))
+    def states(self, limit: float | None = None) -> dict[int, Any]:
+        """Return the states of the runners in service, by index; `limit` is as for `of_each`."""
+        return dict(self.of_each(lambda runner: (runner.worker_index, runner.state_dict()), limit))
 
     def load_states(self, states: Mapping[int, Any], env_steps: int) -> None:
         """Continue from `states`; runners without one begin after `env_steps` env steps of the run."""

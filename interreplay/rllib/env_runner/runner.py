@@ -431,7 +431,9 @@ class BatchEnvRunner(SteppingRunner):
         self._state.torch_rng.manual_seed(torch_seed)
         self._state.numpy_rng = np.random.default_rng(sequence)
         self._state.seed_next_reset(env_seed)
-        for number, env in enumerate(environments(self.env) if self.env is not None else ()):
+        if self.env is None:
+            return
+        for number, env in enumerate(environments(self.env)):
             for layer in chain(env):
                 if isinstance(vars(layer).get("_np_random"), np.random.Generator):
                     layer.np_random = np.random.default_rng([env_seed, number])

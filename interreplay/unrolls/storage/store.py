@@ -303,7 +303,9 @@ def _time_first(name: str, column: Tensor) -> Tensor:
 
 def _shape(name: str, column: Tensor) -> tuple[int, ...]:
     """Return the shape of one unroll's part of a column, with time first if it has one."""
-    return tuple(column.shape[1:] if _is_per_unroll(name) else (column.shape[0], *column.shape[2:]))
+    if _is_per_unroll(name):
+        return tuple(column.shape[1:])
+    return (column.shape[0], *column.shape[2:])
 
 
 def as_slice(index: np.ndarray) -> np.ndarray | slice:
