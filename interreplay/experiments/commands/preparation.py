@@ -90,14 +90,8 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
         key, recorded = check_recorded(settings, spaces)
         settings = settings.replaced(offline_key=key)
         lines.append(recorded)
-    source: Source
-    if ALGORITHMS[settings.trainer].unrolls:
-        source = mix_for(settings, environment)
-    else:
-        source = source_for(settings, environment)
-        check_method(settings, source)
-    check_networks(settings, environment)
-    lines.append(check_memory(settings, environment, source))
+    source, memory = checked_source(settings, environment)
+    lines.append(memory)
     ensure_writable(home or Path(settings.output_dir))
     starts = settings.learning_starts
     if starts and not checkpoints and not settings.fork_from:
@@ -121,6 +115,24 @@ def describe(settings: SimpleNamespace) -> str:
         arguments["selector"] = "Prioritized"
     method = readable({"type": settings.buffer} | readable_arguments(arguments))
     return f"{short(settings.trainer)} with {method} on {settings.env}, seed {settings.seed}"
+
+
+def checked_source(settings: SimpleNamespace, environment: Environment, here: bool = True) -> tuple[Source, str]:
+    """Build and check the source of a run's batches; return it with a line about its memory, "" if it is unknown.
+
+    If the run is executed `here`, its networks and the memory of this machine are checked, too.
+    """
+    source: Source
+    if ALGORITHMS[settings.trainer].unrolls:
+        source = mix_for(settings, environment)
+    else:
+        source = source_for(settings, environment)
+        check_method(settings, source)
+    if not here:
+        replay_bytes(settings, environment, source)
+        return source, ""
+    check_networks(settings, environment)
+    return source, check_memory(settings, environment, source)
 
 
 def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource:

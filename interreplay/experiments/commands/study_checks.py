@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from interreplay.errors import RefusedRuns, UsageError
-from interreplay.experiments.commands.preparation import (
-    check_memory,
-    check_method,
-    check_networks,
-    check_parent,
-    replay_bytes,
-    source_for,
-)
+from interreplay.experiments.commands.preparation import check_parent, checked_source
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.training_flags import environment_of, settings_for
 from interreplay.experiments.flags.values import without
@@ -27,7 +20,7 @@ from interreplay.experiments.process.machine import (
 )
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study, cpus_per_run
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
+from interreplay.learning.algorithms_table import check_actions
 
 
 def check(study: Study, numbers: Iterable[int], here: bool, folder: StudyFolder | None = None) -> None:
@@ -74,15 +67,7 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     if here and settings.offline_data is not None:
         spaces = (environment.observation_space, environment.action_space)
         check_recorded(settings, spaces)
-    source = None
-    if not ALGORITHMS[settings.trainer].unrolls:
-        source = source_for(settings.replaced(device="cpu", offline_data=None), environment)
-        check_method(settings, source)
-    if here:
-        check_networks(settings, environment)
-        check_memory(settings, environment, source)
-    else:
-        replay_bytes(settings, environment, source)
+    checked_source(settings.replaced(offline_data=None), environment, here)
 
 
 def check_together(study: Study, address: str) -> None:

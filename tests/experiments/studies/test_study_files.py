@@ -125,6 +125,11 @@ def test_settings_that_a_study_cannot_have(file, capsys, tmp_path):
     assert cluster_run.main(list(map(str, words))) == 0, "runs that have begun do not need the parent"
 
 
+def test_mixes_of_unrolls_that_cannot_be_built_are_rejected_before_the_study_starts(capsys, tmp_path):
+    words = ["--trainers", "LASER", "--envs", "CartPole-v1", "--dry_run", "--output_dir", tmp_path / "r"]
+    assert "a share of 0.25 for queue is 0.75 of 3 unrolls" in refused(capsys, *words, "--train_batch_size", "3")
+
+
 @pytest.mark.parametrize(
     ("changes", "words", "line"),
     [
