@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,8 @@ def act(given: argparse.Namespace) -> int:
 def checkpoint_at(run: Path, at: int | None) -> Path:
     """Return the newest checkpoint of a run at or before an env step."""
     found = find_checkpoints(run, "RUN")
-    before = [path for path in found if at is None or steps_of(path) <= at]
+    latest = math.inf if at is None else at
+    before = [path for path in found if steps_of(path) <= latest]
     if not before:
         steps = ", ".join(f"{step:,}" for step in sorted(set(map(steps_of, found))))
         raise UsageError(

@@ -162,7 +162,7 @@ def act(given: Mapping[str, Any]) -> int:
 
 def read_new(given: Mapping[str, Any]) -> tuple[Study, StudyFolder]:
     """Return the study of a study file, an inputs file or flags."""
-    settings = {name: value for name, value in given.items() if name in FLAGS and FLAGS[name].in_study is None}
+    settings = only(given, {name for name, flag in FLAGS.items() if flag.in_study is None})
     if "inputs" in given:
         return read_inputs(given, settings)
     home = Path(given.get("study", "study")).stem

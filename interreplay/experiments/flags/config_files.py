@@ -18,15 +18,15 @@ from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import METAVARS, PAIR
 from interreplay.experiments.flags.replay_flags import names_method
-from interreplay.experiments.flags.run_flags import ALIASES, FLAGS, METHOD
+from interreplay.experiments.flags.run_flags import ALIASES, CHANGEABLE, FLAGS, INVOCATION, METHOD
 from interreplay.experiments.flags.values import assignment, literal, method_name, read_list, read_written, without
 
 CONFIG = "config"
 DEFAULTS = "defaults"
-ARGUMENTS = tuple(name for name, metavar in METAVARS.items() if metavar == PAIR and name in FLAGS)
+ARGUMENTS = tuple(name for name in FLAGS if METAVARS.get(name) == PAIR)
 """Flags with arguments by name as values: mappings in a file, merged one by one."""
 NAMES = ALIASES | {"buffer_args": "buffer_arg", "env_arg": "env_args"}
-INVOKED = frozenset(name for name, flag in FLAGS.items() if flag.scope == "invocation" and not flag.changeable)
+INVOKED = INVOCATION - CHANGEABLE
 """Flags of the command line that files cannot contain."""
 NETWORK = "network"
 """Flag whose values are layers by stream: nested mappings, merged by name."""

@@ -129,7 +129,9 @@ def _names(attribute: str, runs: Sequence[Run]) -> list[str]:
 def _section(
     algorithm: str, runs: Sequence[Run], baseline: str | None, measure: str, count: str, scores: Scores
 ) -> Section:
-    counted = [run for run in runs if not run.repeats and (run.state == FINISHED or count == "all")]
+    counted = [run for run in runs if not run.repeats]
+    if count == "finished":
+        counted = [run for run in counted if run.state == FINISHED]
     notes: list[str] = []
     if measure == "auto":
         measure, notes = _default_measure(counted or runs)

@@ -144,8 +144,9 @@ def configured(config: AlgorithmConfig, settings: Mapping[str, Any]) -> Algorith
     ours = isinstance(config, LoopConfig)
     replay = settings.get(REPLAY)
     if not ours:
-        known = {*vars(config), *settings_as_properties(type(config)), "lambda"}
-        unknown = [name for name in settings if name not in known or name.startswith("_")]
+        accepted = (*vars(config), *settings_as_properties(type(config)), "lambda")
+        known = {name for name in accepted if not name.startswith("_")}
+        unknown = [name for name in settings if name not in known]
         if unknown:
             raise UsageError(explained(config.algo_class.__name__, unknown, [], sorted(known)))
         settings.pop(REPLAY, None)
