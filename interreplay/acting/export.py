@@ -25,6 +25,7 @@ from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.normalization import Normalized
+from interreplay.runs.run_folder import ensure_writable
 
 KINDS = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 """Packages that each kind of file requires, all in the extra ``export``."""
@@ -165,7 +166,8 @@ def export(policy: TrainedPolicy, path: str | Path, observations: int = 1000, se
             f"{target} cannot be written ({error.strerror}); expected a file in a writable folder"
         ) from error
     finally:
-        work.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            work.unlink(missing_ok=True)
     return found
 
 
@@ -179,6 +181,7 @@ def check_target(target: Path) -> None:
         raise UsageError(f"{target} ends in {target.suffix!r}; expected a file policy.onnx or policy.pt2")
     if target.is_dir() or not target.absolute().parent.is_dir():
         raise UsageError(f"{target} cannot be written; expected a file in an existing folder")
+    ensure_writable(target.absolute().parent, f"{target}: its folder")
     missing = [name for name in KINDS[target.suffix] if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"{target} needs {', '.join(missing)}: pip install 'interreplay[export]'")
@@ -209,7 +212,9 @@ def _write(module: DeterministicPolicy, parts: dict[str, np.ndarray], path: Path
     with torch.enable_grad():  # networks then use operations of autograd, not our own
         program = torch.export.export(module, example, dynamic_shapes={"parts": ({0: count},) * len(example)})
     if path.suffix == ".pt2":
-        torch.export.save(program, path)
+        file = io.BytesIO()  # PyTorch's own writer ends the process on a full disk
+        torch.export.save(program, file)
+        path.write_bytes(file.getvalue())
         loaded = torch.export.load(path).module()
         return lambda given: loaded(*map(torch.from_numpy, map(given.get, module.names))).numpy(force=True)
 

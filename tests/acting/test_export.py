@@ -1,6 +1,8 @@
 """Exported policies: other programs run the files and compute the actions of the policy."""
 
+import errno
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +127,18 @@ def test_a_file_that_acts_differently_is_an_error(checkpoint, tmp_path, monkeypa
         exporting.export(policy, tmp_path / "policy.pt2", observations=20)
 
 
+@pytest.mark.slow
+def test_a_full_disk_is_reported_in_one_line(checkpoint, tmp_path, monkeypatch, capsys):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert command.main(["export", str(checkpoint("SAC")), "--to", str(tmp_path / "policy.pt2")]) == 2
+    err = capsys.readouterr().err
+    assert "policy.pt2 cannot be written (No space left on device)" in err and err.count("\n") == 1
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypatch, capsys):
     of = str(checkpoint("SAC"))
     refused = {
@@ -145,6 +159,9 @@ def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypat
     with pytest.raises(UsageError, match=r"policy.onnx requires PyTorch 2.5 or newer; PyTorch 2.4.1\+cpu is installed"):
         exporting.check_target(tmp_path / "policy.onnx")
     exporting.check_target(tmp_path / "policy.pt2")
+    if Path("/proc/self").is_dir():  # a folder in which nobody can write
+        with pytest.raises(UsageError, match=r"policy.pt2: its folder /proc/self cannot be written to \(.*\); give a"):
+            exporting.check_target(Path("/proc/self/policy.pt2"))
 
 
 def test_compared_observations_are_those_of_training(checkpoint):
