@@ -43,10 +43,19 @@ def open_id(name: str) -> Dataset:
     shown = f"minari:{name}"
     from minari.storage import get_dataset_path
 
-    data = get_dataset_path(name) / "data"
+    try:
+        data = get_dataset_path(name) / "data"
+    except OSError as error:
+        raise _unusable(f"offline data {shown}", error) from error
     if not data.exists():
         _download(name)
     return _dataset(shown, minari, data)
+
+
+def _unusable(purpose: str, error: OSError) -> UsageError:
+    """Return the error for a folder of all datasets that can neither be created nor listed."""
+    folder = f"Minari's folder {error.filename} cannot be used ({error.strerror})"
+    return UsageError(f"{purpose}: {folder}; the variable MINARI_DATASETS_PATH names another one")
 
 
 def _download(name: str) -> None:
@@ -81,7 +90,11 @@ def check_new(name: str, purpose: str = "--record_data") -> None:
             f"{purpose} {name!r} is not a valid dataset name; expected name-vN or namespace/name-vN, such as "
             "pendulum/sac-v0"
         )
-    if name in minari.list_local_datasets():
+    try:
+        known = minari.list_local_datasets()
+    except OSError as error:
+        raise _unusable(f"{purpose} {name}", error) from error
+    if name in known:
         raise UsageError(f"{purpose} {name}: the dataset already exists; choose another name or version")
 
 

@@ -78,6 +78,7 @@ class VideoFile:
         self._episodes = episodes
         self._ended = 0
         self._steps = 0
+        self._frames: list[np.ndarray] = []
         self._writer: Any = None
 
     @property
@@ -94,16 +95,16 @@ class VideoFile:
 
     def add(self, frame: np.ndarray, _episode: str = "") -> None:
         """Append a frame ``(height, width, 3)`` uint8."""
-        fps = self.fps / self._stride
-        options: dict[str, Any] = {"fps": fps, "macro_block_size": 2}
+        shown = scaled(frame, MAX_SIDE[self.path.suffix])
         if self.path.suffix == ".gif":
-            options = {"duration": 1000 / fps, "loop": 0}
-        try:
-            if self._writer is None:
-                self._writer = imageio.get_writer(self.path, **options)
-            self._writer.append_data(scaled(frame, MAX_SIDE[self.path.suffix]))
-        except OSError as error:
-            raise UsageError(f"video {self.path} cannot be written: {error.strerror or error}") from error
+            self._frames.append(shown)
+        else:
+            try:
+                if self._writer is None:
+                    self._writer = imageio.get_writer(self.path, fps=self.fps, macro_block_size=2)
+                self._writer.append_data(shown)
+            except OSError as error:
+                raise self._unwritable(error) from error
         self.count += 1
 
     def end_episode(self) -> None:
@@ -117,8 +118,13 @@ class VideoFile:
         try:
             if self._writer is not None:
                 self._writer.close()
+            if self._frames:
+                self.path.write_bytes(gif(self._frames, self.fps / self._stride))
         except OSError as error:
-            raise UsageError(f"video {self.path} cannot be written: {error.strerror or error}") from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        return UsageError(f"video {self.path} cannot be written: {error.strerror or error}")
 
     def summary(self) -> str:
         """Return the path with the numbers of frames and episodes."""
@@ -173,9 +179,9 @@ def scaled(frame: np.ndarray, side: int) -> np.ndarray:
     return np.asarray(image)
 
 
-def gif(frames: list[np.ndarray]) -> bytes:
+def gif(frames: list[np.ndarray], fps: float = FPS) -> bytes:
     """Return frames ``(height, width, 3)`` uint8 as a GIF."""
-    return imageio_v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / FPS, loop=0)
+    return imageio_v3.imwrite("<bytes>", np.stack(frames), extension=".gif", duration=1000 / fps, loop=0)
 
 
 def check_video(path: Path) -> None:

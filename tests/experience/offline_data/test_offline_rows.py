@@ -25,6 +25,7 @@ from interreplay.experience.offline_data import open_rows
 from interreplay.experience.offline_data.conversion import Conversion
 from interreplay.experience.offline_data.dataset import Dataset
 from interreplay.experience.offline_data.find import expanded
+from interreplay.experience.offline_data.minari_episodes import check_new, open_id
 from interreplay.experience.offline_data.store import COPY, cache_folder
 from interreplay.experience.recipes import make_source
 from interreplay.experience.store import ExperienceStore
@@ -547,3 +548,13 @@ def test_a_lost_life_ends_an_exported_episode():
     torch.testing.assert_close(found.actions, rows.actions)
     identical(plain(found.replace(actions=rows.actions)), plain(rows.replace(terminated=terminated)))
     assert write_minari(store, "lives/newest-v0", newest=1) == "lives/newest-v0 (1 episodes, 8 steps)"
+
+
+def test_a_folder_of_minari_that_cannot_be_used_is_reported(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "file" / "minari"))
+    message = r"Minari's folder .*file/minari cannot be used \(Not a directory\); the variable MINARI_DATASETS_PATH"
+    with pytest.raises(UsageError, match=message):
+        check_new("pendulum/sac-v0")
+    with pytest.raises(UsageError, match=message):
+        open_id("pendulum/sac-v0")

@@ -1,8 +1,11 @@
 """Video files: size, speed, and the episodes that they show."""
 
 import contextlib
+import errno
 import gc
+import os
 import re
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -90,6 +93,16 @@ def test_an_unwritable_video_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"a\.gif cannot be written: Is a directory"):
         film.add(pictures(1)[0])
         film.close()
+
+
+def test_a_gif_on_a_full_disk_is_a_usage_error(tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UsageError, match=r"a\.gif cannot be written: No space left on device"):
+        record(tmp_path / "a.gif", pictures(2))
+    assert [*tmp_path.iterdir()] == []
 
 
 class Film(gym.Env):
