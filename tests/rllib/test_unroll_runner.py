@@ -1,8 +1,11 @@
 """Unrolls: the order of rows over episode ends, resets, failures and consecutive unrolls."""
 
 import failing_envs
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
+from gymnasium.vector import SyncVectorEnv
 
 from interreplay.errors import EnvironmentFailure
 from interreplay.learning.networks.distributions import Categorical, Normal
@@ -17,6 +20,20 @@ class Truncated(failing_envs.Counting):
         obs, reward, over, _, info = super().step(action)
         cut = over and self.episodes % 2 == 0
         return obs, reward + 0.25 * self.steps, over and not cut, cut, info
+
+
+class WholeFirst(SyncVectorEnv):
+    """Vector environment whose rewards are integers in the first step and fractions afterwards."""
+
+    def __init__(self, num_envs=1, **kwargs):
+        super().__init__([failing_envs.Counting] * num_envs)
+        self.first = True
+
+    def step(self, actions):
+        obs, rewards, *others = super().step(actions)
+        rewards = np.full(len(rewards), 1 if self.first else 0.5)
+        self.first = False
+        return obs, rewards, *others
 
 
 def built(env, steps=4, envs=2, kind=IMPALAConfig, seed=0, **env_config):
@@ -43,6 +60,14 @@ def test_rows_are_in_order_over_episode_ends_and_consecutive_unrolls():
     assert [p.version.tolist() for p in parts] == [[i, i] for i in range(5)]
     assert all(p.fresh.all() for p in parts)
     assert sum(p.env_steps for p in parts) == algorithm.env_runner.num_env_steps_sampled_lifetime == 2 * 17
+
+
+def test_rewards_are_not_rounded_to_the_type_of_the_first_step():
+    gym.register("interreplay_tests/WholeFirst-v0", failing_envs.Counting, vector_entry_point=WholeFirst)
+    made = IMPALAConfig().environment("interreplay_tests/WholeFirst-v0").training(hiddens=(8,), train_batch_size=2)
+    made.env_runners(num_envs_per_env_runner=2, gym_env_vectorize_mode="vector_entry_point")
+    unrolls = made.build_algo().env_runner.unroll(4)
+    assert unrolls.rewards[:, 0].tolist() == [1.0, 0.5, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("kind", [IMPALAConfig, A2CConfig])

@@ -122,7 +122,7 @@ class UnrollRunner(BatchEnvRunner):
             obs=map_observation(lambda *steps: torch.from_numpy(np.stack(steps)), *observations),
             actions=made.arrays["actions"],
             rewards=np.where(live, made.arrays["rewards"], 0.0).astype(np.float32),
-            terminated=made.arrays["terminated"].astype(bool) & live,
+            terminated=made.arrays["terminated"] & live,
             live=live,
             policy=made.arrays[POLICY_OUTPUT],
             values=made.arrays[VALUE_OUTPUT],
@@ -138,7 +138,13 @@ class UnrollRunner(BatchEnvRunner):
         if self._unroll_columns is None:
             return super()._rows(live, actions, outcome, extras)
         _, rewards, terminated, _ = outcome
-        self._unroll_columns.put(extras, live=live, actions=actions, rewards=rewards, terminated=terminated)
+        self._unroll_columns.put(
+            extras,
+            live=live,
+            actions=actions,
+            rewards=np.asarray(rewards, dtype=np.float32),  # vector environments may return integers in some steps
+            terminated=np.asarray(terminated, dtype=bool),
+        )
         return None
 
     def answer(
@@ -171,7 +177,9 @@ class UnrollRunner(BatchEnvRunner):
 
 
 class StepColumns:
-    """Arrays of the T steps of an unroll, ``(T, B, ...)`` by name; zero for environments that were not live.
+    """Arrays of the T steps of an unroll, ``(T, B, ...)`` by name, in the dtypes of the first step.
+
+    They are zero for environments that were not live.
 
     Attributes:
         t: Number of the current step.
