@@ -336,3 +336,13 @@ def test_a_state_of_nmer_is_indexed_again_and_vice_versa():
         assert blended.float().mean() > 0.5
         near = nearest(loaded.storage, sample.slots, 4)
         assert (near == sample.neighbor_slots[:, None]).any(1)[blended].float().mean() > 0.95
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_rows_with_gradients_are_stored_without_them(count):
+    rows = make(count)
+    buffer = DeviceNMER(capacity=10, seed=0)
+    for _ in range(2):
+        buffer.add(rows.replace(obs=rows.obs.requires_grad_(), rewards=rows.rewards.requires_grad_()))
+    assert torch.equal(buffer.storage[torch.arange(count)].obs, rows.obs)
+    assert not buffer.sample(4).transitions.obs.requires_grad

@@ -115,16 +115,16 @@ class DeviceRows:
     def _pack(self, rows: Transitions, out: np.ndarray) -> None:
         """Write rows into a float32 array ``(n, width)``."""
         n = len(rows)
-        terminated = rows.terminated.numpy()
+        terminated = rows.terminated.numpy(force=True)
         start = self._widths[0]
         for column, width in zip((rows.obs, rows.actions, rows.next_obs), self._widths[1:], strict=True):
-            out[:, start : start + width] = column.numpy().reshape(n, width)
+            out[:, start : start + width] = column.numpy(force=True).reshape(n, width)
             start += width
-        out[:, start] = rows.rewards.numpy()
+        out[:, start] = rows.rewards.numpy(force=True)
         out[:, start + 1] = self._gamma * ~terminated  # discounts
         out[:, start + 2] = 1.0  # weights
         out[:, start + 5] = terminated  # behind λ and the probability, which draws write
-        out[:, start + 6] = rows.truncated.numpy()
+        out[:, start + 6] = rows.truncated.numpy(force=True)
 
     def _set_control(self) -> None:
         """Store the numbers that a draw needs in front of the newest row, or behind all rows if none waits."""
