@@ -68,7 +68,7 @@ def test_a_training_pass_is_the_papers(shift, spread, r_clipped, d_clipped, warm
 def test_during_warm_up_it_is_batch_normalization_and_frozen_with_the_running_statistics():
     norm, rows = made(3.0, 2.0)
     expected = batch_norm(rows, None, None, norm.scale[1], norm.bias[1], training=True, eps=1e-3)
-    assert torch.equal(norm.training_pass(rows, 1, warm=torch.tensor(False)), expected)
+    assert torch.equal(norm.training_pass(rows, 1, warmed_up=torch.tensor(False)), expected)
     before = copy.deepcopy(norm)
     by_hand = (rows - norm.mean[1]) / (norm.variance[1] + 1e-3).sqrt() * norm.scale[1] + norm.bias[1]
     torch.testing.assert_close(norm.by_running(rows, 1), by_hand)
@@ -80,7 +80,7 @@ def test_a_batch_like_the_running_statistics_is_normalized_by_them():
     """r and d undo the batch's own statistics: renormalized and frozen passes agree for any batch."""
     norm, rows = made(0.5, 2.0)
     frozen = norm.by_running(rows, 0)
-    torch.testing.assert_close(norm.training_pass(rows, 0, warm=torch.tensor(True)), frozen)
+    torch.testing.assert_close(norm.training_pass(rows, 0, warmed_up=torch.tensor(True)), frozen)
 
 
 def test_networks_normalize_the_input_and_every_activation_and_count_their_warm_up():
@@ -93,7 +93,7 @@ def test_networks_normalize_the_input_and_every_activation_and_count_their_warm_
         for j in range(2):
             x = rows
             for i, norm in enumerate(reference.norms):
-                x = norm.training_pass(x, j, warm=torch.tensor(passes >= 2))
+                x = norm.training_pass(x, j, warmed_up=torch.tensor(passes >= 2))
                 x = x @ reference.weights[i][j] + reference.biases[i][j]
                 x = x.clamp(min=0) if i < 2 else x
             torch.testing.assert_close(found[j], x)
