@@ -240,8 +240,8 @@ class SACSettings(ActorCriticSettings):
     exploration: Any = setting(
         None,
         OrWord(EXPLORATIONS, "auto", None),
-        "choice of actions in training, also module:Class of your own; auto: samples of SAC's policy, the shares of "
-        "random actions of DQN's settings",
+        "choice of actions in training, also module:Class of your own; auto: samples from the policy of SAC, TQC and "
+        "CrossQ, and epsilon-greedy actions with initial_epsilon, final_epsilon and epsilon_steps for DQN",
     )
     alpha_lr: float = setting(3e-4, Rate(open_low=False), "learning rate of the temperature; 0 keeps it constant")
     initial_alpha: float = setting(1.0, POSITIVE, "initial temperature")

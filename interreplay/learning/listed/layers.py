@@ -139,6 +139,11 @@ class LayerList(nn.Module):
                 kind = layer_class(layer.kind)
             except UsageError as error:
                 raise ValueError(f"{place}.{layer.name}: {error}") from None
+            if issubclass(kind, nn.RNNBase):
+                raise ValueError(
+                    f"{place}.{layer.name}: {layer.kind} is recurrent; expected LSTM as the last of the features of an "
+                    "algorithm for unrolls"
+                )
             classes.append(kind)
             if not inspect.signature(kind).parameters.keys().isdisjoint(OUTPUTS):
                 sized = number  # the last layer with a number of outputs receives the required number
@@ -160,8 +165,7 @@ class LayerList(nn.Module):
                 ) from None
             if not isinstance(example, Tensor):
                 raise ValueError(
-                    f"{place}.{layer.name}: {layer.kind} returns {type(example).__name__}; expected a tensor, or LSTM "
-                    "as the last of the features of an algorithm for unrolls"
+                    f"{place}.{layer.name}: {layer.kind} returns {type(example).__name__}; expected a tensor"
                 )
             self.layers.append(made)
         self.width = int(example[0].numel())

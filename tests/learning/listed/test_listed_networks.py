@@ -256,6 +256,7 @@ def test_layers_have_names_or_places():
     ("layers", "message"),
     [
         (["Linea"], "unknown layer 'Linea'; did you mean Linear"),
+        (["LSTM", "Linear"], "x.1: LSTM is recurrent; expected LSTM as the last of the features of an algorithm for"),
         (["RReLU"], "x.1: layer RReLU is not supported; expected LayerNorm, or critics of hiddens"),
         (
             [{"layer": "TransformerEncoderLayer", "d_model": 4, "nhead": 2}],
