@@ -182,7 +182,10 @@ class Additive(Exploration):
     def check(self, policy: Policy) -> None:
         if policy.discrete:
             name = type(self).__name__
-            raise ValueError(f"exploration is {name} and actions are discrete; expected EpsilonGreedy or Random")
+            sampled = "Sampled, " if policy.stochastic else ""
+            raise ValueError(
+                f"exploration is {name} and actions are discrete; expected {sampled}EpsilonGreedy or Random"
+            )
 
 
 class Gaussian(Additive):

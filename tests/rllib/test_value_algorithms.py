@@ -211,7 +211,7 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
         (lambda c: c.training(encoder="resnet"), "encoder is 'resnet'; expected one of auto, nature"),
         (
             lambda c: c.training(exploration="Gaussian", epsilon_steps=10_000),
-            "Gaussian and actions are discrete",
+            "Gaussian and actions are discrete; expected EpsilonGreedy or Random",
         ),
         (lambda c: c.training(exploration="Noisy", epsilon_steps=10_000), "the policy has no noisy layers"),
         (
