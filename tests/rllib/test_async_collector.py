@@ -18,7 +18,7 @@ CONFIG = SimpleNamespace(
     max_lag=5,
     stats_cls_lookup=MetricsLogger().stats_cls_lookup,
 )
-RUNNERS = SimpleNamespace(missing=lambda: None, of_each=lambda work: [])
+RUNNERS = SimpleNamespace(missing=lambda: None, states=dict, load_states=lambda states, env_steps: None)
 
 
 class Requests(list):
@@ -80,7 +80,7 @@ def test_the_error_of_a_runner_that_cannot_be_saved_is_returned_by_the_next_roun
         actors=lambda: {1: "one", 2: "two"},
         actor_ids=lambda: [1, 2],
         healthy_actor_ids=lambda: [1],
-        foreach_actor=lambda work: results,
+        foreach_actor=lambda work, timeout_seconds: results,
     )
     runners = remote.RemoteRunners(SimpleNamespace(_worker_manager=manager), CONFIG)
     assert str(runners.missing()) == "1 of 2 remote env runners lost"
