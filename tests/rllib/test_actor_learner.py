@@ -10,6 +10,7 @@ import interreplay.rllib as ours
 from interreplay.errors import NonFiniteError
 from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
+from interreplay.rllib.algorithms.loop import LOOP_STATE
 from tests.rllib.small_runs import continued, same, weights
 from tests.rllib.spaces_envs import Line
 
@@ -309,3 +310,13 @@ def test_an_error_about_a_number_names_the_environment_and_the_last_stored_step(
     message = r"rewards holds nan at entry \(3, 0\) of the added unrolls, after env step 4 of NotANumber; only"
     with pytest.raises(NonFiniteError, match=message):
         made.build_algo().train()
+
+
+def test_a_local_runner_does_not_repeat_the_episodes_of_remote_ones_before_a_resume():
+    algorithm = config().build_algo()
+    loop = algorithm.get_state()[LOOP_STATE]
+    used = algorithm.env_runner._state.env_seed  # the first remote runner has the random stream of a local one
+    algorithm._collector.load_state_dict(loop)
+    assert algorithm.env_runner._state.env_seed == used
+    algorithm._collector.load_state_dict(loop | {"remote_runners": {1: {}}, "env_steps": 60})
+    assert algorithm.env_runner._state.env_seed != used

@@ -498,3 +498,8 @@ class LocalCollector(Collector):
     @override(Collector)
     def metrics(self) -> list[Any]:
         return [self._runner.get_metrics()]
+
+    @override(Collector)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["remote_runners"]:  # the run had runners in other processes, whose episodes must not be repeated
+            self._runner.begin_new(state["env_steps"])
