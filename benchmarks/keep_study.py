@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.measure import existing
 from interreplay.experiments.flags.values import without
 from interreplay.experiments.studies.trial_folder import FAILED, OVER, TrialFolder
 
@@ -50,7 +51,7 @@ def is_left(run: Path) -> bool:
 def main(argv: Sequence[str] | None = None) -> None:
     """Keep every run that will not be resumed: finished runs and runs that failed permanently."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keep_study", description=__doc__.splitlines()[0])
-    parser.add_argument("results", type=Path, help="a study's folder")
+    parser.add_argument("results", type=existing, help="a study's folder")
     parser.add_argument("folder", type=Path, help="output folder")
     args = parser.parse_args(argv)
     runs = sorted(path.parent for path in args.results.glob("*/result.json") if is_left(path.parent))

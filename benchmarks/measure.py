@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib.util
 import logging
@@ -46,6 +47,14 @@ def require(*packages: str, install: str = '.venv/bin/pip install -e ".[bench]"'
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         sys.exit(f"{', '.join(missing)} is missing; {install}")
+
+
+def existing(text: str) -> Path:
+    """Return the path in an argument; ``argparse`` reports one that does not exist."""
+    path = Path(text)
+    if not path.exists():
+        raise argparse.ArgumentTypeError(f"{text} does not exist")
+    return path
 
 
 def interleaved(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import single_thread, table
+from benchmarks.measure import existing, single_thread, table
 
 BATCHES = 4
 ROWS = 256
@@ -152,7 +152,7 @@ def draw(path: Path, panels: dict[str, dict[str, np.ndarray]], title: str) -> No
 def main() -> None:
     """Evaluate and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=existing, required=True)
     parser.add_argument("--env")
     parser.add_argument("--split", type=float, default=0.2)
     parser.add_argument("--figure", type=Path)

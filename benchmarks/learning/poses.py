@@ -18,6 +18,8 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from benchmarks.measure import existing
+
 ENV = "HalfCheetah-v5"
 STEPS = 1_000
 SHOWN = (0, 10, 20, 30, 50, 100, 400, 800)
@@ -90,7 +92,7 @@ def draw(states: np.ndarray) -> plt.Figure:
 def main(argv: Sequence[str] | None = None) -> None:
     """Play episodes, print their returns and draw the first one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.poses", description=__doc__.splitlines()[0])
-    parser.add_argument("run", type=Path, help="a run's folder, or .npz with states (1000, 18) of one episode each")
+    parser.add_argument("run", type=existing, help="a run's folder, or .npz with states (1000, 18) of one episode each")
     parser.add_argument("figure", type=Path)
     args = parser.parse_args(argv)
     if args.run.suffix == ".npz":

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.keep_study import PLAIN, STUDY
+from benchmarks.measure import existing
 from interreplay.experiments.studies.trial_folder import OVER, TrialFolder
 
 
@@ -34,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.studies.restore_study", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("folder", type=Path, help="folder of the kept results")
+    parser.add_argument("folder", type=existing, help="folder of the kept results")
     parser.add_argument("results", type=Path, help="output folder")
     args = parser.parse_args(argv)
     runs = sorted(path.parent for path in args.folder.glob("*/result.json.gz"))

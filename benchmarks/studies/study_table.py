@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.measure import table
+from benchmarks.measure import existing, table
 from interreplay.experiments.report.reading.runs import read_runs
 from interreplay.experiments.report.scores import Scores
 from interreplay.experiments.report.sections import build
@@ -32,7 +31,7 @@ def between(row: pd.Series, name: str) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.study_table", description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=existing)
     parser.add_argument("--baseline", default="Uniform", help="method that others are compared with, if it was run")
     args = parser.parse_args(argv)
     runs = read_runs([args.folder])

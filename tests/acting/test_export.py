@@ -159,7 +159,7 @@ def test_a_failed_export_is_reported_in_one_line(checkpoint, tmp_path, monkeypat
     with pytest.raises(UsageError, match=r"policy.onnx requires PyTorch 2.5 or newer; PyTorch 2.4.1\+cpu is installed"):
         exporting.check_target(tmp_path / "policy.onnx")
     exporting.check_target(tmp_path / "policy.pt2")
-    if Path("/proc/self").is_dir():  # a folder in which nobody can write
+    if Path("/proc/self").is_dir():  # even root cannot write there
         with pytest.raises(UsageError, match=r"policy.pt2: its folder /proc/self cannot be written to \(.*\); give a"):
             exporting.check_target(Path("/proc/self/policy.pt2"))
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.metadata
 import sys
@@ -39,7 +40,11 @@ def make_parser() -> OneLineParser:
 
 def main(argv: Sequence[str] = ()) -> int:
     """Run all checks, one line each; return the exit code."""
-    args = make_parser().parse_args(argv)
+    return make_parser().run(act, argv, stopped="stopped")
+
+
+def act(args: argparse.Namespace) -> int:
+    """Run the checks; return the exit code, 1 if one fails."""
     warnings.simplefilter("ignore")
     start = time.monotonic()
     failed = 0
@@ -57,7 +62,7 @@ def main(argv: Sequence[str] = ()) -> int:
                 problem = f"{type(error).__name__}: {message}".removesuffix(": ")
             line = f"FAIL  {name}: {problem}\n      fix: {hint(error)}"
         print(line, flush=True)
-    verdict = f"{failed} checks failed; fix the first one first" if failed else "all checks passed"
+    verdict = f"{failed} of {len(chosen)} checks failed; fix the first one first" if failed else "all checks passed"
     print(f"{verdict} ({time.monotonic() - start:.0f} s)")
     return int(failed > 0)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.flags.values import number
+from interreplay.experiments.process.machine import counted
 from interreplay.experiments.report.reading.runs import FINISHED
 from interreplay.experiments.report.report import Report, make_report
 from interreplay.experiments.report.scores import EXAMPLE, Scores, read_scores
@@ -85,7 +86,7 @@ def act(given: argparse.Namespace) -> int:
 
 def summary(report: Report) -> str:
     """Return the states of runs, the results and the path of the page, as lines."""
-    lines = [f"{len(report.runs)} runs: {states(report.tables['runs'])}"]
+    lines = [f"{counted(len(report.runs), 'run')}: {states(report.tables['runs'])}"]
     alike: dict[tuple[str, str], list[str]] = {}
     for run in report.runs:
         if run.state != FINISHED or run.repeats:

@@ -93,4 +93,4 @@ def test_every_failure_is_reported_and_the_rest_still_runs(monkeypatch, capsys):
     assert lines[1].startswith("      fix: ")
     assert lines[2] == "ok    b: fine"
     assert lines[3] == "FAIL  c: AssertionError"
-    assert lines[5].startswith("2 checks failed")
+    assert lines[5].startswith("2 of 3 checks failed")

@@ -91,7 +91,7 @@ def test_the_command_prints_states_and_the_path_of_the_page(tmp_path, capsys):
     ours(tmp_path / "runs", "Hopper-v5", "NMER", 0, [1.0], total=5000)
     page = page_of(tmp_path)
     shown = capsys.readouterr().out
-    assert "1 runs: 1 unfinished" in shown and "1,000 of 5,000 steps" in shown and "index.html" in shown
+    assert "1 run: 1 unfinished" in shown and "1,000 of 5,000 steps" in shown and "index.html" in shown
     assert "No run counts: nothing is compared. --count all" in page
 
 
