@@ -72,6 +72,12 @@ def test_nothing_runs_as_root():
     assert users and users[-1] not in ("root", "0")
 
 
+def test_every_user_can_write_to_the_home_folder_of_the_printed_commands():
+    assert re.search(r"install -d .*-m 1777 /runs$", DOCKERFILE.read_text(), re.MULTILINE)
+    page = (ROOT / "docs" / "containers.md").read_text()
+    assert page.count('--user "$(id -u)" -e HOME=/runs') == page.count("docker run")
+
+
 @pytest.mark.parametrize("torch", ["cpu", "cu126"])
 def test_pytorch_comes_first_and_everything_is_pinned(tmp_path, torch):
     (tmp_path / "bin").mkdir()
