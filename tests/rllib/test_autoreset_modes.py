@@ -6,7 +6,7 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from interreplay.rllib import SACConfig
+from tests.rllib.small_runs import config
 
 ID = "interreplay_tests/Counting-v0"
 PARTS = "interreplay_tests/CountingParts-v0"
@@ -26,10 +26,9 @@ def environments():
 
 
 def build(env, vectorize="sync", **arguments):
-    made = SACConfig().environment(env, env_config=arguments)
-    made.env_runners(num_envs_per_env_runner=3, gym_env_vectorize_mode=vectorize).replay("Uniform", capacity=1_000)
-    made.training(hiddens=(16,), train_batch_size_per_learner=8, learning_starts=500, steps_per_iteration=90)
-    return made.debugging(seed=0).build_algo()
+    made = config(env).environment(env_config=arguments)
+    made.env_runners(num_envs_per_env_runner=3, gym_env_vectorize_mode=vectorize)
+    return made.training(learning_starts=500, steps_per_iteration=90).build_algo()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import failing_envs
 import gymnasium as gym
 import pytest
 
-from interreplay.rllib import SACConfig
 from interreplay.rllib.env_runner import stepping
+from tests.rllib import small_runs
 
 
 class Endless(failing_envs.Counting):
@@ -37,14 +37,8 @@ def quiet():
 
 
 def config(env=Endless, **evaluation):
-    made = SACConfig().environment(env, env_config={"length": None} if isinstance(env, type) else {})
-    made.replay("Uniform", capacity=1_000).debugging(seed=0)
-    made.training(
-        hiddens=(16,),
-        train_batch_size_per_learner=8,
-        num_steps_sampled_before_learning_starts=10,
-        steps_per_iteration=20,
-    )
+    made = small_runs.config(env).environment(env_config={"length": None} if isinstance(env, type) else {})
+    made.training(learning_starts=10, steps_per_iteration=20)
     return made.evaluation(evaluation_interval=1, evaluation_duration=2, **evaluation)
 
 

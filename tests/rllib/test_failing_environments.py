@@ -7,22 +7,12 @@ import torch
 from gymnasium.vector import SyncVectorEnv
 
 from interreplay.errors import EnvironmentFailure, InterreplayError
-from interreplay.rllib import SACConfig
+from tests.rllib import small_runs
 
 
 def config(env, **env_config):
-    return (
-        SACConfig()
-        .environment(env, env_config=env_config)
-        .replay("Uniform", capacity=1_000)
-        .training(
-            hiddens=(16,),
-            train_batch_size_per_learner=8,
-            num_steps_sampled_before_learning_starts=10,
-            steps_per_iteration=50,
-        )
-        .debugging(seed=0)
-    )
+    made = small_runs.config(env).environment(env_config=env_config)
+    return made.training(learning_starts=10, steps_per_iteration=50)
 
 
 FAILURES = [

@@ -8,8 +8,8 @@ import ray
 import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
-from interreplay.rllib import SACConfig
 from interreplay.rllib.env_runner import episode_callbacks
+from tests.rllib import small_runs
 
 TRAINED = "num_env_steps_trained_lifetime"
 
@@ -21,15 +21,8 @@ def environments():
 
 
 def config(env=failing_envs.Draws, **training):
-    made = SACConfig().environment(env, env_config={} if isinstance(env, str) else {"step": -1, "length": 20})
-    made.replay("Uniform", capacity=1_000).debugging(seed=0)
-    settings = {
-        "hiddens": (16,),
-        "train_batch_size_per_learner": 8,
-        "num_steps_sampled_before_learning_starts": 50,
-        "steps_per_iteration": 30,
-    }
-    return made.training(**settings | training)
+    made = small_runs.config(env).environment(env_config={} if isinstance(env, str) else {"step": -1, "length": 20})
+    return made.training(**{"train_batch_size": 8, "steps_per_iteration": 30} | training)
 
 
 @pytest.mark.slow

@@ -20,16 +20,9 @@ PATIENCE = 8
 
 
 def build(runners, env=failing_envs.Draws, **env_config):
-    made = SACConfig().environment(env, env_config={"step": -1, "length": 20, **env_config})
+    made = config(env).environment(env_config={"step": -1, "length": 20, **env_config})
     made.env_runners(num_env_runners=runners, num_envs_per_env_runner=2, sample_timeout_s=PATIENCE)
-    made.replay("Uniform", capacity=5_000).debugging(seed=0)
-    made.training(
-        hiddens=(16,),
-        train_batch_size_per_learner=8,
-        num_steps_sampled_before_learning_starts=100_000,
-        steps_per_iteration=300,
-    )
-    return made.build_algo()
+    return made.training(learning_starts=100_000, steps_per_iteration=300).build_algo()
 
 
 def kill(algorithm, index):
