@@ -118,6 +118,10 @@ def test_runs_that_differ_are_rejected():
     with pytest.raises(ValueError, match="the algorithm learns by CrossQUpdate"):
         ManyUpdates([CrossQUpdate(CrossQNetworks(OBS, ACTIONS, (8,)))])
     ManyUpdates([*runs_of("TD3", {}), *runs_of("TD3", {"exploration_sigma": 0.2, "exploration_theta": 0.5})])
+    runs = runs_of("SAC", {})
+    runs[1].updates = 1
+    with pytest.raises(ValueError, match="the runs made 0 and 1 updates"):
+        ManyUpdates(runs)
 
 
 def test_policies_act_as_alone():
