@@ -18,13 +18,10 @@ UPDATES = {
 }
 
 
-def epsilon_greedy(**exploration):
-    made = config("CartPole-v1").training(num_steps_sampled_before_learning_starts=0, updates_per_step=0)
-    return made.training(exploration={"type": "EpsilonGreedy", **exploration}, anneal_steps=150)
-
-
 def test_epsilon_follows_its_schedule():
-    algorithm = epsilon_greedy(start=1.0, end=0.0, share=0.5).build_algo()
+    exploration = {"type": "EpsilonGreedy", "start": 1.0, "end": 0.0, "share": 0.5}
+    made = config("CartPole-v1").training(exploration=exploration, anneal_steps=150, learning_starts=0)
+    algorithm = made.training(updates_per_step=0).build_algo()
     for _ in range(2):
         algorithm.train()
     assert algorithm.env_runner._state.exploration.progress == pytest.approx(149 / 150)
@@ -64,14 +61,14 @@ def test_sac_tqc_and_crossq_use_the_configured_exploration(trainer, name):
     assert type(config(trainer=trainer).build_algo().env_runner._state.exploration) is Sampled
 
 
+def begin(exploration):
+    options = {"seed": 0, "index": 0, "num_envs": 1, "device": torch.device("cpu"), "env_steps": 0, "stream": 0}
+    return RunnerState.begin(exploration=exploration, **options)
+
+
 @pytest.mark.parametrize("kind", [EpsilonGreedy, OrnsteinUhlenbeck])
 def test_forks_may_explore_differently(kind):
     """The command fork loads the state of a runner whose exploration can be of another class."""
-
-    def begin(exploration):
-        options = {"seed": 0, "index": 0, "num_envs": 1, "device": torch.device("cpu"), "env_steps": 0, "stream": 0}
-        return RunnerState.begin(exploration=exploration, **options)
-
     envs = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")])
     parent, child = begin(Gaussian()), begin(kind())
     before = child.exploration.state_dict()
@@ -82,20 +79,8 @@ def test_forks_may_explore_differently(kind):
 
 def test_the_seed_of_the_next_reset_is_restored():
     """A run that was resumed with other environments and saved before its next step does not repeat episodes."""
-
-    def begin():
-        return RunnerState.begin(
-            seed=0,
-            index=0,
-            num_envs=1,
-            exploration=Gaussian(),
-            device=torch.device("cpu"),
-            env_steps=0,
-            stream=0,
-        )
-
     envs = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")])
-    saved, restored = begin(), begin()
+    saved, restored = begin(Gaussian()), begin(Gaussian())
     saved.seeded = True
     saved.seed_next_reset(7)
     restored.load_state_dict(saved.state_dict(envs, True), envs)
