@@ -117,7 +117,7 @@ def test_no_script_ends_the_ray_of_other_jobs():
         assert not any(word in line for line in code for word in ("ray stop", "pkill", "killall")), path
 
 
-def test_scratch_folders(job, monkeypatch):
+def test_the_scratch_folder_is_short_and_local(job, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(job / "too-long-a-name-for-sockets-in-it-by-far"))
     assert bash("choose_scratch").stdout == f"{TMP}/ir12.XXXX\n"
     array = bash("choose_scratch", SLURM_ARRAY_JOB_ID="11", SLURM_ARRAY_TASK_ID="3")

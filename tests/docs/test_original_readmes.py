@@ -132,7 +132,7 @@ COMMANDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("line", "method"), COMMANDS.items(), ids=COMMANDS)
-def test_it_runs(line, method, tmp_path, capsys):
+def test_the_original_interreplay(line, method, tmp_path, capsys):
     assert main([*line.split(), *SMALL, "--local_dir", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert err == ""

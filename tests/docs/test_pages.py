@@ -90,7 +90,7 @@ def test_settings_on_our_side_are_settings():
 
 
 @pytest.mark.slow
-def test_its_python_trains_and_acts(cluster):
+def test_the_code_for_users_of_other_libraries_trains_and_acts(cluster):
     here = re.findall(r"```python\n(.*?)```", COMING_FROM, re.DOTALL)[1]
     short = here.replace("1_000_000", "150").replace("10_000", "100").replace("HalfCheetah-v5", "Pendulum-v1")
     env = gym.make("Pendulum-v1")
@@ -155,7 +155,7 @@ def test_entries_are_complete():
 UNROLLS_PAGE = (Path(__file__).resolve().parents[2] / "docs" / "unrolls.md").read_text()
 
 
-def test_the_code_runs():
+def test_the_code_for_unrolls_runs():
     (listed,) = re.findall(r"```yaml\n(.*?)```", UNROLLS_PAGE, re.DOTALL)
     assert list(make_mix(yaml.safe_load(listed)).sources) == ["queue", "elite", "uniform"]
     (code,) = re.findall(r"```python\n(.*?)```", UNROLLS_PAGE, re.DOTALL)
@@ -166,7 +166,7 @@ def test_the_code_runs():
     assert [entry["type"] for entry in read(text, 32)] == ["queue", "uniform"]
 
 
-def test_the_tables_are_complete():
+def test_the_tables_for_unrolls_are_complete():
     first, second = (set(re.findall(r"`([a-z_]+)`", part)) for part in UNROLLS_PAGE.split("## `--replay_parameters`"))
     assert {*SourceSettings.__annotations__, *TYPES} <= first
     assert {*CUSTOM, *ORIGINAL} - {"custom", "standard", "queue", "p"} <= second

@@ -61,7 +61,7 @@ def test_environments_follow_their_seed_and_state(name):
     assert equal(play(env, actions), play(third, actions))
 
 
-def test_they_are_found_by_name():
+def test_small_environments_are_found_by_name():
     found = find_environment("interreplay/Catch-v0")
     assert found.name == "interreplay/Catch-v0" and found.action_space == gym.spaces.Discrete(3)
     assert find_environment("MinAtar/Breakout-v0").action_space.n == 6

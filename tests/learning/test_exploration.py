@@ -68,7 +68,7 @@ def test_the_state_is_sufficient_to_resume(drawn):
         assert torch.equal(one.draw((2, 3), rng(50 + i)), other.draw((2, 3), rng(50 + i)))
 
 
-def test_it_is_made_by_name():
+def test_explorations_are_made_by_name():
     made = make_exploration({"type": "OrnsteinUhlenbeck", "theta": 0.3})
     assert isinstance(made, OrnsteinUhlenbeck) and vars(made) == vars(OrnsteinUhlenbeck(theta=0.3))
     assert make_exploration(made) is made

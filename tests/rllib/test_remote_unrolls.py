@@ -103,7 +103,7 @@ def test_async_unrolls_are_used_once_over_a_resume_and_until_a_runner_is_lost(tm
     resumed.save_to_path(tmp_path / "after_the_loss")
 
 
-def test_async_gradients():
+def test_gradients_of_asynchronous_runners_are_used():
     algorithm = build(1, trainer="A3C")
     result = [algorithm.train() for _ in range(2)][-1]
     assert result["replay_buffer"]["lag_max"] >= 1 and np.isfinite(result["learners"]["default_policy"]["loss"])

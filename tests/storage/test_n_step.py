@@ -35,7 +35,7 @@ def naive(stored: list[Row], start: int, n: int) -> dict[str, object]:
 )
 @pytest.mark.parametrize("n", [2, 7])
 @pytest.mark.parametrize("capacity", [5, 40])
-def test_naive_loop(kind, n, capacity):
+def test_rows_equal_those_of_a_naive_loop(kind, n, capacity):
     episodes, storage, view = Episodes(seed=n, **kind), Storage(capacity), NStep(n, GAMMA)
     rows: list[Row] = []
     for _ in range(25):

@@ -107,7 +107,7 @@ def test_the_page_lists_all_files_and_its_commands_are_valid():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["atari/rainbow_dqn", "mujoco/crossq"])
-def test_it_trains(name, tmp_path, capsys):
+def test_runs_have_the_settings_of_their_file(name, tmp_path, capsys):
     words = [f"{key}={value}" for key, value in SMALL.items()]
     assert main(["--config", name, *words, "--local_dir", str(tmp_path), "--quiet"]) == 0
     assert f"configs/{name}.yaml over configs/" in capsys.readouterr().out

@@ -171,7 +171,7 @@ def test_every_part_has_a_main():
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["-h"], 0), ([], 2)])
-def test_help(words, code, capsys):
+def test_help_lists_all_commands(words, code, capsys):
     assert command.main(words) == code
     text = capsys.readouterr().out
     assert all(f"  {name} " in text for name in command.COMMANDS)

@@ -153,7 +153,7 @@ def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_it_learns_from_batches_of_several_sources(folder):
+def test_an_own_algorithm_learns_from_batches_of_several_sources(folder):
     made = settings("--trainer", NAME, *TINY)
     config = configure(NAME, made).replay("Mix", sources={"blended": "NMER", "prioritized": "PER"}, capacity=500)
     algorithm = config.build_algo()

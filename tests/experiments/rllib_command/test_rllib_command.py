@@ -307,7 +307,7 @@ def test_every_file_is_described():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_it_is_understood(path, tmp_path):
+def test_every_file_of_experiments_is_accepted(path, tmp_path):
     for experiment, settings in variants(path):
         config = configured(config_for(experiment.run, experiment.env, str), settings)
         config.validate()
@@ -317,7 +317,7 @@ def test_it_is_understood(path, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_it_learns(path):
+def test_experiments_of_every_file_learn(path):
     done = []
     for experiment, settings in variants(path):
         config = config_for(experiment.run, experiment.env, str)

@@ -18,7 +18,7 @@ ALGORITHMS = {
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_they_equal_vectors_of_one_number(name):
+def test_scalar_actions_equal_vectors_of_one_number(name):
     networks_class, update_class, settings = ALGORITHMS[name]
     rows = batch().map(lambda column: column.float() if column.is_floating_point() else column)
     results = []

@@ -66,7 +66,7 @@ def test_passes_of_small_networks_are_pytorchs(shared, activation):
     torch.testing.assert_close(torch.autograd.grad(found, required, slopes), gradients)
 
 
-def test_they_follow_parameters_that_are_copied_loaded_and_replaced():
+def test_networks_follow_parameters_that_are_copied_loaded_and_replaced():
     nets, rows = networks(), torch.randn(7, OBS)
     with torch.no_grad():
         before = nets.actor.output(rows)

@@ -49,7 +49,7 @@ def close(found, expected):
     "options", [{}, {"rho": 2.0, "c": 1.5, "pg_rho": 0.7}, {"lam": 0.8, "c": 0.5}, {"rho": math.inf}], ids=str
 )
 @pytest.mark.parametrize("masks", ["none", "live", "keep", "both"])
-def test_it_is_its_definition(options, masks):
+def test_vtrace_equals_its_definition(options, masks):
     given = columns(1)
     g = torch.Generator().manual_seed(2)
     live = torch.rand(T, B, generator=g) < 0.8 if masks in ("live", "both") else None

@@ -71,7 +71,7 @@ def test_updates_equal_those_of_networks_in_pytorch(double, huber_delta, grad_cl
     same(plain, update)
 
 
-def test_it_resumes_bit_exactly():
+def test_a_resumed_update_is_bit_exact():
     straight = made()
     for i in range(5):
         straight.update(drawn(i), rng())
