@@ -80,9 +80,9 @@ def wrap(env: gym.Env, wrappers: Sequence[Mapping[str, Any]], frame_stack: int) 
 
 def _wrapped(env: gym.Env, wrapper: Mapping[str, Any]) -> gym.Env:
     arguments = dict(wrapper)
-    name = str(arguments.pop("type"))
+    name = str(arguments.pop("type", ""))
     if ":" not in name:
-        raise UsageError(f"wrapper {name!r}: expected module:Class, such as gymnasium.wrappers:{name}")
+        raise UsageError(f"wrapper {name!r}: expected module:Class, such as gymnasium.wrappers:{name or 'ClipReward'}")
     kind = own_class(name, gym.Wrapper, "wrapper")
     check_arguments(f"wrapper {name}", kind, arguments, leave_out=("env",))
     try:

@@ -203,4 +203,6 @@ def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common:
             made = make_buffer(made, common, **arguments)
     if isinstance(made, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")
+    if not hasattr(made, "batches"):
+        raise ValueError(f"{name!r} is {made!r}; expected a source, or the name of a replay method or of recorded data")
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ class Offline:
 
     def __init__(
         self,
-        data: str | Sequence[str],
+        data: str | Path | Sequence[str],
         method: Kind = "Uniform",
         arguments: Mapping[str, Any] | None = None,
         *,
@@ -70,6 +71,8 @@ class Offline:
         seed: int | None = None,
         device: str = "cpu",
     ):
+        if isinstance(data, Path):
+            data = str(data)
         self.data = name_of(data)
         self.device = torch.device(device)
         self._open = functools.partial(open_rows, data, spaces, gamma, where=Where.of(where), relabel=relabel)

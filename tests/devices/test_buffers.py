@@ -22,8 +22,8 @@ def test_batches_are_the_processors(name, device):
     errors = torch.linspace(-2, 2, 32)
     here, there = (recipe(capacity=100, seed=0, device=str(where)) for where in ("cpu", device))
     rows = Episodes(envs=2, **rows_for(name)).transitions(150)
-    for buffer in (here, there):
-        buffer.add(rows)
+    here.add(rows)
+    there.add(rows.to(device))
     for step in range(3):
         mine, theirs = here.sample(32), there.sample(32)
         assert theirs.transitions.rewards.device.type == theirs.slots.device.type == device.type

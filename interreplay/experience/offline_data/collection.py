@@ -255,9 +255,15 @@ def numbered_episodes(episode: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def name_of(data: str | Sequence[str]) -> str:
-    """Return the name of the data for messages."""
+    """Return the name of the data for messages.
+
+    Raises:
+        UsageError: The list is empty.
+    """
     if isinstance(data, str):
         return data
+    if not data:
+        raise UsageError("offline data: the list is empty; expected at least one path or id")
     return data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
 
 
@@ -267,13 +273,11 @@ def _unique(data: str | Sequence[str]) -> list[Dataset]:
     Without an id, a dataset is identified by its files. Of a folder and files in it, only the folder is returned.
 
     Raises:
-        UsageError: The list is empty, or two datasets share only some of their files.
+        UsageError: Two datasets share only some of their files.
     """
     names = [data]
     if not isinstance(data, str):
         names = list(data)
-    if not names:
-        raise UsageError("offline data: the list is empty; expected at least one path or id")
     found: dict[str | frozenset[Path], Dataset] = {}
     for name in names:
         for path in expanded(str(name)):

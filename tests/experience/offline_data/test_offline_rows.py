@@ -438,11 +438,13 @@ def test_missing_columns_of_a_method_are_reported():
         len(Offline(minari_dataset(episodes()), "Elite"))
     with pytest.raises(ValueError, match="NMER takes no argument 'kk'; did you mean k"):
         Offline("opened later", "NMER", {"kk": 3})
+    with pytest.raises(UsageError, match="offline data: the list is empty; expected at least one path or id"):
+        Offline([])
 
 
 def test_data_of_another_kind_of_policy_is_rejected_before_training(tmp_path):
     save_buffer(tmp_path / "rows", transitions(episodes(1)).replace(extras={"behavior": torch.zeros(25, 1)}))
-    source = Offline(str(tmp_path / "rows"), "Elite", spaces=spaces())
+    source = Offline(tmp_path / "rows", "Elite", spaces=spaces())
     with pytest.raises(UsageError, match="behavior has 1 values per row, and the policy of this run returns 2; expect"):
         source.connect(Context(policy=lambda obs: torch.zeros(len(obs), 2)))
     source.connect(Context(policy=lambda obs: torch.zeros(len(obs), 1), policy_is_gaussian=False))

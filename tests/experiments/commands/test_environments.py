@@ -54,6 +54,11 @@ def test_unknown_ids_name_the_nearest():
         assert part in str(caught.value) and repr(requested) in str(caught.value)
 
 
+def test_a_wrapper_without_a_type_is_rejected():
+    with pytest.raises(UsageError, match="wrapper '': expected module:Class, such as gymnasium.wrappers:ClipReward"):
+        find_environment("CartPole-v1", wrappers=[{"min_reward": 0}])
+
+
 @pytest.mark.parametrize("name", ["FetchReach-v4", "PointMaze_UMaze-v3"])
 def test_robotics_environments_are_known_by_their_ids(name, capfd):
     found = find_environment(name)
