@@ -193,7 +193,10 @@ def _row(value: Any) -> Any:
 def _imported(name: str) -> RewardFunction:
     module, _, function = name.rpartition(":")
     loaded = import_own(module, f"--relabel {name!r}", EXAMPLE)
-    own = [key for key, value in vars(loaded).items() if inspect.isfunction(value) and value.__module__ == module]
+    own = []
+    for key, value in vars(loaded).items():
+        if inspect.isfunction(value) and value.__module__ == module:
+            own.append(key)
     found = vars(loaded).get(function)
     if function not in own:
         reason = f"{function} is not defined in {module}"

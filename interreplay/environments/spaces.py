@@ -51,9 +51,15 @@ def flat_actions(space: gym.Space) -> gym.Space:
 def nested(space: gym.Space, parts: Mapping[str, np.ndarray], prefix: str = "") -> Any:
     """Return arrays, given by the names of `leaves`, nested like a space."""
     if isinstance(space, gym.spaces.Dict):
-        return {name: nested(part, parts, f"{prefix}/{name}".lstrip("/")) for name, part in space.spaces.items()}
+        found = {}
+        for name, part in space.spaces.items():
+            found[name] = nested(part, parts, f"{prefix}/{name}".lstrip("/"))
+        return found
     if isinstance(space, gym.spaces.Tuple):
-        return tuple(nested(part, parts, f"{prefix}/{i}".lstrip("/")) for i, part in enumerate(space.spaces))
+        values = []
+        for i, part in enumerate(space.spaces):
+            values.append(nested(part, parts, f"{prefix}/{i}".lstrip("/")))
+        return tuple(values)
     return parts[prefix]
 
 

@@ -124,9 +124,13 @@ def own_algorithm(name: str) -> Algorithm:
         UsageError: There is no such class, or its configuration does not derive from a built-in one.
     """
     found = own_class(name, object, "trainer")
-    bases = [base for base in getattr(getattr(found, "config_class", None), "__mro__", ()) if _is_ours(base)]
+    bases = getattr(getattr(found, "config_class", None), "__mro__", ())
     configs = {row.config: like for like, row in ALGORITHMS.items()}
-    like = next((configs[base.__name__] for base in bases if base.__name__ in configs), "")
+    like = ""
+    for base in bases:
+        if _is_ours(base) and base.__name__ in configs:
+            like = configs[base.__name__]
+            break
     if not like or not any(map(_is_ours, found.__mro__)):
         raise UsageError(
             f"trainer {name!r}: {found.__name__} is not an algorithm; expected a subclass of OffPolicyAlgorithm or of "

@@ -287,7 +287,10 @@ class Network(Accepts):
     def admits(self, value: Any) -> bool:
         if not isinstance(value, Mapping) or not value:
             return False
-        return all(isinstance(layers, str | Mapping | list | tuple) and len(layers) for layers in value.values())
+        for layers in value.values():
+            if not isinstance(layers, str | Mapping | list | tuple) or not layers:
+                return False
+        return True
 
     def parse(self, text: str) -> Any:
         return json.loads(text)

@@ -85,18 +85,22 @@ class CheckpointedAlgorithm(Algorithm):
         """Return the properties that a checkpoint and the algorithm that loads it must share."""
         observation_space, action_space = self.single_spaces
         kind = self.config.replay_buffer_config["type"]
-        return {
+        if not isinstance(kind, str):
+            kind = getattr(kind, "__name__", type(kind).__name__)
+        found = {
             "algorithm": type(self).__name__,
             "environment": own_name(self.config.env, self.config.env_config),
             "observation space": str(observation_space),
             "action space": str(action_space),
-            "replay buffer": kind if isinstance(kind, str) else getattr(kind, "__name__", type(kind).__name__),
+            "replay buffer": kind,
             "capacity": self.capacity,
-        } | {
-            f"setting {name}": str(list(value) if isinstance(value, tuple) else value)
-            for name, value in self.config.network_settings.items()
-            if name not in CHANGEABLE
         }
+        for name, value in self.config.network_settings.items():
+            if isinstance(value, tuple):
+                value = list(value)
+            if name not in CHANGEABLE:
+                found[f"setting {name}"] = str(value)
+        return found
 
     @override(Algorithm)
     def save_to_path(

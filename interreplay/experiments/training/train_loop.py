@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import math
 import threading
@@ -201,7 +202,8 @@ class Training:
         self.algo.total_env_steps = self.settings.total_env_steps
         self.algo.on_progress = self._round
         self.algo.on_draw = self._before_draw
-        self._kept_at = [step for step in sorted(self.settings.keep_checkpoints_at or ()) if step > self.algo.env_steps]
+        kept_at = sorted(self.settings.keep_checkpoints_at or ())
+        self._kept_at = kept_at[bisect.bisect_right(kept_at, self.algo.env_steps) :]
         self._store = begin_recording(self.algo, self.settings, self.folder.path, self._notify)
         try:
             while not self.complete:

@@ -286,8 +286,13 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
         learned = without(job[1], ("buffer", "buffer_args", "seed"))
         alike.setdefault(repr(sorted(learned.items())), []).append(job)
     ordered = list(itertools.chain(*alike.values()))
-    ends = [len(jobs) * number // count for number in range(count + 1)]
-    return [ordered[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True) if end > start]
+    found = []
+    for number in range(count):
+        start = len(jobs) * number // count
+        end = len(jobs) * (number + 1) // count
+        if end > start:
+            found.append(ordered[start:end])
+    return found
 
 
 def receive(worker: Worker, on_event: OnEvent, note: Callable[[str], object]) -> None:

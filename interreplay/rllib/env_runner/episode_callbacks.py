@@ -121,12 +121,19 @@ class EpisodeCallbacks:
 
     def running(self) -> list[SingleAgentEpisode]:
         """Return the episodes that are not done."""
-        return [episode for episode in self.runner._ongoing_episodes if episode is not None and not episode.is_done]
+        found = []
+        for episode in self.runner._ongoing_episodes:
+            if episode is not None and not episode.is_done:
+                found.append(episode)
+        return found
 
     def begin_sample(self) -> None:
         """Record the lengths of the running episodes when a sample begins."""
         self.done = []
-        self._lengths = {episode.id_: len(episode) for episode in self.runner._ongoing_episodes if episode is not None}
+        self._lengths = {}
+        for episode in self.runner._ongoing_episodes:
+            if episode is not None:
+                self._lengths[episode.id_] = len(episode)
 
     def end_sample(self) -> None:
         """Call ``on_sample_end`` with the steps that each episode gained since `begin_sample`."""

@@ -250,9 +250,9 @@ class UnrollStore:
             "insertion": self.insertion.state_view(),
         }
         if self._table is not None:
-            state["columns"] = {
-                name: (list(shape), str(dtype).removeprefix("torch.")) for name, (shape, dtype) in self._columns.items()
-            }
+            state["columns"] = {}
+            for name, (shape, dtype) in self._columns.items():
+                state["columns"][name] = (list(shape), str(dtype).removeprefix("torch."))
             state["rows"] = self._table.rows[: self._stored]
             state["newest"] = self._newest
             state["frames"] = self._frames.state_view()
