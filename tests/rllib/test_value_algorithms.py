@@ -216,11 +216,11 @@ def test_a_checkpoint_is_loaded_without_trust_and_acts_without_noise(tmp_path):
         (lambda c: c.training(exploration="Noisy", epsilon_steps=10_000), "the policy has no noisy layers"),
         (
             lambda c: c.training(exploration="Greedy"),
-            "epsilon_steps is 100 and exploration Greedy; expected no exploration, or no epsilon_steps",
+            "epsilon_steps is 100 and an exploration is set; expected no exploration, or no epsilon_steps",
         ),
         (
             lambda c: c.training(exploration={"type": "Greedy"}, epsilon_steps=10_000, final_epsilon=0.0),
-            "final_epsilon is 0.0 and exploration Greedy; expected no exploration, or no final_epsilon",
+            "final_epsilon is 0.0 and an exploration is set; expected no exploration, or no final_epsilon",
         ),
         (
             lambda c: c.training(kappa=0.5),

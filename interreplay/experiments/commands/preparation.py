@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,7 +207,9 @@ def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
     try:
         count, need = network_bytes(ARCHITECTURES[architecture_of(settings.trainer)], *spaces, vars(settings))
     except ValueError as error:
-        raise UsageError(f"--network: {error}".replace("--network: network", "--network")) from None
+        subject = re.split(r"\W", str(error))[0]
+        prefix = "--" if hasattr(settings, subject) else "--network: "
+        raise UsageError(f"{prefix}{error}") from None
     free = free_memory(settings.device)
     if need > free:
         widths = {name: getattr(settings, name) for name in WIDTHS if getattr(settings, name, None)}

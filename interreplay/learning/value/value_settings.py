@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,10 @@ READ_WITH = {
     "huber_delta": ("mean",),
 }
 """Distributions with which settings have an effect."""
+
+
+EPSILON = ("initial_epsilon", "final_epsilon", "epsilon_steps")
+"""Settings of the default exploration."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class DQNSettings:
                 check_without_effect(
                     self, [name], f"distribution {self.distribution!r}", expected=f"distribution {accepted}"
                 )
+        if isinstance(self.exploration, str | Mapping):
+            check_without_effect(self, EPSILON, "an exploration is set", expected="no exploration")
         if self.network:
             check_without_effect(self, ["sigma0"], "network lists layers", expected="sigma0 of NoisyLinear in network")
         elif not self.noisy:

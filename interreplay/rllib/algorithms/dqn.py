@@ -12,7 +12,7 @@ from interreplay.learning.listed.layers import named_layers
 from interreplay.learning.setting_fields import check_without_effect, rate_at
 from interreplay.learning.update import Update
 from interreplay.learning.value.dqn import ConfiguredEpsilon, DQNUpdate
-from interreplay.learning.value.value_settings import DQNSettings
+from interreplay.learning.value.value_settings import EPSILON, DQNSettings
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DQNTraining
@@ -54,15 +54,13 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
 
     @override(OffPolicyConfig)
     def validate(self) -> None:
-        names = ("initial_epsilon", "final_epsilon", "epsilon_steps")
         if self.exploration is None or isinstance(self.exploration, ConfiguredEpsilon):
-            for name in names:
+            for name in EPSILON:
                 self._check_setting(name, self.own_settings()[name].metadata["accepts"])
             self.exploration = ConfiguredEpsilon(self.initial_epsilon, self.final_epsilon, steps=self.epsilon_steps)
         super().validate()
         if not isinstance(self.exploration, ConfiguredEpsilon):
-            reason = f"exploration {type(self.exploration).__name__}"
-            check_without_effect(self.update_settings(), names, reason, expected="no exploration")
+            check_without_effect(self.update_settings(), EPSILON, "an exploration is set", expected="no exploration")
         network = self.network or {}
         listed = {layer.kind for layer in chain.from_iterable(map(named_layers, network.values()))}
         if self.dueling and "q" in network:

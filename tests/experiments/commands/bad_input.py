@@ -106,6 +106,14 @@ TRAIN = [
         "DQN requires discrete actions (Discrete); the action space of Pendulum-v1 is Box(-2.0, 2.0, (1,), float32)",
         "use --trainer SAC",
     ),
+    (
+        "--trainer DQN --env CartPole-v1 --exploration Greedy --final_epsilon .2",
+        "--final_epsilon is 0.2 and an exploration is set; expected no exploration, or no final_epsilon",
+    ),
+    (
+        "--trainer DQN --env CartPole-v1 --encoder nature",
+        "--encoder is 'nature' and no observation is an image of bytes or booleans; expected 'auto' or 'flat'",
+    ),
     ("--critic_loss 'Huber delta={[1]:2}'", "must be one of Squared, Huber, PAL, or module:Class of your own"),
     ("--trainer C51 --env CartPole-v1 --atoms 1", "must be a whole number of at least 2 or 'auto', got '1'"),
     ("--trainer C51 --env CartPole-v1 --value_range 5,-5", "two numbers, the smaller one first"),
