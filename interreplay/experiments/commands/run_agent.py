@@ -199,25 +199,23 @@ def _setting(word: str, of_values: bool) -> list[str]:
         raise UsageError(f"{word}: expected a value, as in {word}=1")
     if key not in SETTINGS:
         raise UsageError(_unknown(key))
+    value = text
     try:
-        found = [f"{SETTINGS[key]}={_converted(key, text)}"]
+        if bullet := BULLET.fullmatch(text):
+            print(f"{text} is an environment of PyBullet; using {bullet[1]}-v5 of MuJoCo")
+            value = f"{bullet[1]}-v5"
+        elif key == f"{HYPER}use_per":
+            value = "PER" if boolean(text) else "Uniform"
+        elif key == f"{HYPER}train_freq":
+            value = str(1 / whole(1)(text))
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"{key} {error}") from None
+    found = [f"{SETTINGS[key]}={value}"]
     if key == f"{HYPER}train_freq":
         found.append(f"rollout_fragment_length={text}")
     elif key == f"{HYPER}tau" and of_values:
         found.append("target_update_period=1")  # RLcycle updates targets at every update
     return found
-
-
-def _converted(key: str, text: str) -> str:
-    """Return the equivalent value of our setting."""
-    if bullet := BULLET.fullmatch(text):
-        print(f"{text} is an environment of PyBullet; using {bullet[1]}-v5 of MuJoCo")
-        return f"{bullet[1]}-v5"
-    if key == f"{HYPER}use_per":
-        return "PER" if boolean(text) else "Uniform"
-    return str(1 / whole(1)(text)) if key == f"{HYPER}train_freq" else text
 
 
 def _unknown(key: str) -> str:

@@ -9,10 +9,9 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.env_columns import columns_of_spaces
-from interreplay.experience.store import ExperienceStore, StoreWriter
-from interreplay.experience.store.header import EXPERIENCE, width
+from interreplay.experience.store import ExperienceStore
+from interreplay.experience.store.header import width
 from interreplay.experience.store.reader import store_in
-from interreplay.experiments.flags.values import only
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.storage.columns import is_observation
 
@@ -20,20 +19,6 @@ AUTO = "auto"
 MOST_ROWS = 1_000_000
 MOST_BYTES = 2 << 30
 """Limits of ``--keep_experience auto``."""
-
-
-def begin_recording(
-    algo: Any, settings: SimpleNamespace, folder: Path, notify: Callable[[str], object]
-) -> StoreWriter | None:
-    """Record the rows of a run from now on, if it keeps any, and return the writer, to be closed at the end of the run.
-
-    Rows after its current step are set aside. Notify of this, and if the recording ends early.
-    """
-    rows = rows_to_keep(settings, algo)
-    if not rows:
-        return None
-    about = only(vars(settings), ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel"))
-    return algo.keep_experience(folder / EXPERIENCE, rows, about, notify)
 
 
 def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:

@@ -15,10 +15,11 @@ from typing import Any
 
 from interreplay.errors import UsageError
 from interreplay.experience.store import StoreWriter
-from interreplay.experiments.flags.values import seconds, without
+from interreplay.experience.store.header import EXPERIENCE
+from interreplay.experiments.flags.values import only, seconds, without
 from interreplay.experiments.process.machine import versions
 from interreplay.experiments.process.outcome import first_line
-from interreplay.experiments.training.kept_experience import begin_recording
+from interreplay.experiments.training.kept_experience import rows_to_keep
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
 from interreplay.runs.checkpoints import return_in
 from interreplay.runs.resume import UNWRITTEN, plain
@@ -204,7 +205,10 @@ class Training:
         self.algo.on_draw = self._before_draw
         kept_at = sorted(self.settings.keep_checkpoints_at or ())
         self._kept_at = kept_at[bisect.bisect_right(kept_at, self.algo.env_steps) :]
-        self._store = begin_recording(self.algo, self.settings, self.folder.path, self._notify)
+        rows = rows_to_keep(self.settings, self.algo)
+        if rows:
+            about = only(vars(self.settings), ("trainer", "buffer", "seed", "wrapper", "frame_stack", "relabel"))
+            self._store = self.algo.keep_experience(self.folder.path / EXPERIENCE, rows, about, self._notify)
         try:
             while not self.complete:
                 self._handle_requests()
