@@ -54,7 +54,7 @@ def transfers(env: str) -> None:
         for length in LENGTHS:
             rows = algo.env_runner.collect(length, True)
             episodes = algo.env_runner.sample(num_timesteps=length, random_actions=True)
-            ours, theirs, columns = (x / length for x in (sent(pack(rows)), sent(episodes), raw(rows)))
+            ours, theirs, columns = (x / length for x in (sent(pack(rows.columns())), sent(episodes), raw(rows)))
             print(
                 f"{length:>6}: columns {columns:7.0f}, sent {ours:7.0f} ({ours / columns:.2f}x), episodes {theirs:7.0f}"
             )
