@@ -122,7 +122,7 @@ def test_batches_can_only_be_split_into_equal_parts():
 
 
 def test_unknown_arguments_are_rejected(subject):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="argument 'alhpa'"):
         subject.create(capacity=10, alhpa=1)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="positional argument"):
         subject.create(10)

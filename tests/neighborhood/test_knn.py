@@ -335,7 +335,8 @@ def test_exact_search_is_brute_force():
 
 @pytest.mark.parametrize("arguments", [{"k": 0}, {"k": 2.5}, {"draw": 0}, {"k": 3, "draw": 4}, {"draw": "all"}])
 def test_bad_arguments(arguments):
-    with pytest.raises(ValueError, match="expected"):
+    name, value = list(arguments.items())[-1]
+    with pytest.raises(ValueError, match=f"{name} is {value!r}; expected"):
         KNN(**arguments)
 
 

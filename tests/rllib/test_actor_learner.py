@@ -287,7 +287,7 @@ def test_generalized_advantages_reject_replay():
     ("replay", "message"),
     [
         ([{"type": "uniform", "share": 1.0}], "no fresh unrolls"),
-        ([{"type": "queue", "share": 0.5}], "0.5"),
+        ([{"type": "queue", "share": 0.5}], "expected them to add up to 1"),
         ("NMER", "'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of sources"),
         ("[1, 2", "replay_parameters is not JSON"),
         ([{"type": "queue", "share": 1.0, "size": 3}], "no setting 'size'"),
