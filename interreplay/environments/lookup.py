@@ -16,7 +16,7 @@ from interreplay.environments import registration
 from interreplay.environments.own_modules import check_arguments, described, import_own
 from interreplay.environments.spaces import check_numbers, leaves, parts_of
 from interreplay.environments.wrapped import wrap
-from interreplay.errors import UsageError, did_you_mean, exits_as_errors
+from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -163,6 +163,11 @@ def _is_retired(name: str) -> bool:
 
 
 def _nearest_names(env_id: str) -> str:
+    """Return which environment may be meant: one of the named module's own, if there are any, else a registered one."""
+    module, _, bare = env_id.rpartition(":")
+    own = [name for name, spec in gym.registry.items() if module and _is_from(module, spec.entry_point)]
+    if own:
+        return accepted_names(bare, own)
     for namespace in registration.NAMESPACES:  # registered on request
         registration.register(namespace + _bare(env_id))
     names = [name for name in gym.registry if not _is_retired(name)]
@@ -172,6 +177,12 @@ def _nearest_names(env_id: str) -> str:
         return f"did you mean {' or '.join(same[:3])}?"
     near = did_you_mean(env_id, names, most=3)
     return near or "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"
+
+
+def _is_from(module: str, entry_point: Any) -> bool:
+    """Return whether an environment is defined in a module, or below it."""
+    home = entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
+    return f"{home}.".startswith(f"{module}.")
 
 
 def _bare(name: str) -> str:

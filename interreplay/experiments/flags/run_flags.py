@@ -29,6 +29,7 @@ from interreplay.experiments.flags.values import (
     duration,
     env_steps,
     method_name,
+    not_empty,
     number,
     reader,
     seed,
@@ -251,13 +252,17 @@ RESULTS = (
     ),
     _changeable(
         "wandb",
-        str,
+        not_empty,
         None,
         "also log to this project of Weights & Biases; WANDB_MODE=offline keeps it here",
         in_study="",
     ),
     _changeable(
-        "mlflow", str, None, "also log to this experiment of MLflow; URI/ before it selects the server", in_study=""
+        "mlflow",
+        not_empty,
+        None,
+        "also log to this experiment of MLflow; URI/ before it selects the server",
+        in_study="",
     ),
     _changeable("video_to_tensorboard", boolean, False, "log a video of the first episode of every evaluation"),
     _changeable("quiet", boolean, False, "print only the first lines, the summary and errors", in_study=""),

@@ -84,6 +84,13 @@ def method_name(text: str) -> str:
     return text
 
 
+def not_empty(text: str) -> str:
+    """Read a name of any form; an empty one, such as of an unset variable of the shell, is rejected."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must be a name, got {text!r}")
+    return text
+
+
 def updates_per_step(text: str) -> float:
     """Read ``n`` (updates per environment step) or ``a,b`` (b updates per a steps)."""
     try:
@@ -201,6 +208,8 @@ def search(text: str) -> dict[str, str]:
 
 def read_written(flag: Any, value: Any) -> Any:
     """Return a value of a data file as read by a `Flag`; a repeatable one reads each item of a list."""
+    if value is None and flag.type is not_empty:  # otherwise the name would be "none"
+        return None
     if not flag.repeat:
         return flag.type(written(value))
     return list(map(flag.type, read_list(value)))

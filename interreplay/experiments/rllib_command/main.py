@@ -25,7 +25,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.evaluation.play import evaluate
 from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
 from interreplay.experiments.flags.reading import OneLineParser
-from interreplay.experiments.flags.values import whole
+from interreplay.experiments.flags.values import not_empty, whole
 from interreplay.experiments.process.machine import counted, own_cpus, own_gpus
 from interreplay.experiments.process.outcome import write_line
 from interreplay.experiments.process.progress import shown
@@ -125,8 +125,8 @@ def make_parser() -> OneLineParser:
     add("--output_dir", "--local_dir", type=Path, metavar="DIR", default=Path("results"), help=text)
     add("--num_cpus", type=whole(1), metavar="N", help="CPUs for Ray (default: all, or the request of one trial)")
     add("--resume", action="store_true", help="continue the experiment of this name with its recorded settings")
-    add("--wandb", metavar="PROJECT", help="also log to this project of Weights & Biases")
-    add("--mlflow", metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
+    add("--wandb", type=not_empty, metavar="PROJECT", help="also log to this project of Weights & Biases")
+    add("--mlflow", type=not_empty, metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     text = "0: only the summary; 1: progress; 2: Ray Tune's own output"
     add("--verbose", type=int, choices=(0, 1, 2), default=1, help=text)
     evaluate = commands.add_parser("evaluate", help="evaluate a trained policy", allow_abbrev=False)

@@ -60,6 +60,8 @@ TRAIN = [
     ("--seed x", "--seed", "whole number", "'x'"),
     ("--seed 99999999999", "--seed", "from 0 to 2147483647", "'99999999999'"),
     ("--buffer ''", "--buffer", "name of a replay method", "''"),
+    ("--wandb ''", "--wandb", "must be a name, got ''"),
+    ("--mlflow ''", "--mlflow", "must be a name, got ''"),
     ("--max_time soon", "--max_time", "90s, 30m, 2h, 1d or 1h30m, got 'soon'"),
     ("--stop_without_improvement 0", "--stop_without_improvement", "at least 1"),
     ("--stop_at_return nan", "--stop_at_return", "'nan'"),

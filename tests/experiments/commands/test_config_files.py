@@ -205,6 +205,13 @@ def test_an_inputs_file_may_name_one(folder):
     assert (made.buffer, made.buffer_args, made.lr, made.seed) == ("PER", {"alpha": 0.7, "beta": 0.1}, 0.5, 4)
 
 
+def test_a_project_of_null_is_none(folder, capsys):
+    (folder / "quiet.yaml").write_text("{env: CartPole-v1, trainer: DQN, wandb: null, mlflow: null}")
+    made = settings("--config quiet.yaml")
+    assert (made.wandb, made.mlflow) == (None, None)
+    rejects(capsys, main, ["--config", "quiet.yaml", "wandb="], "wandb must be a name, got ''")
+
+
 def test_presets_and_configurations_read_values_equally(folder):
     (folder / "p.yaml").write_text("everywhere: {actor_lr: [[0, 3e-4], [1000, 1e-5]], hiddens: [8], huber_delta: null}")
     made = settings("--preset p.yaml")

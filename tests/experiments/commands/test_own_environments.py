@@ -235,7 +235,8 @@ WRONG = {
     "--wrapper gymnasium.wrappers:ResizeObservation shape=[8,8]": ["ResizeObservation cannot be created"],
     "--env my_envs:PointGoal-v0 --buffer HER --frame_stack 2": ["goals would be stacked", "HER requires 1"],
     "--env_kwargs wnd=2": ["no argument 'wnd'", "did you mean wind?"],
-    "--env my_envs:PointRom-v0": ["unknown environment", "PointRoom-v0"],
+    "--env my_envs:PointRom-v0": ["unknown environment", "did you mean PointRoom-v0?"],
+    "--env my_envs:Nope-v0": ["unknown environment 'my_envs:Nope-v0'; accepted: Point", "PointCamera-v0"],
 }
 
 
