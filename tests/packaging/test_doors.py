@@ -1,9 +1,11 @@
 """The top-level scripts report missing packages in one line, such as before `.venv` is activated."""
 
+import configparser
 import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,18 @@ def test_from_another_folder_the_full_path_is_named(clone, tmp_path_factory):
 def test_a_script_prints_its_help():
     done = subprocess.run([sys.executable, "enjoy.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
+
+
+def test_the_commands_of_a_wheel_exist_and_import_their_packages_later():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = config["options.entry_points"]["console_scripts"].strip().splitlines()
+    scripts = dict(map(str.strip, line.split("=")) for line in lines)
+    assert {"interreplay", "interreplay-train", "interreplay-study", "rllib"} <= scripts.keys()
+    for name, place in scripts.items():
+        assert callable(EntryPoint(name, place, "console_scripts").load())
+        # Ctrl-C during the slow imports is handled there
+        assert place.startswith("interreplay.experiments.commands.main:")
 
 
 def test_make_install_prints_only_the_output_of_pip(tmp_path):
