@@ -1,4 +1,4 @@
-"""Catch, MinAtar and the goal versions of classic tasks: rules, spaces, seeds and saved states."""
+"""Catch, MinAtar and the goal versions of classic tasks: rules, spaces, seeds; saved states of these and of MuJoCo."""
 
 import gymnasium as gym
 import numpy as np
@@ -59,6 +59,16 @@ def test_environments_follow_their_seed_and_state(name):
     third.reset(seed=99)
     restore_env(third, saved)
     assert equal(play(env, actions), play(third, actions))
+
+
+def test_a_saved_state_of_mujoco_has_the_positions_that_rewards_read():
+    """Ant's reward reads positions of bodies, which MuJoCo computes before a step and not after it."""
+    env, other = make("Ant-v5"), make("Ant-v5")
+    actions = np.random.default_rng(0).uniform(-1, 1, (20, 8))
+    play(env, actions[:10], 3)
+    other.reset(seed=4)
+    restore_env(other, save_env(env))
+    assert equal(play(env, actions[10:]), play(other, actions[10:]))
 
 
 def test_small_environments_are_found_by_name():
