@@ -1,6 +1,7 @@
 """Explorations and updates in RLlib: how they are chosen, and their state in runners and checkpoints."""
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
@@ -85,6 +86,17 @@ def test_the_seed_of_the_next_reset_is_restored():
     saved.seed_next_reset(7)
     restored.load_state_dict(saved.state_dict(envs, True), envs)
     assert (restored.env_seed, restored.seeded) == (7, False)
+
+
+def test_counts_and_the_ends_of_episodes_are_restored():
+    """A run may be saved between the last step of an episode and the reset that follows."""
+    envs, others = (gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")]) for _ in range(2))
+    saved, restored = begin(Gaussian()), begin(Gaussian())
+    saved.obs, _ = envs.reset(seed=0)
+    saved.over, saved.steps_since_report, saved.evaluated = np.array([True]), 3, 4
+    restored.load_state_dict(saved.state_dict(envs, False), others)
+    assert (restored.steps_since_report, restored.evaluated) == (3, 4)
+    assert others.unwrapped._autoreset_envs.tolist() == [True]
 
 
 @pytest.mark.parametrize(("env", "trainer"), UPDATES)
