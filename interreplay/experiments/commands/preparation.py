@@ -124,6 +124,8 @@ def checked_source(settings: SimpleNamespace, environment: Environment, here: bo
     If the run is executed `here`, its networks and the memory of this machine are checked, too.
     """
     source: Source
+    if not here:
+        settings = settings.replaced(device="cpu")  # the GPU is in another machine
     if ALGORITHMS[settings.trainer].unrolls:
         source = mix_for(settings, environment)
     else:
