@@ -49,11 +49,11 @@ def ours(env: str, buffer: str, trainer: str = "SAC", updates: int = 1, prefill:
     return algorithm
 
 
-def random_columns(env: str, rows: int) -> dict[str, np.ndarray]:
+def random_columns(env: str, rows: int) -> dict[str, Any]:
     """Return the columns of `rows` transitions of uniformly random actions, which are scaled to ±1."""
     import gymnasium as gym
 
-    world = gym.make(env)
+    world: Any = gym.make(env)
     world.action_space.seed(0)
     obs, _ = world.reset(seed=0)
     low = world.action_space.low

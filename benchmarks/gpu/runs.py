@@ -166,7 +166,7 @@ class Group:
 
         def learn(columns: list[Tensor]) -> Tensor:
             """Make the updates of an env step, and return the next actions."""
-            named = dict(zip((*COLUMNS, "observation"), columns, strict=True))
+            named: dict[str, Any] = dict(zip((*COLUMNS, "observation"), columns, strict=True))
             for number in range(arguments.updates):
                 rows = Transitions(**{name: named[name][:, number] for name in COLUMNS})
                 many.learn(Batch(rows, weights), generators)

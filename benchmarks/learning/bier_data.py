@@ -27,7 +27,7 @@ def newest(buffer: Any, rows: int) -> dict[str, np.ndarray]:
     return {name: getattr(found, name).numpy() for name in COLUMNS}
 
 
-def trained_behavior(env: str, rows: int, steps: int) -> tuple[dict[str, np.ndarray], float]:
+def trained_behavior(env: str, rows: int, steps: int) -> tuple[dict[str, Any], float]:
     """Return the newest rows after training, and the mean return of the last episodes."""
     from interreplay.rllib import SACConfig
 

@@ -24,7 +24,7 @@ ACTION = 6
 EPISODE = 1_000
 
 
-def portions(rows: int, size: int = 10_000) -> Iterator[dict[str, np.ndarray]]:
+def portions(rows: int, size: int = 10_000) -> Iterator[dict[str, Any]]:
     """Yield random rows in portions, as columns; next_obs is the next row's obs."""
     rng = np.random.default_rng(0)
     for start in range(0, rows, size):

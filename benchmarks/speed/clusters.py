@@ -16,6 +16,7 @@ import argparse
 import copy
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,18 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 def upkeep(buffer: Any, z: np.ndarray, start: int, portion: int) -> tuple[list[float], list[float], list[float]]:
     """Return seconds of `evict` and `observe` without a refresh, with a refresh, and of SAC updates in between."""
-    usual = []
-    refreshes = []
-    updates = []
+    usual: list[float] = []
+    refreshes: list[float] = []
+    updates: list[float] = []
     clustering = buffer.neighborhood.clustering
     update = sac_update(buffer)
     for at in range(start, start + ADDED, portion):
         storage = buffer.storage
         before = clustering.refreshed
         replaced = storage.next_replaced(portion)
-        spent = seconds_of(lambda replaced=replaced: buffer.neighborhood.evict(buffer.storage, replaced))
+        spent = seconds_of(partial(buffer.neighborhood.evict, buffer.storage, replaced))
         slots = storage.add(rows_of(z, at, at + portion))
-        spent += seconds_of(lambda slots=slots: buffer.neighborhood.observe(buffer.storage, slots))
+        spent += seconds_of(partial(buffer.neighborhood.observe, buffer.storage, slots))
         (usual if clustering.refreshed == before else refreshes).append(spent)
         if (at - start) % (ADDED // UPDATES) < portion:
             updates.append(seconds_of(update))

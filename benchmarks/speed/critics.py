@@ -21,8 +21,8 @@ from benchmarks.updates import ACTIONS, OBS, TAU, ours, transitions
 Contenders = dict[str, Callable[[], object]]
 ROUND = 20
 NEVER = 10**9
-DROQ = {"critic_layer_norm": True, "critic_dropout": 0.01}
-REDQ = {"n_critics": 10, "target_subset": 2, "actor_target": "mean"}
+DROQ: dict[str, Any] = {"critic_layer_norm": True, "critic_dropout": 0.01}
+REDQ: dict[str, Any] = {"n_critics": 10, "target_subset": 2, "actor_target": "mean"}
 
 
 def times(count: int, update: Callable[[], object]) -> Callable[[], object]:
@@ -37,8 +37,8 @@ def times(count: int, update: Callable[[], object]) -> Callable[[], object]:
 
 def comparisons() -> dict[str, Contenders]:
     """Return the contenders of each table by its title; the first one is the baseline."""
-    alone = {"policy_delay": NEVER}
-    waiting = {"policy_delay": ROUND}
+    alone: dict[str, Any] = {"policy_delay": NEVER}
+    waiting: dict[str, Any] = {"policy_delay": ROUND}
     return {
         f"{ROUND} updates of the critics alone": {
             "two critics": times(ROUND, ours("SAC", **alone)),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ LENGTH = 400
 FRAME_BYTES = SIZE * SIZE
 
 
-def games(envs: int, seed: int = 0) -> Iterator[dict[str, np.ndarray]]:
+def games(envs: int, seed: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the columns of one step of all environments, endlessly; all frames differ."""
     rng = np.random.default_rng(seed)
     pictures = rng.integers(0, 256, (500, SIZE, SIZE), dtype=np.uint8)
@@ -102,12 +103,18 @@ def measured(envs: int, rows: int, batch: int, repeats: int) -> list[list[str]]:
     added: dict[str, list[float]] = {"ours": [], "naive": []}
     for _ in range(repeats):
         step = next(played)
-        for name, add, columns in (("ours", ours.add, Transitions(**step)), ("naive", naive.add, step)):
+        turns: tuple[tuple[str, Any, Any], ...] = (
+            ("ours", ours.add, Transitions(**step)),
+            ("naive", naive.add, step),
+        )
+        for name, add, columns in turns:
             start = time.process_time()
-            add(columns)  # type: ignore[operator]
+            add(columns)
             added[name].append((time.process_time() - start) / envs)
     both: dict[str, Any] = {"ours": ours, "naive": naive}
-    drawn = interleaved({k: lambda b=b: b.sample(batch) for k, b in both.items()}, repeats, clock=time.process_time)
+    drawn = interleaved(
+        {name: partial(buffer.sample, batch) for name, buffer in both.items()}, repeats, clock=time.process_time
+    )
     sizes = {"ours": ours.storage.nbytes, "naive": naive.nbytes}
     return [
         [

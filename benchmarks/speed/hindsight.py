@@ -94,7 +94,7 @@ def main() -> None:
     arguments = parser.parse_args()
     single_thread()
     registration.register(ENV)
-    env = gym.make(ENV)
+    env: Any = gym.make(ENV)
     rows = arguments.rows
     buffers = {f"ours, {name}": ours(name, rows, env.unwrapped) for name in ("Uniform", "HER")}
     if installed("stable_baselines3"):

@@ -10,6 +10,7 @@ adaptive λ, which separates the cost of networks.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def main() -> None:
     made = buffers(arguments.rows, z, arguments.without)
     lines = []
     for name, buffer in made.items():
-        pair = {"Uniform": lambda: made["Uniform"].sample(256), name: lambda buffer=buffer: buffer.sample(256)}
+        pair = {"Uniform": partial(made["Uniform"].sample, 256), name: partial(buffer.sample, 256)}
         seconds = interleaved(pair, arguments.repeats, warm_up=50)
         ratio = np.median(seconds[name] / seconds["Uniform"])
         lines.append([name, *(f"{np.median(seconds[n]) * 1e6:.0f}" for n in (name, "Uniform")), f"{ratio:.2f}"])

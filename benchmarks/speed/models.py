@@ -131,7 +131,8 @@ def plain(inputs: Any, targets: Any, held: Any, epochs: int, model: str, tidy: b
             for start in range(0, len(inputs_learned), BATCH):
                 which = orders[:, start : start + BATCH]
                 adam.zero_grad()
-                plain_loss(network, *batch(which), model).backward()
+                given, expected = batch(which)
+                plain_loss(network, given, expected, model).backward()
                 adam.step()
             with torch.no_grad():
                 network.eval()

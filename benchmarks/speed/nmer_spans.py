@@ -30,7 +30,10 @@ def agent(buffer: str, rows: int = 0) -> Any:
     from interreplay.rllib import SACConfig
 
     name, chosen = entry(buffer, "buffer")
-    settings = {"num_steps_sampled_before_learning_starts": 0 if rows else 1_000, "steps_per_iteration": TURN}
+    settings: dict[str, Any] = {
+        "num_steps_sampled_before_learning_starts": 0 if rows else 1_000,
+        "steps_per_iteration": TURN,
+    }
     config = SACConfig().environment("HalfCheetah-v5").debugging(seed=0).replay(name, capacity=1_000_000, **chosen)
     made = config.training(**settings).build_algo()
     if rows:
@@ -66,7 +69,7 @@ def core(names: list[str], stored: Any, start: int, stop: int, before: Any = Non
     from interreplay.experiments.studies.grid import entry
 
     buffers = {}
-    spent = {name: [] for name in names}
+    spent: dict[str, list[Any]] = {name: [] for name in names}
     for name in names:
         method, chosen = entry(name, "buffer")
         buffers[name] = getattr(replay_buffers, method)(capacity=1_000_000, seed=0, **chosen)

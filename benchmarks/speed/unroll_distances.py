@@ -36,7 +36,7 @@ Policy = Callable[[Unrolls], Tensor]
 class ConstantDistances(SlotNotes):
     """Notes that do not extrapolate distances since their last measurement."""
 
-    growth = 0.0  # type: ignore[assignment]
+    growth = 0.0
 
 
 class Agreement(NamedTuple):
@@ -120,7 +120,9 @@ def run(capacity: int, growth: bool, updates: int = UPDATES, **settings: Any) ->
     found = []
     weights = 0.3 * torch.randn(INPUTS, ACTIONS, generator=generator)
     drift = torch.zeros(INPUTS, ACTIONS)
-    empty = {name: np.zeros((STEPS, SIZE // 2)) for name in ("actions", "rewards", "terminated", "values")}
+    empty: dict[str, Any] = {
+        name: np.zeros((STEPS, SIZE // 2)) for name in ("actions", "rewards", "terminated", "values")
+    }
     for update in range(updates):
         obs = torch.randn(STEPS + 1, SIZE // 2, INPUTS, generator=generator)
         mix.add(Unrolls(obs=obs, policy=obs[:-1] @ weights, version=update, **empty), rng)

@@ -25,7 +25,7 @@ SIZE = 32
 ACTIONS = 6
 STACK = 4
 REPEATS = 101
-SOURCES = {
+SOURCES: dict[str, dict[str, object]] = {
     "uniform": {"type": "uniform"},
     "reservoir": {"type": "uniform", "insertion": "reservoir"},
     "prioritized": {"type": "prioritized"},

@@ -32,8 +32,9 @@ def draw_learning_curves(axis: Axes, curves: pd.DataFrame) -> None:
     """Draw the two arms on HalfCheetah, and the published returns of other methods at the last step."""
     draw_curves(axis, curves[curves["env"] == TASK], COLORS)
     for line in axis.get_lines():
-        if line.get_label() in LABELS:
-            line.set_label(f"SAC, {LABELS[line.get_label()]}, 20 updates per step")
+        label = str(line.get_label())
+        if label in LABELS:
+            line.set_label(f"SAC, {LABELS[label]}, 20 updates per step")
     for name, mean in PUBLISHED.items():
         axis.plot(STEPS, mean, "s", ms=6, color="0.3")
         axis.text(STEPS + 250, mean, f"{name} {mean:,}", va="center", fontsize=10, color="0.3")

@@ -145,8 +145,8 @@ def permuted(tasks: Sequence[Task], contrast: Contrast, permutations: int = 20_0
 def estimate(tasks: Sequence[Task], contrast: Contrast) -> Estimate:
     """Return the effect of a contrast with its interval and p-value."""
     low, high = bootstrapped(tasks, lambda drawn: effect(drawn, contrast))
-    values = np.exp([effect(tasks, contrast), low, high])
-    return Estimate(*map(float, values), permuted(tasks, contrast))
+    ratio, low, high = map(float, np.exp([effect(tasks, contrast), low, high]))
+    return Estimate(ratio, low, high, permuted(tasks, contrast))
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:

@@ -7,6 +7,7 @@ statistic was fixed in that file before the first run. Only finished runs count.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -56,7 +57,7 @@ def describe(rows: pd.DataFrame) -> str:
     lines = []
     effects = []
     for env, required in REQUIRED.items():
-        found = {}
+        found: dict[str, Any] = {}
         for arm in COLORS:
             runs = each_run(rows[(rows["env"] == env) & (rows["arm"] == arm)])
             found[arm] = areas(runs)

@@ -46,10 +46,11 @@ def areas_by_task(runs: pd.DataFrame, random: Mapping[str, float], seeds: Sequen
     """
     tasks: dict[str, Task] = {}
     for env, of_env in runs[runs["seed"].isin(seeds)].groupby("env"):
-        tasks[env] = {}
+        arms = {}
         for arm, of_arm in of_env.groupby("arm"):
             if of_arm["seed"].nunique() == len(seeds):
-                tasks[env][arm] = areas_of(of_arm, random[env])
+                arms[arm] = areas_of(of_arm, random[env])
+        tasks[env] = arms
     learned = [set(task) for env, task in tasks.items() if env != NOT_LEARNED]
     complete = set.intersection(*learned)
     return {env: only(task, complete) for env, task in tasks.items()}

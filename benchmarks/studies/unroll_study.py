@@ -47,7 +47,8 @@ def effects(tasks: Mapping[str, Task]) -> dict[tuple[str, str, str], Estimate]:
                 of_pair[env] = estimate([{arm: task[arm] for arm in pair}], contrast(*pair))
         corrected = holm({env: one.p for env, one in of_pair.items()}) if pair in PRIMARY else {}
         for env, one in of_pair.items():
-            found[(env, *pair)] = Estimate(one.ratio, one.low, one.high, corrected.get(env, one.p))
+            key = (env, *pair)
+            found[key] = Estimate(one.ratio, one.low, one.high, corrected.get(env, one.p))
     return found
 
 
