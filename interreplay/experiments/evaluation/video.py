@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import warnings
@@ -66,12 +67,13 @@ class Camera:
 class VideoFile:
     """GIF or MP4 of the first episodes, at the speed of the environment: set `fps` before the first frame.
 
-    The delay between two frames of a GIF is a multiple of 10 ms.
+    The delay between two frames of a GIF is a multiple of 10 ms. An earlier file is replaced once the video is ready.
     """
 
     def __init__(self, path: Path, episodes: int = 3):
         check_video(path)
         self.path = path
+        self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
         self.fps = float(FPS)
         self.count = 0
         self._most = MAX_GIF_FRAMES if path.suffix == ".gif" else math.inf
@@ -101,7 +103,7 @@ class VideoFile:
         else:
             try:
                 if self._writer is None:
-                    self._writer = imageio.get_writer(self.path, fps=self.fps, macro_block_size=2)
+                    self._writer = imageio.get_writer(self._partial, fps=self.fps, macro_block_size=2)
                 self._writer.append_data(shown)
             except OSError as error:
                 raise self._unwritable(error) from error
@@ -114,13 +116,17 @@ class VideoFile:
         self._steps = 0
 
     def close(self) -> None:
-        """Write the rest of the file."""
+        """Write the rest of the file, if there are frames."""
         try:
             if self._writer is not None:
                 self._writer.close()
             if self._frames:
-                self.path.write_bytes(gif(self._frames, self.fps / self._stride))
+                self._partial.write_bytes(gif(self._frames, self.fps / self._stride))
+            if self.count:
+                self._partial.replace(self.path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._partial.unlink(missing_ok=True)
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> UsageError:

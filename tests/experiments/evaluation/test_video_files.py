@@ -95,6 +95,18 @@ def test_an_unwritable_video_is_a_usage_error(tmp_path):
         film.close()
 
 
+@pytest.mark.parametrize("name", ["a.gif", "a.mp4"])
+def test_an_earlier_video_is_replaced_when_the_new_one_is_complete(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"earlier")
+    film = video.VideoFile(path)
+    for frame in pictures(3):
+        film.add(frame)
+    assert path.read_bytes() == b"earlier"
+    film.close()
+    assert len(path.read_bytes()) > 100 and [*tmp_path.iterdir()] == [path]
+
+
 def test_a_gif_on_a_full_disk_is_a_usage_error(tmp_path, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
