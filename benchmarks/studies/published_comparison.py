@@ -1,7 +1,7 @@
 """Compare the preset with published results: ``python -m benchmarks.studies.published_comparison FOLDER``.
 
 FOLDER contains runs of ``studies/sample_efficiency_confirmation.yaml``. Published results are means over seeds, so
-the interquartile mean (IQM) is taken over tasks, of ours as of theirs.
+the interquartile mean (IQM) is taken over tasks, of ours as of theirs. Seeds that some tasks lack are listed only.
 """
 
 from __future__ import annotations
@@ -123,11 +123,22 @@ def draw(runs: pd.DataFrame) -> plt.Figure:
     return figure
 
 
+def by_completeness(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the runs with seeds that all tasks have, and the other runs."""
+    tasks = runs.groupby("seed")["env"].nunique()
+    complete = runs["seed"].isin(tasks.index[tasks == runs["env"].nunique()])
+    return runs[complete], runs[~complete]
+
+
 def found_in(folder: Path) -> Found:
     """Return the table of finished runs, and a function that draws the figure."""
     runs = read(folder)
-    runs = runs[runs["arm"] == ARM]
-    return describe(own_returns(runs)), lambda: draw(runs)
+    counted, others = by_completeness(runs[runs["arm"] == ARM])
+    text = describe(own_returns(counted))
+    last = others[others["steps"] == STEPS]
+    for row in last.itertuples():
+        text += f"\n\nnot counted: {short(row.env)}, seed {row.seed}: {row.value:,.0f}"
+    return text, lambda: draw(counted)
 
 
 if __name__ == "__main__":

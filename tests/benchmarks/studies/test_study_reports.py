@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.studies import recipes, relabeled, screening
-from benchmarks.studies.published_comparison import describe, difference, iqm, published_at
+from benchmarks.studies.published_comparison import by_completeness, describe, difference, iqm, published_at
 from benchmarks.studies.ratio_statistics import areas_of
 from benchmarks.studies.study_curves import each_run, mean_curve, read
 from benchmarks.studies.study_table import over_tasks
@@ -76,6 +76,12 @@ def test_one_seed_of_a_task_has_no_interval():
     point, low, high = difference(own, "BRO (ratio 10)")
     assert point == pytest.approx(0.9 - published_at(*own, "BRO (ratio 10)")[0] / 1_000) and math.isnan(low + high)
     assert "minus that of FoG: +0.1" in describe(own)
+
+
+def test_seeds_that_a_task_lacks_are_not_counted():
+    runs = pd.DataFrame([("A", 0), ("A", 1), ("B", 0), ("B", 1), ("B", 2)], columns=["env", "seed"])
+    counted, others = by_completeness(runs)
+    assert counted["seed"].tolist() == [0, 1, 0, 1] and others.to_numpy().tolist() == [["B", 2]]
 
 
 def curves_of_recipes(env: str, arm: str, level: float) -> list[pd.DataFrame]:
