@@ -157,12 +157,18 @@ class UnrollReplay(UnrollSource):
         return found | self.selector.statistics()
 
     def state_view(self) -> dict[str, Any]:
-        return {"store": self.store.state_view(), "selector": self.selector.state_dict(), "drawn": self.drawn}
+        return {
+            "store": self.store.state_view(),
+            "selector": self.selector.state_dict(),
+            "drawn": self.drawn,
+            "refresh_due": self._refresh_due,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.store.load_state_dict(state["store"])
         self.selector.load_state_dict(state["selector"])
         self.drawn = int(state["drawn"])
+        self._refresh_due = bool(state.get("refresh_due"))  # missing in checkpoints of 0.3.0
 
     def __repr__(self) -> str:
         """Return the parts."""

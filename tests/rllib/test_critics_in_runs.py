@@ -21,7 +21,8 @@ from tests.rllib.small_runs import config, continued, of_preset, run, same, weig
 def test_settings_reach_networks_and_updates(trainer):
     settings = {"n_critics": 3, "critic_layer_norm": True, "critic_dropout": 0.2, "weight_decay": 0.1, "critic_l2": 0.0}
     algorithm = config(trainer=trainer).training(**settings).build_algo()
-    nets, rule = algorithm.learner.single_module.nets, algorithm.learner._update_rule
+    nets = algorithm.learner.single_module.nets
+    rule = algorithm.learner._update_rule
     for critics in (nets.critics, nets.targets):
         assert (critics.count, len(critics.scales), critics.dropout) == (3, 2, 0.2)
     assert {name: getattr(rule.settings, name) for name in settings} == settings
@@ -37,7 +38,8 @@ def test_rl_module_sets_the_number_of_critics():
 @pytest.mark.slow
 def test_delayed_policy_updates_continue_over_iterations():
     algorithm, results = run(of_preset("redq"), 2)
-    rule, learned = algorithm.learner._update_rule, results[-1]["learners"]["default_policy"]
+    rule = algorithm.learner._update_rule
+    learned = results[-1]["learners"]["default_policy"]
     assert rule.updates == learned["num_updates_lifetime"] == 151
     steps = [optimizer.state[p]["step"] for optimizer in rule.optimizers.values() for p in optimizer.state]
     assert {int(step) for step in steps} == {151, 151 // 4}
@@ -57,7 +59,8 @@ def test_a_reset_keeps_rows_counts_and_observation_statistics():
     made = of_preset("sr-sac", buffer="PER").training(normalize_observations=True)
     algorithm = made.build_algo()
     algorithm.train()
-    encoder, rule = algorithm.learner.single_module.nets.encoder, algorithm.learner._update_rule
+    encoder = algorithm.learner.single_module.nets.encoder
+    rule = algorithm.learner._update_rule
     before, left = weights(algorithm), 90 - rule.updates
     assert 0 < left < 90
     sample = algorithm.replay_buffer.sample(32)
@@ -80,7 +83,8 @@ def test_a_reset_keeps_rows_counts_and_observation_statistics():
 def test_observation_statistics_are_frozen_in_evaluation():
     made = of_preset("droq").training(normalize_observations=True)
     algorithm, _ = run(made.evaluation(evaluation_interval=None, evaluation_duration=1))
-    encoder, before = algorithm.learner.single_module.nets.encoder, weights(algorithm)
+    encoder = algorithm.learner.single_module.nets.encoder
+    before = weights(algorithm)
     statistics = encoder.statistics()
     algorithm.evaluate()
     after = encoder.statistics()
@@ -170,12 +174,14 @@ def test_unsupported_methods_are_rejected(buffer, trainer):
 def test_settings_reach_networks_and_updates_of_tqc_and_crossq():
     made = config(trainer="TQC").training(n_critics=3, n_quantiles=7, drop_per_critic=1, kappa=0.5)
     algorithm = made.build_algo()
-    update, nets = algorithm.learner._update_rule, algorithm.learner.single_module.nets
+    update = algorithm.learner._update_rule
+    nets = algorithm.learner.single_module.nets
     assert (update.settings.drop_per_critic, update.settings.kappa) == (1, 0.5)
     assert tuple(nets.critics.weights[-1].shape) == (3, 32, 7) == tuple(nets.targets.weights[-1].shape)
     made = config(trainer="CrossQ").training(policy_delay=2, renorm_warm_up=7, activation="tanh")
     algorithm = made.build_algo()
-    update, nets = algorithm.learner._update_rule, algorithm.learner.single_module.nets
+    update = algorithm.learner._update_rule
+    nets = algorithm.learner.single_module.nets
     assert (update.settings.policy_delay, nets.critics.warm_up, nets.actor.body.warm_up) == (2, 7, 7)
     assert tuple(nets.critics.weights[1].shape) == (2, 256, 256) and nets.critics.activation == "tanh"
     assert update.optimizers["critic"].param_groups[0]["betas"] == (0.5, 0.999)

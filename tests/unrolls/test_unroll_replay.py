@@ -99,6 +99,9 @@ def test_some_unrolls_are_refreshed_with_each_batch():
     assert returned == [bool(number) and number % 4 == 0 for number in range(300)]  # for four batches at once, 2 each
     assert ((found - 74 * 8 / 12) ** 2 / (74 * 8 / 12)).sum() < 31.3  # 99.9 % of χ² with 11 degrees of freedom
     assert replay.drawn == 300 and make("uniform").to_refresh(rng) is None
+    restored = make("elite")
+    restored.load_state_dict(replay.state_view())
+    assert restored.to_refresh(np.random.default_rng(0)) is not None
     assert replay.to_refresh(rng) is not None and replay.to_refresh(rng) is None, "batches without its unrolls"
 
 

@@ -208,7 +208,7 @@ def search(text: str) -> dict[str, str]:
 
 def read_written(flag: Any, value: Any) -> Any:
     """Return a value of a data file as read by a `Flag`; a repeatable one reads each item of a list."""
-    if value is None and flag.type is not_empty:  # otherwise the name would be "none"
+    if value is None and flag.default is None:
         return None
     if not flag.repeat:
         return flag.type(written(value))

@@ -64,8 +64,8 @@ KEYS = {
 class Experiment:
     """One algorithm on one environment, as in a file of RLlib's tuned examples.
 
-    `name` is that of its folder of results. It stops at the first of the results in `stop`. Settings in `config` may be
-    ``{"grid_search": [...]}``.
+    `name` is the name of its results folder. The experiment stops when the first result in `stop` is reached. Settings
+    in `config` may be ``{"grid_search": [...]}``.
     """
 
     name: str

@@ -171,7 +171,8 @@ def test_the_density_stays_finite_far_out(dtype):
     assert sample.actions.abs().max() <= 1
 
 
-INPUTS, WIDTH = 4, 6
+INPUTS = 4
+WIDTH = 6
 
 
 def networks(blocks=2, activation="relu", outputs=1):

@@ -145,7 +145,10 @@ def test_errors_are_one_per_row():
         assert head.values(torch.randn(4, 3, head.numbers)).shape == (4, 3)
 
 
-INPUTS, ACTIONS, NUMBERS, N = 5, 3, 4, 16
+INPUTS = 5
+ACTIONS = 3
+NUMBERS = 4
+N = 16
 
 
 def obs(n=N):
@@ -236,7 +239,8 @@ def test_streams_without_dueling_or_noise_are_one_network():
     torch.testing.assert_close(plain.outputs(obs()), one.outputs(obs()))
 
 
-ROWS, K = 6, 5
+ROWS = 6
+K = 5
 
 
 def naive_loss(quantiles, fractions, targets, kappa):
