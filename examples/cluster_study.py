@@ -1,12 +1,15 @@
 # %% [markdown]
 # # Run a study on a cluster
 #
-# *Question: how do I compare two methods with many training runs, on a Slurm cluster or on one computer?*
+# *Question: how do I compare two methods with many training runs,
+# on a Slurm cluster or on one computer?*
 #
 # A study is a file that lists replay methods, environments and seeds.
-# Every combination is one training run. On a cluster each run is a task of a Slurm array.
+# Every combination is one training run.
+# On a cluster each run is a task of a Slurm array.
 # On one computer the same file runs in parallel processes.
-# This page prepares a study for a cluster, runs it on this computer, interrupts it, resumes it, and reads the result.
+# This page prepares a study for a cluster, runs it on this computer, interrupts it,
+# resumes it, and reads the result.
 
 # %%
 import os
@@ -78,7 +81,8 @@ command("cluster_run.py", "pendulum.yaml", "--dry_run")
 #
 # On a login node of the cluster, `submit.py` checks every run and calls `sbatch`.
 # With `--dry-run` it prints the command instead, which also works without Slurm.
-# `--time` limits one start, not the study: before the limit, each run saves a checkpoint, is requeued, and resumes.
+# `--time` limits one start, not the study:
+# before the limit, each run saves a checkpoint, is requeued, and resumes.
 
 # %%
 command("cluster_deployment/submit.py", "single", "pendulum.yaml", "--time", "1:00:00", "--mem", "2G", "--dry-run")
@@ -112,7 +116,8 @@ command("cluster_run.py", "--resume", "results/pendulum", "--max_concurrent", "2
 # %% [markdown]
 # ## Read the result
 #
-# `interreplay report results/pendulum` writes a page with curves, intervals and one sentence per comparison.
+# `interreplay report results/pendulum` writes a page with curves,
+# intervals and one sentence per comparison.
 # `make_report` does the same in Python and returns the numbers.
 
 # %%
@@ -133,12 +138,12 @@ for sentences in summaries(report.sections[0], report.tables).values():
     print(*sentences, sep="\n")
 
 # %% [markdown]
-# **The answer.** One file describes the study; `submit.py` runs it on a cluster and `interreplay study` on one
-# computer.
+# **The answer.** One file describes the study;
+# `submit.py` runs it on a cluster and `interreplay study` on one computer.
 # An interruption costs the time since the last checkpoint, and the same command resumes the study.
 # Two seeds show how it works and are too few for a conclusion; use five or more.
-# [Studies on clusters](../cluster_deployment/README.md) describes GPUs, requeueing, and what to check on a new
-# cluster.
+# [Studies on clusters](../cluster_deployment/README.md) describes GPUs, requeueing,
+# and what to check on a new cluster.
 
 # %%
 finished = [run for run in report.runs if run.state == "finished"]

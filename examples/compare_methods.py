@@ -29,8 +29,8 @@ COLORS = {"Uniform": GREY, "NMER": BLUE}
 # ## Write down the comparison
 #
 # Write the comparison into a file before the first run.
-# Both methods get the same settings: SAC with layer normalization in the critics, two updates per environment step,
-# and small networks.
+# Both methods get the same settings:
+# SAC with layer normalization in the critics, two updates per environment step, and small networks.
 # Only the replay method and the seed differ between the runs.
 
 # %%
@@ -68,8 +68,9 @@ def interreplay(*words):
 # %% [markdown]
 # ## Run it
 #
-# `interreplay study` trains all six runs at once in two processes (`--together 2`). Runs of a process update networks
-# of equal shapes as one, which saves time: this takes about a minute on two processors.
+# `interreplay study` trains all six runs at once in two processes (`--together 2`).
+# Runs of a process update networks of equal shapes as one, which saves time:
+# this takes about a minute on two processors.
 
 # %%
 output = interreplay("study", "comparison.yaml", "--output_dir", "results", "--together", "2")
@@ -94,9 +95,10 @@ print(table[shown].T.round(2).to_string())
 
 # %% [markdown]
 # `auc` is the mean return over all steps of the curve, from −1,500 (hanging) to about −130 (upright).
-# `final` is the mean return over the last tenth of the steps. `auc_ratio` is the ratio of the two areas after
-# normalization: 0 is random play and 1 the final return of the better method. `low` and `high` are the ends of 95 %
-# confidence intervals.
+# `final` is the mean return over the last tenth of the steps.
+# `auc_ratio` is the ratio of the two areas after normalization:
+# 0 is random play and 1 the final return of the better method.
+# `low` and `high` are the ends of 95 % confidence intervals.
 #
 # ## Draw all seeds
 #
@@ -131,7 +133,9 @@ right.set(title="area of NMER / Uniform", xlabel="ratio, 95 % interval (1: equal
 show(figure, "compare_methods")
 
 # %% [markdown]
-# *Thin lines and dots: individual seeds. Thick lines: means of three seeds. Dots of seeds with equal returns coincide.*
+# *Thin lines and dots: individual seeds.
+# Thick lines: means of three seeds.
+# Dots of seeds with equal returns coincide.*
 #
 # ## Read the interval
 #
@@ -141,7 +145,8 @@ show(figure, "compare_methods")
 # - The interval is above 1: an improvement, for this task and these settings.
 # - The interval is below 1: a deterioration.
 # - The interval contains 1: no detectable difference.
-#   This does not show that the methods are equal. The interval's ends are the effects that remain plausible.
+#   This does not show that the methods are equal.
+#   The interval's ends are the effects that remain plausible.
 #
 # With three seeds these are readings, not conclusions.
 
@@ -156,15 +161,20 @@ else:
 # %% [markdown]
 # ## Why this is weak evidence
 #
-# **Three seeds.** The interval resamples three values per method. It cannot know of a seed that fails if none of the
-# three did. Intervals from so few seeds are too narrow: they miss the true ratio more often than 5 % of the time.
-# With three seeds, the interval of a mean simply ranges from the worst seed to the best one, as the rows `auc_low` and
-# `auc_high` and the dots show. A single unusual seed moves the estimate far.
+# **Three seeds.** The interval resamples three values per method.
+# It cannot know of a seed that fails if none of the three did.
+# Intervals from so few seeds are too narrow:
+# they miss the true ratio more often than 5 % of the time.
+# With three seeds, the interval of a mean simply ranges from the worst seed to the best one,
+# as the rows `auc_low` and `auc_high` and the dots show.
+# A single unusual seed moves the estimate far.
 #
-# **One task.** The interval describes new seeds, not new tasks. A method can help on one task and harm on another.
+# **One task.** The interval describes new seeds, not new tasks.
+# A method can help on one task and harm on another.
 # Pendulum is small, and results need not carry over to harder tasks.
 #
-# **Choices after the fact.** Many statistics fit the same curves: areas, final returns, steps to a threshold.
+# **Choices after the fact.** Many statistics fit the same curves:
+# areas, final returns, steps to a threshold.
 # If you try several and report the best, one will look significant by chance.
 # The same holds for adding seeds until the interval excludes 1.
 #
@@ -179,13 +189,13 @@ else:
 # 5. the rule: which interval leads to which conclusion, and what happens to failed runs.
 #
 # It then reports every run, including results without a difference.
-# [NMER with SAC and the update ratio](../docs/studies/sac-nmer-ratio.md) is such a study; the comments of
-# [its file](../studies/sac_nmer_ratio.yaml) state all five points.
-# [Studies on clusters](../cluster_deployment/README.md) describes how to run one, and
-# [Comparing runs](../docs/reports.md) defines the report's statistics.
+# [NMER with SAC and the update ratio](../docs/studies/sac-nmer-ratio.md) is such a study;
+# the comments of [its file](../studies/sac_nmer_ratio.yaml) state all five points.
+# [Studies on clusters](../cluster_deployment/README.md) describes how to run one,
+# and [Comparing runs](../docs/reports.md) defines the report's statistics.
 #
-# **The answer.** `interreplay study` trains both methods with the same settings and seeds, and `interreplay report`
-# states the ratio of their areas with an interval.
+# **The answer.** `interreplay study` trains both methods with the same settings and seeds,
+# and `interreplay report` states the ratio of their areas with an interval.
 # Read the interval, not the mean curves, and trust it only for the task and the seeds behind it.
 # Before you choose a method, repeat the comparison with more seeds on several tasks.
 

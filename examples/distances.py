@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Which transitions are near?
 #
-# *Question: what does "near" mean for pairs of a state and an action, and can neighbors be found among a million pairs
-# for every batch?*
+# *Question: what does "near" mean for pairs of a state and an action,
+# and can neighbors be found among a million pairs for every batch?*
 
 # %%
 import time
@@ -44,12 +44,13 @@ print("standard deviations of cos θ, sin θ, θ', torque:", z.std(axis=0).round
 # ## One distance for states and actions
 #
 # The outcome depends on the action as much as on the state, so the distance includes both.
-# Plain Euclidean distance depends on units: with the angular velocity in degrees per second instead of radians, the
-# velocity alone determines the neighbors.
-# NMER divides each number by its standard deviation over the buffer, so that all numbers count equally, in any unit.
+# Plain Euclidean distance depends on units: with the angular velocity in degrees per second
+# instead of radians, the velocity alone determines the neighbors.
+# NMER divides each number by its standard deviation over the buffer,
+# so that all numbers count equally, in any unit.
 #
-# The test compares outcomes: how different are the *change* of state and the reward of the nearest neighbor, for each
-# distance?
+# The test compares outcomes:
+# how different are the *change* of state and the reward of the nearest neighbor, for each distance?
 
 # %%
 DISTANCES = {
@@ -89,7 +90,8 @@ show(figure, "distances_outcomes")
 #
 # The units of Pendulum happen to suit plain distance: it is hardly worse than scaled distance.
 # In degrees it is worse than a distance without the action.
-# The next plot shows one anchor (×) and its ten nearest neighbors, in the plane of velocity and torque:
+# The next plot shows one anchor (×) and its ten nearest neighbors,
+# in the plane of velocity and torque:
 
 # %%
 anchor = int(np.argmin(np.linalg.norm(z - np.median(z, axis=0), axis=1)))
@@ -106,12 +108,13 @@ show(figure, "distances_plane")
 # %% [markdown]
 # ## Many queries
 #
-# An exact search compares each anchor with every stored row. Its time is proportional to the buffer's size, and at 10⁶
-# rows it exceeds the time of training.
-# `KNN` instead maintains a table of neighbors of every row, and updates it as rows are added and overwritten. A batch
-# is then a lookup in the table.
-# Three quantities matter: the time per batch, the time per added row, and the **recall**, the share of true neighbors
-# among those found.
+# An exact search compares each anchor with every stored row.
+# Its time is proportional to the buffer's size, and at 10⁶ rows it exceeds the time of training.
+# `KNN` instead maintains a table of neighbors of every row,
+# and updates it as rows are added and overwritten.
+# A batch is then a lookup in the table.
+# Three quantities matter: the time per batch, the time per added row, and the **recall**,
+# the share of true neighbors among those found.
 
 
 # %%
@@ -154,19 +157,23 @@ panels[2].set(title="recall of ten neighbors", xlabel="stored rows", ylabel="sha
 show(figure, "distances_index")
 
 # %% [markdown]
-# *Left: time per batch of 256 anchors, logarithmic. Middle: time to update the table. Right: recall of the table; the
-# dashed line is 95 %.*
+# *Left: time per batch of 256 anchors, logarithmic.
+# Middle: time to update the table.
+# Right: recall of the table; the dashed line is 95 %.*
 
 # %%
 for row in zip(sizes, table, exact, added, recall, strict=True):
     print("{:>7,} rows: table {:.2f} ms, exact {:.1f} ms, {:.2f} ms per added row, recall {:.3f}".format(*row))
 
 # %% [markdown]
-# **The answer.** Near means near in state and action, with each number scaled by its standard deviation.
-# At these sizes, the table takes about the same time per batch and a fraction of a millisecond per added row, and finds
-# nearly all true neighbors.
-# From 131,072 rows on, its searches are approximate. At 10⁶ rows, the recall was .97, at .3 ms per batch and .4 ms per
-# added row ([decision 2](../docs/decisions/0002-neighbor-table.md)).
+# **The answer.** Near means near in state and action,
+# with each number scaled by its standard deviation.
+# At these sizes, the table takes about the same time per batch
+# and a fraction of a millisecond per added row, and finds nearly all true neighbors.
+# From 131,072 rows on, its searches are approximate.
+# At 10⁶ rows, the recall was .97,
+# at .3 ms per batch and .4 ms per added row
+# ([decision 2](../docs/decisions/0002-neighbor-table.md)).
 
 # %%
 assert means["state and action, scaled (NMER)"] < min(v for name, v in means.items() if "NMER" not in name)

@@ -1,12 +1,13 @@
 # %% [markdown]
 # # What does experience replay draw?
 #
-# *Question: does replay help because the rows of a batch are less similar, or because their errors are larger?*
+# *Question: does replay help because the rows of a batch are less similar,
+# or because their errors are larger?*
 #
 # Successive rows are similar: one state is nearly the next.
 # Lin (1992) and Mnih et al. (2015) replay old rows, which are less similar.
-# Prioritized replay (Schaul et al. 2016) draws rows with large errors more often. Its rows are independent, or nearly
-# so, like uniform ones.
+# Prioritized replay (Schaul et al. 2016) draws rows with large errors more often.
+# Its rows are independent, or nearly so, like uniform ones.
 #
 # The example compares four ways to draw a batch:
 #
@@ -45,8 +46,10 @@ torch.set_num_threads(1)
 # ## Similarity of the rows of a batch
 #
 # Each method runs for a short time on CartPole.
-# During training, each batch is compared with rows drawn uniformly from the same buffer at the same moment.
-# The measures are the mean |cos| over pairs of standardized states, and the distance of two rows in time.
+# During training, each batch is compared
+# with rows drawn uniformly from the same buffer at the same moment.
+# The measures are the mean |cos| over pairs of standardized states,
+# and the distance of two rows in time.
 # The difference is a batch's correlation *beyond* the correlation of independent rows of this buffer.
 # If a buffer holds one episode, its rows are similar with any sampling method.
 
@@ -94,8 +97,10 @@ panels[0].legend(frameon=False)
 show(figure, "replay_batches")
 
 # %% [markdown]
-# *One run per method, one point per 500 steps. Left: similarity beyond that of uniform rows. Middle: mean time between
-# two rows, divided by that of uniform rows. Right: mean absolute TD error.*
+# *One run per method, one point per 500 steps.
+# Left: similarity beyond that of uniform rows.
+# Middle: mean time between two rows, divided by that of uniform rows.
+# Right: mean absolute TD error.*
 
 # %%
 last = {arm: found.iloc[-1] for arm, found in live.items()}
@@ -104,16 +109,17 @@ print(*(f"{arm}: rows {gap:.2f} of uniform rows' time apart" for arm, gap in gap
 assert gaps["Last-64"] < 0.2 < 0.8 < gaps["Uniform"] and np.isfinite(list(gaps.values())).all()
 
 # %% [markdown]
-# Only Last-64 draws rows that belong together: their distance in time is a few hundredths of that of uniform rows, and
-# their states are more similar.
+# Only Last-64 draws rows that belong together: their distance in time is a few hundredths of
+# that of uniform rows, and their states are more similar.
 # PER's rows are as far apart in time as Uniform's, with errors about twice as large.
 # Replay therefore has two separable effects.
 #
 # ## Episodes
 #
-# With `episode_table=True`, the same runs have recorded one row per episode. On the command line, `--episode_table`
-# writes them to `episodes.csv`. [Its columns](../docs/concepts.md#table-of-episodes) are averages over the updates
-# during an episode.
+# With `episode_table=True`, the same runs have recorded one row per episode.
+# On the command line, `--episode_table` writes them to `episodes.csv`.
+# [Its columns](../docs/concepts.md#table-of-episodes)
+# are averages over the updates during an episode.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(12, 3.4))
@@ -165,14 +171,15 @@ for arm, (pairs, chance) in counts.items():
 assert counts["Last-64"].iloc[0] > 1.2 * counts["Last-64"].iloc[1] and counts["Uniform"].iloc[0] < 400
 
 # %% [markdown]
-# Uniform and CER draw as many correlated pairs as uniformly drawn rows have, Last-64 about 1.4 times as many.
+# Uniform and CER draw as many correlated pairs as uniformly drawn rows have,
+# Last-64 about 1.4 times as many.
 # PER draws more for a time, when a few similar rows have the largest errors.
 # Without the dotted lines, the numbers mean little: even independent rows have correlated pairs.
 #
 # ## Effect of each on learning
 #
-# `studies/experience_replay.yaml` trains DQN with each method on three tasks, with two layers of 64, 50,000 steps and
-# one update per step (MountainCar has its own settings).
+# `studies/experience_replay.yaml` trains DQN with each method on three tasks, with two layers of 64,
+# 50,000 steps and one update per step (MountainCar has its own settings).
 # It also covers Online-1, which draws only the newest row, and hindsight (HER) on tasks with goals.
 # The results are stored in `benchmarks/data/experience_replay`; nothing is trained here.
 # The *area* of a run is the mean of its evaluations above the return of random actions.
@@ -184,16 +191,18 @@ figure = draw(runs, evaluations)
 show(figure, "experience_replay_study")
 
 # %% [markdown]
-# *First row: evaluation returns; thin lines are seeds, thick lines are means. Second row: area by capacity with 95 %
-# intervals. Other rows: one point per run.*
+# *First row: evaluation returns; thin lines are seeds, thick lines are means.
+# Second row: area by capacity with 95 % intervals.
+# Other rows: one point per run.*
 
 # %%
 full = runs[runs["capacity"] == 100_000]
 print(full.pivot_table(index="task", columns="arm", values="area").round(1).to_string(na_rep="-"))
 
 # %% [markdown]
-# The next cell prints Spearman's rank correlation of the area with each of the two measures, with the other measure
-# held fixed, over the runs of a task with batches of 64. Intervals are bootstraps over seeds.
+# The next cell prints Spearman's rank correlation of the area with each of the two measures,
+# with the other measure held fixed, over the runs of a task with batches of 64.
+# Intervals are bootstraps over seeds.
 
 # %%
 for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
@@ -203,13 +212,14 @@ for task in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0"):
 
 # %% [markdown]
 # **The answer.** Both effects can help, depending on the task.
-# Less similar rows: with the newest 64 rows alone, MountainCar is hardly learned, Acrobot has less than half of
-# Uniform's area, and CartPole is learned as well.
-# Larger errors: PER has 1.4 times the area of Uniform on CartPole, and no detectable difference on Acrobot and
-# MountainCar.
+# Less similar rows: with the newest 64 rows alone, MountainCar is hardly learned,
+# Acrobot has less than half of Uniform's area, and CartPole is learned as well.
+# Larger errors: PER has 1.4 times the area of Uniform on CartPole,
+# and no detectable difference on Acrobot and MountainCar.
 # Replaying one row once (Online-1) teaches next to nothing on any task.
 # Hindsight has twice Uniform's area on both tasks with goals.
-# Uniform batches from a buffer of 100 rows have no excess over the rows of *that buffer*, which is one episode, so the
-# measure misses the effect of a small buffer.
+# Uniform batches from a buffer of 100 rows have no excess over the rows of *that buffer*,
+# which is one episode, so the measure misses the effect of a small buffer.
 # [The study](../docs/studies/experience-replay.md) has intervals, capacities and limitations.
-# `python -m benchmarks.studies.experience_replay benchmarks/data/experience_replay` prints every seed.
+# `python -m benchmarks.studies.experience_replay benchmarks/data/experience_replay` prints every
+# seed.

@@ -31,7 +31,8 @@ STEPS = 1_000
 # %% [markdown]
 # ## Train
 #
-# The configuration is RLlib's, plus `.replay(...)` for the buffer: a name from `replay_buffers` and its arguments.
+# The configuration is RLlib's, plus `.replay(...)` for the buffer:
+# a name from `replay_buffers` and its arguments.
 # The networks are small, so that training takes seconds; omit `hiddens` for the sizes of the paper.
 # Two updates per environment step and layer normalization in the critics speed up learning.
 
@@ -75,11 +76,11 @@ algorithm = train("NMER", 0, results, k=10)
 # ## Watch
 #
 # `algorithm.act(obs)` returns the best action in the environment's units.
-# The left plot shows an episode without a screen: the pole every tenth of a second, pale at the start and dark at the
-# end.
+# The left plot shows an episode without a screen:
+# the pole every tenth of a second, pale at the start and dark at the end.
 # The right plot shows its angle over time.
-# For a window use `interreplay evaluate CHECKPOINT --render`, and for a video `--video pendulum.gif` in place of
-# `--render`.
+# For a window use `interreplay evaluate CHECKPOINT --render`,
+# and for a video `--video pendulum.gif` in place of `--render`.
 
 
 # %%
@@ -129,10 +130,13 @@ panel.legend(frameon=False)
 show(figure, "first_steps_curves")
 
 # %% [markdown]
-# *Thin lines: individual seeds. Thick lines: means of two seeds. Each point is the mean return of three episodes.*
+# *Thin lines: individual seeds.
+# Thick lines: means of two seeds.
+# Each point is the mean return of three episodes.*
 #
 # **The answer.** Both methods learn within 1,000 steps.
-# Two seeds are too few for a conclusion: the seeds of one method differ as much as the two methods do.
+# Two seeds are too few for a conclusion:
+# the seeds of one method differ as much as the two methods do.
 # `make_report` has written a page with intervals that states this.
 # For real comparisons use at least five seeds, several environments, and `interreplay report`.
 

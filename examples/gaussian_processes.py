@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Gaussian processes for replay
 #
-# *Question: BIER predicts outcomes of blended states with Gaussian processes instead of a straight line. When is that
-# better, and what does it cost?*
+# *Question: BIER predicts outcomes of blended states with Gaussian processes
+# instead of a straight line.
+# When is that better, and what does it cost?*
 
 # %%
 import time
@@ -34,7 +35,8 @@ def numbers(length, noise=1e-3, scale=1.0, groups=1, features=1, dtype=DOUBLE):
 # %% [markdown]
 # ## Kernels
 #
-# A kernel defines how similar a function's values at two points are, and therefore how smooth its draws are.
+# A kernel defines how similar a function's values at two points are,
+# and therefore how smooth its draws are.
 
 # %%
 KERNELS = {
@@ -59,7 +61,8 @@ panels[0].set(title="likeness to z = 0", xlabel="z")
 show(figure, "gp_kernels")
 
 # %% [markdown]
-# *Left: covariance with the value at z = 0. Other panels: three random functions drawn with each kernel.*
+# *Left: covariance with the value at z = 0.
+# Other panels: three random functions drawn with each kernel.*
 #
 # ## The posterior and the line
 #
@@ -96,12 +99,13 @@ panels[0].annotate("truth", (0.05, 0.7), xycoords="axes fraction", color=GREY)
 show(figure, "gp_posterior")
 
 # %% [markdown]
-# *Dots: the anchor and its neighbors. The shaded band is two standard deviations wide on each side of the mean.*
+# *Dots: the anchor and its neighbors.
+# The shaded band is two standard deviations wide on each side of the mean.*
 #
 # ## When is a process better than a line?
 #
-# The test has two hundred neighborhoods in four dimensions. Each contains a blend of the anchor with a random
-# neighbor.
+# The test has two hundred neighborhoods in four dimensions.
+# Each contains a blend of the anchor with a random neighbor.
 # The deciding quantity is how much the outcome bends *within a neighborhood*.
 
 
@@ -148,10 +152,11 @@ print(*(f"bend {bend:g}: process {a:.3f}, line {b:.3f}" for bend, (a, b) in zip(
 # ## Stability
 #
 # Nearly equal neighbors make the covariance matrix nearly singular.
-# Its condition number, the ratio of its largest to its smallest eigenvalue, must stay below about 10⁷ in single
-# precision.
+# Its condition number, the ratio of its largest to its smallest eigenvalue,
+# must stay below about 10⁷ in single precision.
 # The noise σ² on the diagonal bounds it.
-# BIER keeps σ² above 10⁻³, works in single precision, and adds jitter only to matrices that cannot be factorized.
+# BIER keeps σ² above 10⁻³, works in single precision,
+# and adds jitter only to matrices that cannot be factorized.
 
 # %%
 gaps = np.logspace(-5, 0, 16)
@@ -175,10 +180,10 @@ show(figure, "gp_stability")
 #
 # ## Throughput
 #
-# A batch of 256 has 256 neighborhoods × 18 targets (HalfCheetah: the reward and 17 changes of state) × one query,
-# which makes 4,608 small processes.
-# They are solved as one batch of Cholesky factorizations: one per neighborhood if the targets share a kernel, else one
-# per target.
+# A batch of 256 has 256 neighborhoods × 18 targets (HalfCheetah: the reward and 17 changes of state)
+# × one query, which makes 4,608 small processes.
+# They are solved as one batch of Cholesky factorizations:
+# one per neighborhood if the targets share a kernel, else one per target.
 # The plot compares them with the straightforward loop over neighborhoods.
 
 
@@ -228,12 +233,12 @@ show(figure, "gp_throughput")
 print(f"256 neighborhoods: {times[-1, 0]:.1f} ms together, {times[-1, 2]:.0f} ms one by one")
 
 # %% [markdown]
-# **The answer.** Where the outcome bends within a neighborhood, the error of the processes is about half to three
-# quarters of the line's.
+# **The answer.** Where the outcome bends within a neighborhood,
+# the error of the processes is about half to three quarters of the line's.
 # Where it is straight, the line is better and costs nothing.
 # Where it bends too much for eleven points to show, neither method works.
-# In the buffers of MuJoCo's locomotion tasks, the line is equal or better (`benchmarks/RESULTS.md`), and the processes
-# only add an estimate of their uncertainty.
+# In the buffers of MuJoCo's locomotion tasks, the line is equal or better (`benchmarks/RESULTS.md`),
+# and the processes only add an estimate of their uncertainty.
 # Batched, they cost less than one SAC update.
 
 # %%

@@ -5,7 +5,8 @@
 #
 # An agent has learned to swing up a pole (Pendulum).
 # Now the task changes: the pole should turn at 6 radians per second.
-# The transitions of the first run are kept. A function recomputes their rewards, and the second run learns from them.
+# The transitions of the first run are kept.
+# A function recomputes their rewards, and the second run learns from them.
 
 # %%
 import logging
@@ -35,7 +36,8 @@ STEPS = 1_500
 # %% [markdown]
 # ## Keep the transitions of a run
 #
-# `algorithm.keep_experience(folder)` writes every transition into a store. `interreplay train` does this by default.
+# `algorithm.keep_experience(folder)` writes every transition into a store.
+# `interreplay train` does this by default.
 
 
 # %%
@@ -98,8 +100,8 @@ show(figure, "kept_rows")
 # %% [markdown]
 # ## Change the reward
 #
-# The function receives arrays of n rows. It serves the stored rows (`relabel=`) and the running environment
-# (`Relabeled`).
+# The function receives arrays of n rows.
+# It serves the stored rows (`relabel=`) and the running environment (`Relabeled`).
 # On the command line, `--relabel rewards.py:reward` does both.
 
 
@@ -135,11 +137,14 @@ panel.legend(frameon=False)
 show(figure, "new_reward")
 
 # %% [markdown]
-# **The answer.** Yes: rewards are a function of stored columns, so the transitions of the first run serve the new task.
-# A run that starts with them makes updates from its first step on, while the other one first has to collect data.
-# Two seeds show how it works. They cannot show how large the effect is: the seeds differ as much as the two ways.
-# The study `studies/relabeled_data.yaml` measured it with five seeds: old data did not speed up learning,
-# and data with old rewards harmed it.
+# **The answer.** Yes: rewards are a function of stored columns,
+# so the transitions of the first run serve the new task.
+# A run that starts with them makes updates from its first step on,
+# while the other one first has to collect data.
+# Two seeds show how it works.
+# They cannot show how large the effect is: the seeds differ as much as the two ways.
+# The study `studies/relabeled_data.yaml` measured it with five seeds:
+# old data did not speed up learning, and data with old rewards harmed it.
 
 # %%
 areas = {name: np.mean([c[:, 1].mean() for (n, _), c in curves.items() if n == name]) for name, _ in curves}

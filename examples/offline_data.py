@@ -4,9 +4,10 @@
 # *Question: how do I use transitions that were recorded before, and how much do they help?*
 #
 # The task is Pendulum: swing up a pole and keep it upright.
-# A simple controller with a noisy motor has recorded 5,000 transitions. It swings the pole up, but holds it badly.
-# This page uses the recording in two ways: **alone**, without any new environment step, and **in a mix** with new
-# steps.
+# A simple controller with a noisy motor has recorded 5,000 transitions.
+# It swings the pole up, but holds it badly.
+# This page uses the recording in two ways:
+# **alone**, without any new environment step, and **in a mix** with new steps.
 
 # %%
 import logging
@@ -35,7 +36,8 @@ os.environ["INTERREPLAY_CACHE"] = str(folder / "cache")
 # %% [markdown]
 # ## Record
 #
-# The controller adds energy while the pole hangs and balances it near the top. Half of its torque is noise.
+# The controller adds energy while the pole hangs and balances it near the top.
+# Half of its torque is noise.
 
 
 # %%
@@ -152,7 +154,8 @@ panel.legend(frameon=False)
 show(figure, "offline_curves")
 
 # %% [markdown]
-# *Each point is the mean return of five evaluation episodes. Dashed line: mean return of the recorded episodes.*
+# *Each point is the mean return of five evaluation episodes.
+# Dashed line: mean return of the recorded episodes.*
 #
 # From the command line, two similar runs, with the default settings for Pendulum, are
 #
@@ -162,10 +165,12 @@ show(figure, "offline_curves")
 # interreplay train --trainer SAC --env Pendulum-v1 --buffer NMER --offline_data recording --offline_share .5
 # ```
 #
-# **The answer.** `Offline` makes a recording a source of batches, for every replay method; `Mix` combines it with new
-# steps.
-# Here the recording alone is enough to exceed the controller that recorded it, because the noise averages out.
-# One seed per curve shows how it works, not how much it helps in general: compare at least five seeds.
+# **The answer.** `Offline` makes a recording a source of batches, for every replay method;
+# `Mix` combines it with new steps.
+# Here the recording alone is enough to exceed the controller that recorded it,
+# because the noise averages out.
+# One seed per curve shows how it works, not how much it helps in general:
+# compare at least five seeds.
 # [Offline data](../docs/offline-data.md) describes formats, checks, RLPD and further settings.
 
 # %%

@@ -3,10 +3,13 @@
 #
 # *Question: are blended transitions realistic?*
 #
-# A point moves on a ring. Its state is its position `(x, y)`, its action turns it by up to half a radian, and the
-# reward is its height.
-# Every real transition satisfies two rules: the state is on the ring, and the next state is the rotated state.
-# A generated transition should satisfy them, too. Its deviation from them is its **on-manifold error**.
+# A point moves on a ring.
+# Its state is its position `(x, y)`, its action turns it by up to half a radian,
+# and the reward is its height.
+# Every real transition satisfies two rules:
+# the state is on the ring, and the next state is the rotated state.
+# A generated transition should satisfy them, too.
+# Its deviation from them is its **on-manifold error**.
 
 # %%
 import numpy as np
@@ -47,8 +50,8 @@ def experience(rows, seed=0):
 
 # %% [markdown]
 # Four buffers hold the same 500 transitions.
-# `Uniform` replays them unchanged, `Noise` adds noise, `NaiveMixup` blends any two, and `NMER` blends each with one of
-# its ten nearest neighbors, near in state *and* action.
+# `Uniform` replays them unchanged, `Noise` adds noise, `NaiveMixup` blends any two,
+# and `NMER` blends each with one of its ten nearest neighbors, near in state *and* action.
 
 # %%
 METHODS = {
@@ -88,13 +91,16 @@ for panel, (name, (recipe, color)) in zip(panels, METHODS.items(), strict=True):
 show(figure, "nmer_ring")
 
 # %% [markdown]
-# *Dots: states of 250 drawn transitions. Lines: from each state to its next state. Gray circle: the ring.*
+# *Dots: states of 250 drawn transitions.
+# Lines: from each state to its next state.
+# Gray circle: the ring.*
 #
 # Naive mixup fills the disc: it trains on states that cannot occur.
 # NMER stays on the ring, and none of its rows is a stored row.
 #
-# The next plot shows the outcomes. With more data, neighbors are nearer, and a small piece of the ring is nearly
-# straight, so NMER's error decreases.
+# The next plot shows the outcomes.
+# With more data, neighbors are nearer, and a small piece of the ring is nearly straight,
+# so NMER's error decreases.
 # The errors of the other two methods do not decrease with more data.
 
 # %%
@@ -110,11 +116,13 @@ for panel, title in zip(panels, ("off the ring", "off the simulator's next state
 show(figure, "nmer_errors")
 
 # %% [markdown]
-# *Left: mean distance of states from the ring. Right: mean distance of next states from the simulator's next states.
+# *Left: mean distance of states from the ring.
+# Right: mean distance of next states from the simulator's next states.
 # All axes are logarithmic.*
 #
-# The number of neighbors k is a trade-off: with k = 1 the partner is nearest but always the same, and with many
-# neighbors the distant ones have larger errors. The paper uses `k = 10`.
+# The number of neighbors k is a trade-off: with k = 1 the partner is nearest but always the same,
+# and with many neighbors the distant ones have larger errors.
+# The paper uses `k = 10`.
 
 # %%
 ks = [1, 3, 10, 30, 100]
@@ -128,12 +136,15 @@ panel.set(title="1,000 stored transitions", xlabel="neighbors k", ylabel="mean e
 show(figure, "nmer_k")
 
 # %% [markdown]
-# *NMER's error increases with k. Dashed line: the error of blends of any two rows. Both axes are logarithmic.*
+# *NMER's error increases with k.
+# Dashed line: the error of blends of any two rows.
+# Both axes are logarithmic.*
 #
-# **The answer.** Blends of neighbors are nearly real if the dynamics are smooth and the buffer is dense, and they
-# improve as it fills. Blends of arbitrary rows are not.
-# On real tasks, `custom_training.py --on_manifold_rows 32` computes this error with MuJoCo during training, and
-# `interreplay report` plots it.
+# **The answer.** Blends of neighbors are nearly real
+# if the dynamics are smooth and the buffer is dense, and they improve as it fills.
+# Blends of arbitrary rows are not.
+# On real tasks, `custom_training.py --on_manifold_rows 32` computes this error
+# with MuJoCo during training, and `interreplay report` plots it.
 
 # %%
 one = errors(drawn(NMER, 3000))[1].mean()

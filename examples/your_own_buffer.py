@@ -3,10 +3,12 @@
 #
 # *Question: how much code does a new method need?*
 #
-# A replay method has three parts: a selector draws anchors, a neighborhood finds partners for them, and a synthesizer
-# makes the batch. Usually one part is new and the others exist.
-# Early in training most of the buffer is bad behavior. The method in this example therefore **blends each transition
-# with a near one that did better**: the one with the highest reward among its k nearest neighbors.
+# A replay method has three parts:
+# a selector draws anchors, a neighborhood finds partners for them, and a synthesizer makes the batch.
+# Usually one part is new and the others exist.
+# Early in training most of the buffer is bad behavior.
+# The method in this example therefore **blends each transition with a near one that did better**:
+# the one with the highest reward among its k nearest neighbors.
 
 # %%
 import numpy as np
@@ -25,7 +27,8 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## The new part
 #
-# A neighborhood returns the stored rows that each anchor may be blended with: slots of shape `(n, 1)`, −1 for none.
+# A neighborhood returns the stored rows that each anchor may be blended with:
+# slots of shape `(n, 1)`, −1 for none.
 # `KNN` with `draw=None` returns all k neighbors; only the choice among them is new.
 # The code processes whole batches, without Python loops over rows.
 
@@ -63,7 +66,8 @@ class UpwardMixup(ReplayBuffer):
 # %% [markdown]
 # ## Test the method
 #
-# Test it before training: on generated rows with known rewards, compare it with a naive row-by-row definition.
+# Test it before training: on generated rows with known rewards,
+# compare it with a naive row-by-row definition.
 
 
 # %%
@@ -94,7 +98,8 @@ print(f"256 rows as defined; {int((sample.neighbor_slots >= 0).sum())} of them b
 
 # %% [markdown]
 # The next plot shows its rewards, compared with the rewards of the buffer and of NMER.
-# The method is optimistic. This is the idea and its risk: a blend of lucky rewards is luckier than the environment.
+# The method is optimistic.
+# This is the idea and its risk: a blend of lucky rewards is luckier than the environment.
 
 # %%
 figure, panel = plt.subplots(figsize=(7, 3.4))
@@ -120,8 +125,9 @@ show(figure, "own_rewards")
 #
 # ## Train with SAC
 #
-# A class can replace a name of the catalogue. A few hundred steps show that it runs; whether it *helps* requires
-# several seeds and `interreplay report`.
+# A class can replace a name of the catalogue.
+# A few hundred steps show that it runs;
+# whether it *helps* requires several seeds and `interreplay report`.
 
 # %%
 from interreplay.rllib import SACConfig
@@ -143,5 +149,5 @@ print(f"partners at {replay['neighbor_distance']:.2f} of a random pair's distanc
 
 # %% [markdown]
 # **The answer.** The new part has ten lines, the method five.
-# [docs/extending.md](../docs/extending.md) describes the other two kinds of part, saved states, and how to publish a
-# method in the catalogue.
+# [docs/extending.md](../docs/extending.md) describes the other two kinds of part, saved states,
+# and how to publish a method in the catalogue.

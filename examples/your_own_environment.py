@@ -3,7 +3,8 @@
 #
 # *Question: what does an environment need, and how do I find mistakes in it before a long run?*
 #
-# The task is a boat that crosses a river. The current pushes the boat downstream, fastest in the middle of the river.
+# The task is a boat that crosses a river.
+# The current pushes the boat downstream, fastest in the middle of the river.
 # The boat starts anywhere on the left bank and must reach a dock on the right bank.
 
 # %%
@@ -27,14 +28,15 @@ torch.set_num_threads(1)
 # %% [markdown]
 # ## Write the environment
 #
-# An environment is a class of [Gymnasium](https://gymnasium.farama.org) with two spaces and two methods:
+# An environment is a class of [Gymnasium](https://gymnasium.farama.org)
+# with two spaces and two methods:
 #
 # - `observation_space` and `action_space` give shapes and bounds. Actions need finite bounds.
 # - `reset` starts an episode and returns the first observation.
 # - `step` returns the next observation, the reward, `terminated`, `truncated`, and a dictionary.
 #
-# `terminated` means that no rewards follow. A time limit is not part of the task, so it belongs to `gym.register`,
-# which sets `truncated`.
+# `terminated` means that no rewards follow.
+# A time limit is not part of the task, so it belongs to `gym.register`, which sets `truncated`.
 # `is_success` in the dictionary is optional: training and reports then show a success rate.
 
 
@@ -104,7 +106,8 @@ print(f"{sum(docked for _, _, docked in before)} of 20 episodes reach the dock")
 
 # %% [markdown]
 # Mistakes that the library can detect are one line before training starts.
-# Two examples: actions without bounds, and a replay method that requires goals, which this task does not have.
+# Two examples: actions without bounds, and a replay method that requires goals,
+# which this task does not have.
 
 
 # %%
@@ -122,7 +125,8 @@ for name, method in (("Unbounded-v0", "NMER"), ("River-v0", "HER")):
 # %% [markdown]
 # ## Train
 #
-# Training uses the registered id like any other environment; `env_config` holds arguments of the class.
+# Training uses the registered id like any other environment;
+# `env_config` holds arguments of the class.
 
 
 # %%
@@ -154,8 +158,8 @@ algorithm.stop()
 
 # %% [markdown]
 # The left plot shows evaluation returns during training.
-# The other plots show the paths of 20 episodes, before and after training; the circle is the dock, and arrows show the
-# current.
+# The other plots show the paths of 20 episodes, before and after training;
+# the circle is the dock, and arrows show the current.
 
 # %%
 figure, panels = plt.subplots(1, 3, figsize=(11, 3.6))
@@ -178,8 +182,9 @@ show(figure, "river_paths")
 # %% [markdown]
 # ## Use it from the command line
 #
-# Save the imports of Gymnasium and NumPy, the class `River` and the line that registers `River-v0` as `rivers.py`
-# in your working folder. Then train:
+# Save the imports of Gymnasium and NumPy,
+# the class `River` and the line that registers `River-v0` as `rivers.py` in your working folder.
+# Then train:
 #
 # ```
 # interreplay train --env rivers:River-v0 --buffer NMER --total_env_steps 20000
@@ -188,7 +193,8 @@ show(figure, "river_paths")
 #
 # **The answer.** An environment needs two spaces, two methods, and a line that registers it.
 # `check_env`, a random policy, and the checks before training find most mistakes within seconds.
-# [Your own environment](../docs/own-environment.md) describes Dict observations, goals, images, and wrappers.
+# [Your own environment](../docs/own-environment.md) describes Dict observations,
+# goals, images, and wrappers.
 
 # %%
 docked = sum(docked for _, _, docked in after)
