@@ -152,7 +152,7 @@ def rounding_error(old: np.ndarray, change: np.ndarray, new: np.ndarray) -> np.n
     return (old - (new - added)) + (change - added)
 
 
-class RunningStandardizer:
+class RunningStandardizer(RunningMoments):
     """Running mean and standard deviation per dimension, and the scale in which distances are measured.
 
     The scale in use changes only at `freeze`, so that distances can be compared with each other. The moments are
@@ -166,30 +166,22 @@ class RunningStandardizer:
     """
 
     def __init__(self, dims: int, fixed: int = 0):
-        self.moments = RunningMoments(dims)
+        super().__init__(dims)
         self._use(np.zeros(dims))
         self.free = slice(0, dims - fixed)
 
     @property
     def mean(self) -> np.ndarray:
         """Mean ``(d,)`` at the last freeze."""
-        return self.moments.origin[0]
+        return self.origin[0]
 
     def center(self, row: np.ndarray) -> None:
         """Sum around `row` ``(d,)``; call this before the first rows are added."""
-        self.moments.origin[0] = row
-
-    def add(self, rows: np.ndarray) -> None:
-        """Add `rows` ``(n, d)`` to the moments."""
-        self.moments.add(rows)
-
-    def remove(self, rows: np.ndarray) -> None:
-        """Remove `rows` ``(n, d)`` from the moments."""
-        self.moments.remove(rows)
+        self.origin[0] = row
 
     def current(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation ``(d,)`` of the current rows; 0 for the deviation of a constant."""
-        mean, std = self.moments.mean_and_std()
+        mean, std = self.mean_and_std()
         std = np.where(std <= 1e-9 * np.abs(mean), 0.0, std)
         std[self.free.stop :] = 1.0
         return mean, std
@@ -198,7 +190,7 @@ class RunningStandardizer:
         """Use the current scale from now on, and sum around the current mean."""
         mean, std = self.current()
         self._use(std)
-        self.moments.move_origin(mean)
+        self.move_origin(mean)
 
     def _use(self, std: np.ndarray) -> None:
         self.std = std
@@ -206,9 +198,7 @@ class RunningStandardizer:
 
     def restart(self) -> None:
         """Remove all rows, so that they can be summed again without accumulated rounding errors."""
-        origin = self.mean.copy()
-        self.moments = RunningMoments(len(origin))
-        self.center(origin)
+        self._clear(0)
 
     def apply(self, rows: np.ndarray) -> np.ndarray:
         """Return (rows − mean) / std, float32 ``(n, d)``; constant dimensions become 0."""
@@ -219,15 +209,14 @@ class RunningStandardizer:
         return scaled * self.std + self.mean
 
     def state_dict(self) -> dict[str, Any]:
-        sums = np.stack([self.moments.sums[0], self.moments.squares[0]])
-        return {"count": int(self.moments.counts[0]), "sums": sums, "mean": self.mean, "std": self.std}
+        sums = np.stack([self.sums[0], self.squares[0]])
+        return {"count": int(self.counts[0]), "sums": sums, "mean": self.mean, "std": self.std}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._use(np.array(state["std"], np.float64))
-        self.moments = RunningMoments(len(self.std))
-        self.moments.counts[0] = int(state["count"])
-        self.moments.origin[0] = state["mean"]
-        self.moments.sums[0], self.moments.squares[0] = state["sums"]
+        self.counts[0] = int(state["count"])
+        self.origin[0] = state["mean"]
+        self.sums[0], self.squares[0] = state["sums"]
 
 
 def drift(std: np.ndarray, other: np.ndarray) -> np.ndarray:

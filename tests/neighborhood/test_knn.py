@@ -281,7 +281,7 @@ def test_an_overwritten_pending_row_is_inserted_once():
     graph = world.knn.graph
     assert graph.pending == [999]
     world.add(normal(1000, seed=2), 1000)
-    assert len(graph.cells.stored) == int(graph.scale.moments.counts[0]) == 1000
+    assert len(graph.cells.stored) == int(graph.scale.counts[0]) == 1000
     assert world.recall() >= 0.99
 
 
