@@ -28,6 +28,7 @@ from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import Columns, columns_of, num_features
 from interreplay.storage.read_views import ReadView, read_view
 from interreplay.storage.ring import Storage
+from interreplay.storage.row_table import RowTable
 from interreplay.storage.state_copies import copy_arrays
 from interreplay.synthesis import Identity, Synthesized, Synthesizer
 from interreplay.transitions import Transitions, as_tensor, with_extras
@@ -444,7 +445,7 @@ class ReplayBuffer:
         """Return the memory in bytes of the full buffer for rows with these columns, assuming one long episode."""
         features = num_features(columns)
         parts = sum(part.nbytes(self.capacity, features) for part in self.parts.values())
-        return Storage.nbytes_of(self.capacity, columns) + parts
+        return self.capacity * RowTable(0, columns).width + parts
 
     def statistics(self) -> dict[str, float]:
         """Return statistics that batches do not contain; empty for a single buffer."""

@@ -68,7 +68,7 @@ class HindsightGoals(Neighborhood):
 
     def goals(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Return goals ``(n, d)`` that the episodes of the rows in `slots` ``(n,)`` achieved."""
-        return storage.next_observation_part(self.steps(storage, slots, rng), "achieved_goal")
+        return storage.chain.next_column(self.steps(storage, slots, rng), "obs.achieved_goal")
 
     def steps(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:
         """Return slots ``(n,)`` of the steps that the strategy draws for the rows in `slots` ``(n,)``."""

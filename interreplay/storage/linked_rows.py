@@ -47,22 +47,20 @@ class EpisodeLinks:
         Returns:
             Its id, and the write number of the row that it continues, −1 for none.
         """
-        number = self._stream_id(start) if episode is None else episode
+        number = episode
+        if number is None:
+            last = self.open.get(self.stream)
+            if last is None or last[1] != start:
+                self.broken += last is not None
+                self.open.pop(self.stream, None)
+                self.stream -= 1
+            number = self.stream
         previous, reached = self.open.pop(number, (-1, b""))
         if not done:
             self.open[number] = (write, end)
         if reached != start:
             previous = -1
         return number, previous
-
-    def _stream_id(self, start: bytes) -> int:
-        """Return the id of a row that has none and begins with `start`."""
-        last = self.open.get(self.stream)
-        if last is None or last[1] != start:
-            self.broken += last is not None
-            self.open.pop(self.stream, None)
-            self.stream -= 1
-        return self.stream
 
     def forget_before(self, write: int) -> None:
         """Drop running episodes with an overwritten newest row."""
@@ -173,9 +171,9 @@ class LinkedRows:
 
     # -- Reading -----------------------------------------------------------------------------------
 
-    def observations(self, links: Tensor, names: list[str]) -> dict[str, Tensor]:
-        """Return columns `names` of the observations that `links` ``(n,)`` point to."""
-        return self.records.columns(self._following(links.numpy(), names), names)
+    def next_column(self, slots: Tensor, name: str) -> Tensor:
+        """Return column `name` of the observations that follow the rows in `slots` ``(n,)``."""
+        return torch.from_numpy(self._following(self.links[slots.numpy()], [name])[name])
 
     def numbers_of(self, slots: range, name: str) -> list[int]:
         """Return the integers in column `name` of obs and next_obs of the rows in `slots`."""

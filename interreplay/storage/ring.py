@@ -10,15 +10,7 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.storage.columns import (
-    Columns,
-    cast,
-    check_finite,
-    column_of,
-    columns_of,
-    columns_of_state,
-    signature,
-)
+from interreplay.storage.columns import Columns, cast, check_finite, columns_of, columns_of_state, signature
 from interreplay.storage.frame_stacks import FrameStacks
 from interreplay.storage.linked_rows import LinkedRows
 from interreplay.storage.row_table import RowTable
@@ -70,11 +62,6 @@ class Storage:
             return {}
         return self._stacks.restored_columns(self._chain.columns)
 
-    @staticmethod
-    def nbytes_of(capacity: int, columns: Columns) -> int:
-        """Return the bytes of `capacity` rows of these columns."""
-        return capacity * RowTable(0, columns).width
-
     @property
     def chain(self) -> LinkedRows:
         if self._chain is None:
@@ -115,12 +102,6 @@ class Storage:
     def restore_frames(self, observation: Observation) -> Observation:
         """Return observations as they were added, from the columns of records: numbers of frames become stacks."""
         return self._stacks.restore_observation(observation)
-
-    def next_observation_part(self, slots: Tensor, part: str) -> Tensor:
-        """Return the named part of next_obs of the rows in `slots` ``(n,)``, after one step: ``(n, *shape)``."""
-        links = self.records.column("link").index_select(0, slots)
-        name = column_of(part)
-        return self.chain.observations(links, [name])[name]
 
     # -- Reading -----------------------------------------------------------------------------------
 
