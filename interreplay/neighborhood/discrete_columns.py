@@ -8,16 +8,13 @@ than neighbors. Neighbors are compared by the values themselves; codes only make
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from interreplay.storage.columns import discrete_columns
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.storage.ring import Storage
 
 CODE = 8
 """Length of a code."""

@@ -7,7 +7,7 @@ arXiv:2205.09117, which recomputes neighbors as the buffer grows). An exact sear
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +20,7 @@ from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.neighborhood.knn_index.neighbor_graph import NeighborGraph
 from interreplay.neighborhood.knn_index.neighbor_lists import width_of
 from interreplay.storage.columns import Columns, discrete_columns
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.storage.ring import Storage
 
 
 class KNN(Neighborhood):

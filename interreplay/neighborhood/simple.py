@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from interreplay.neighborhood.base import NO_NEIGHBOR, Neighborhood
 from interreplay.neighborhood.discrete_columns import DiscreteColumns
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.storage.ring import Storage
 
 ROUNDS = 16
 """Rejection rounds before rows with the anchor's discrete values are searched in a block."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +12,10 @@ from interreplay.errors import check_number
 from interreplay.part import standard_normal
 from interreplay.storage.columns import Columns
 from interreplay.storage.read_views import OneStep
+from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import ExactMoments
 from interreplay.synthesis.base import Synthesized, Synthesizer, reject_without_floats
 from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 SINGLE_STEPS = OneStep()
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from interreplay.storage.columns import Columns, discrete_columns, num_features, observation_columns, part_of
+from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions, join_parts, unchecked
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 
 def feature_vectors(storage: Storage, slots: np.ndarray) -> np.ndarray:

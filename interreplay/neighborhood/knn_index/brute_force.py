@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from interreplay.neighborhood.discrete_columns import DiscreteColumns
+from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import RunningStandardizer
-
-if TYPE_CHECKING:
-    from interreplay.neighborhood.discrete_columns import DiscreteColumns
-    from interreplay.storage.ring import Storage
 
 CHUNK = 1 << 16  # rows compared at a time
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,10 +11,8 @@ from interreplay.neighborhood.knn_index.inverted_file import InvertedFile, cells
 from interreplay.neighborhood.knn_index.neighbor_lists import RANK_DRIFT, SEARCH_DRIFT
 from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
 from interreplay.neighborhood.knn_index.searches import CellSearch, ExactSearch
+from interreplay.storage.ring import Storage
 from interreplay.storage.running_moments import RunningStandardizer, drift
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 STALE = 0.6  # share of the stored rows that may be newer than the last search for a row
 MOVE = 0.02  # share by which pending rows may add to the variance of a dimension

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from interreplay.errors import check_number
 from interreplay.storage.read_views import ReadView
+from interreplay.storage.ring import Storage
 from interreplay.synthesis.gaussian_process.fit import Fit, fit
 from interreplay.synthesis.gaussian_process.neighborhoods import Neighborhoods, Preparation, inputs_of, targets_of
 from interreplay.synthesis.gaussian_process.processes import Form, Hyperparameters
 from interreplay.transitions import as_tensor
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 SIZES = {"monte_carlo": 32, "rows": 256, "local": 1}
 """Schedules, and the default number of neighborhoods or rows of a fit."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from interreplay.part import standard_normal
+from interreplay.storage.ring import Storage
 from interreplay.synthesis.base import Synthesized
 from interreplay.synthesis.coefficient import Beta, Coefficient
 from interreplay.synthesis.gaussian_process.holdout import HoldOut
@@ -18,9 +19,6 @@ from interreplay.synthesis.gaussian_process.processes import Form, posterior
 from interreplay.synthesis.gaussian_process.schedule import Schedule
 from interreplay.synthesis.mixup import Blend, TerminationFn
 from interreplay.transitions import Transitions
-
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
 
 
 class GaussianProcess(Blend):
