@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from interreplay.storage.ring import Storage
+from interreplay.storage.ring import Storage
 
 CHUNK = 1 << 16
 LENGTH, GONE, ROOM, HEADER = range(4)
@@ -52,7 +49,12 @@ class Trajectories:
         rows = storage.records.take(torch.from_numpy(slots), ("episode", "terminated", "truncated"))
         done = (rows["terminated"] | rows["truncated"]).tolist()
         episodes = rows["episode"].tolist()
-        self._end_truncated(storage, self.running.keys() & set(episodes))
+        truncated = storage.records.array("truncated")
+        for episode in self.running.keys() & set(episodes):
+            start = self.running[episode]
+            newest = self.blocks[start + HEADER + self.blocks[start + LENGTH] - 1]
+            if truncated[newest]:  # by `Storage.truncate_episodes`, since the row was added
+                del self.running[episode]
         for slot, episode, ended in zip(slots.tolist(), episodes, done, strict=True):
             if self.start[slot] >= 0:
                 self._drop_first(int(self.start[slot]))
@@ -68,15 +70,6 @@ class Trajectories:
             self.place[slot] = length
             if not ended:
                 self.running[episode] = start
-
-    def _end_truncated(self, storage: Storage, episodes: set[int]) -> None:
-        """End those running episodes whose newest row `Storage.truncate_episodes` has truncated since it was added."""
-        truncated = storage.records.array("truncated")
-        for episode in episodes:
-            start = self.running[episode]
-            newest = self.blocks[start + HEADER + self.blocks[start + LENGTH] - 1]
-            if truncated[newest]:
-                del self.running[episode]
 
     def _drop_first(self, start: int) -> None:
         """Record that the first remaining row of a block was overwritten."""

@@ -37,14 +37,14 @@ def make_event(given: str | Callable[[Transitions], Tensor]) -> Event:
     if callable(given):
         return functools.partial(_callable_event, given)
     if given in ("terminated", "truncated"):
-        return functools.partial(_column_event, given)
+        return functools.partial(_column_event, given, operator.ne, 0.0)
     if given == SUCCESS_COLUMN:
-        return functools.partial(_column_event, f"extras.{SUCCESS_COLUMN}")
+        return functools.partial(_column_event, f"extras.{SUCCESS_COLUMN}", operator.ne, 0.0)
     found = REWARD.fullmatch(given) if isinstance(given, str) else None
     if found is None:
         accepted = "'reward > 0' (or another comparison), 'terminated', 'truncated', 'success' or a callable"
         raise ValueError(f"the event is {given!r}; expected {accepted}")
-    return functools.partial(_reward_event, COMPARISONS[found[1]], float(found[2]))
+    return functools.partial(_column_event, "rewards", COMPARISONS[found[1]], float(found[2]))
 
 
 def _callable_event(condition: Callable[[Transitions], Tensor], storage: Storage, slots: Tensor) -> Tensor:
@@ -54,12 +54,10 @@ def _callable_event(condition: Callable[[Transitions], Tensor], storage: Storage
     return found.bool()
 
 
-def _column_event(column: str, storage: Storage, slots: Tensor) -> Tensor:
-    return storage.column(column).index_select(0, slots) != 0
-
-
-def _reward_event(compare: Callable[[Any, float], Any], number: float, storage: Storage, slots: Tensor) -> Tensor:
-    return compare(storage.column("rewards").index_select(0, slots), number)
+def _column_event(
+    column: str, compare: Callable[[Any, float], Any], number: float, storage: Storage, slots: Tensor
+) -> Tensor:
+    return compare(storage.column(column).index_select(0, slots), number)
 
 
 class EventTables(Selector):

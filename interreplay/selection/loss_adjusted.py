@@ -37,9 +37,6 @@ class LossAdjusted(Prioritized):
     def errors_of(self, td_errors: Tensor, scores: Mapping[str, Tensor]) -> Tensor:
         return scores.get(LARGEST_ERROR, td_errors)
 
-    def weights(self, stored: SlotStore, probabilities: Tensor) -> Tensor:
-        return torch.ones_like(probabilities)
-
     def update(self, slots: Tensor, td_errors: Tensor) -> None:
         self.set_priorities(slots, td_errors.detach().abs())
 

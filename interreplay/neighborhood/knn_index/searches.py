@@ -84,19 +84,13 @@ class CellSearch(Search):
 
     def __init__(self, cells: InvertedFile, slots: np.ndarray, width: int, known: np.ndarray, probes: int):
         super().__init__(cells, slots, width)
-        self.probed = self._nearest_cells(probes)
+        distances = cells.squares - 2.0 * (self.vectors @ cells.centers.T)
+        kth = [0, probes - 1] if 1 < probes < len(cells.centers) else [0]
+        # The nearest cells ``(q, probes)``: the nearest one first, the others in any order.
+        self.probed = np.argpartition(distances, kth, axis=1)[:, :probes]
         self.radius = known.astype(np.float32)
         for query in np.flatnonzero(np.isnan(self.radius)):
             self.radius[query] = self._radius(query)
-
-    def _nearest_cells(self, probes: int) -> np.ndarray:
-        """Return the nearest cells ``(q, probes)``: the nearest one first, the others in any order."""
-        count = len(self.cells.centers)
-        if count == 1:
-            return np.zeros((len(self.places), 1), np.int64)
-        distances = self.cells.squares - 2.0 * (self.vectors @ self.cells.centers.T)
-        kth = [0, probes - 1] if 1 < probes < count else [0]
-        return np.argpartition(distances, kth, axis=1)[:, :probes]
 
     def _pages(self, cells: np.ndarray | np.intp) -> np.ndarray:
         pages = self.cells.pages[cells].ravel()
