@@ -107,20 +107,17 @@ class CapturedFunction:
         self._stage.load(columns)
         self._calls += 1
         if self._calls <= WARM_UPS:
-            return self._call_directly()
+            current = torch.cuda.current_stream()
+            self._stream.wait_stream(current)
+            with torch.cuda.stream(self._stream):
+                result = self._function(self._stage.columns)
+            current.wait_stream(self._stream)
+            return result
         if self._graph is None:
             self._capture()
         assert self._graph is not None
         self._graph.replay()
         return self._result
-
-    def _call_directly(self) -> Any:
-        current = torch.cuda.current_stream()
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            result = self._function(self._stage.columns)
-        current.wait_stream(self._stream)
-        return result
 
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()

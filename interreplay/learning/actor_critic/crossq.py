@@ -20,13 +20,6 @@ WIDER = 8
 """Ratio of the default widths of the critics' and the policy's hidden layers: 2048 for 256."""
 
 
-def critic_widths(hiddens: Sequence[int], critic_hiddens: Sequence[int] | str) -> tuple[int, ...]:
-    """Return the widths of the critics' hidden layers; "auto" means `WIDER` times the policy's widths."""
-    if critic_hiddens == "auto":
-        return tuple(WIDER * width for width in hiddens)
-    return tuple(map(int, critic_hiddens))
-
-
 class CrossQActor(GaussianActor):
     """SAC's policy with batch renormalization; acting uses the running statistics."""
 
@@ -44,7 +37,7 @@ class CrossQNetworks(SACNetworks):
 
     Args:
         *shape: As in `SACNetworks`; `hiddens` are the policy's widths.
-        critic_hiddens: As in `critic_widths`.
+        critic_hiddens: Widths of the critics' hidden layers; "auto" means `WIDER` times the policy's widths.
         renorm_warm_up: Training passes of each network before batches are renormalized.
         **options: As in `SACNetworks`.
     """
@@ -64,8 +57,10 @@ class CrossQNetworks(SACNetworks):
         return CrossQActor(inputs, actions, hiddens, self.warm_up)
 
     def make_critics(self, count: int, inputs: int, actions: int, hiddens: Sequence[int], *options: Any) -> RenormedMLP:
-        widths = critic_widths(hiddens, self.critic_hiddens)
-        return RenormedMLP(count, [inputs + actions, *widths, 1], self.warm_up)
+        widths = self.critic_hiddens
+        if widths == "auto":
+            widths = [WIDER * width for width in hiddens]
+        return RenormedMLP(count, [inputs + actions, *map(int, widths), 1], self.warm_up)
 
     def make_targets(self, of_actor: Sequence[Any], of_critics: Sequence[Any]) -> None:
         self.targets = nn.ModuleList()

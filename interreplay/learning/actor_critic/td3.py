@@ -77,7 +77,10 @@ class TD3Update(ActorCriticUpdate):
     gradients, not of the reported losses. With `target_subset`, the minimum of the target is over critics drawn for
     this update. `actor_target` replaces Q_1 by the minimum or the mean of the critics, `critic_target` "mean" the
     minimum of the target and Q_1 by means. With `critic_dropout`, each pass of critics or targets draws its own dropped
-    units. With `bc_alpha`, the actor's loss is TD3+BC's, see `cloning_loss`.
+    units.
+
+    With `bc_alpha` α, the actor's loss is TD3+BC's (Fujimoto & Gu 2021, arXiv:2106.06860), −λ·mean(v·Q_1(s, π(s))) +
+    mean(v·(π(s) − a)²), the squares means over an action's numbers, λ = α / mean|Q_1| without a gradient.
 
     DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is this update with the settings of `DDPGSettings`: d = 1 and
     a' = π'(s'), without noise.
@@ -105,7 +108,9 @@ class TD3Update(ActorCriticUpdate):
         values = self.values_for_actor([obs, actions], rng).squeeze(-1)
         if self.settings.bc_alpha is None:
             return [-weighted_mean(values, weights)], []
-        return [cloning_loss(values, actions, flat_rows(rows.actions), weights, self.settings.bc_alpha)], []
+        distances = (actions - flat_rows(rows.actions)).square().mean(dim=1)
+        scale = self.settings.bc_alpha / values.detach().abs().mean().clamp(min=1e-8)
+        return [weighted_mean(distances, weights) - scale * weighted_mean(values, weights)], []
 
     @torch.no_grad()
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
@@ -122,17 +127,3 @@ class TD3Update(ActorCriticUpdate):
         bound = self.settings.target_noise_clip
         noise = (normal(actions, rng) * self.settings.target_policy_noise).clamp(-bound, bound)
         return (actions + noise).clamp(-1.0, 1.0)
-
-
-def cloning_loss(values: Tensor, actions: Tensor, taken: Tensor, weights: Tensor | None, alpha: float) -> Tensor:
-    """Return the actor's loss of TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860).
-
-    −λ·mean(v·Q(s, π(s))) + mean(v·(π(s) − a)²), the squares means over an action's numbers, λ = α / mean|Q| without a
-    gradient.
-
-    `values` are Q(s, π(s)) ``(n,)``; `actions` π(s) and `taken` a are ``(n, actions)`` in [−1, 1]; `weights` are v
-    ``(n,)`` or None.
-    """
-    distances = (actions - taken).square().mean(dim=1)
-    scale = alpha / values.detach().abs().mean().clamp(min=1e-8)
-    return weighted_mean(distances, weights) - scale * weighted_mean(values, weights)

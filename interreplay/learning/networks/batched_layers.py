@@ -306,7 +306,7 @@ class ForwardPass:
         which = None
         if into is not None:
             found = into.members[number]
-        elif weights[-1].ndim == 1 and not any(each.drops for each in between):
+        elif weights[-1].ndim == 1 and not any(each.dropped is not None for each in between):
             which = gradient[:, 0].nonzero().squeeze(1)
             if which.shape[0] < gradient.shape[0]:
                 gradient = gradient.index_select(0, which)

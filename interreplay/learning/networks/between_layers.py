@@ -81,22 +81,25 @@ class BetweenLayers:
         norm: γ and β ``(width,)`` of one network, or ``(m, 1, width)`` of m networks; None without normalization.
         dropped: The dropped units, flat indices or a mask, or None.
         keep: 1 − p.
+
+    Attributes:
+        dropped: The dropped units, or None.
     """
 
     def __init__(self, norm: tuple[Tensor, Tensor] | None, dropped: Tensor | None, keep: float):
         self._norm = norm
-        self._dropped = dropped
+        self.dropped = dropped
         self._keep = keep
 
     def forward(self, values: Tensor) -> Tensor:
         """Return outputs for a layer's values ``(..., n, width)``, which are changed in place."""
-        if self._dropped is not None:
-            zero_units(values, self._dropped)
+        if self.dropped is not None:
+            zero_units(values, self.dropped)
         if self._norm is None:
             return values.mul_(1.0 / self._keep)
         scale, shift = self._norm
         eps = EPS
-        if self._dropped is not None:
+        if self.dropped is not None:
             eps *= self._keep**2
         self._values = values
         width = [values.shape[-1]]
@@ -114,11 +117,6 @@ class BetweenLayers:
         part._inverse = self._inverse.index_select(0, which)
         return part
 
-    @property
-    def drops(self) -> bool:
-        """Whether units are dropped."""
-        return self._dropped is not None
-
     def backward(self, gradient: Tensor, into: tuple[Tensor, Tensor] | None) -> Tensor:
         """Return the gradient of a layer's values.
 
@@ -128,9 +126,9 @@ class BetweenLayers:
             gradient = gradient.mul_(1.0 / self._keep)
         else:
             gradient = self._through_normalization(gradient, *self._norm, into)
-        if self._dropped is not None:
+        if self.dropped is not None:
             gradient = gradient.contiguous()
-            zero_units(gradient, self._dropped)
+            zero_units(gradient, self.dropped)
         return gradient
 
     def _through_normalization(

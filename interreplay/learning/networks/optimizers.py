@@ -201,12 +201,6 @@ class FlatAdam(FastAdam):
             parameter.data = value
             parameter.grad = piece
 
-    def apply_pieces(self) -> None:
-        """Take one step down the gradients in `pieces`."""
-        for parameter, piece in zip(self.param_groups[0]["params"], self.pieces, strict=True):
-            parameter.grad = piece
-        self.apply()
-
     def _stepped(self) -> tuple[list[Tensor], list[Tensor]]:
         parameters = self.param_groups[0]["params"]
         for parameter, value, piece in zip(parameters, self._values, self.pieces, strict=True):
@@ -322,9 +316,6 @@ class TensorFlowRMSprop(RootMeanSquare):
     PyTorch's RMSprop starts the squares at 0, so that its first steps are 1/√(1 − decay) times as long, and adds ε
     to the root.
     """
-
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, decay: float = 0.99, eps: float = 0.01):
-        super().__init__(params, lr, decay, eps)
 
     def _start(self, parameter: Tensor) -> dict[str, Tensor]:
         return {"square": torch.ones_like(parameter)}

@@ -34,23 +34,19 @@ def make_orthogonal(networks: nn.Module) -> None:
         elif isinstance(part, PolicyValueLayers) and part.widths:
             bodies: list[BatchedMLP] = [*part.bodies]
             for body, outputs in zip(bodies, part.widths, strict=True):
-                _make_layers_orthogonal(body, values=body is bodies[-1], outputs=outputs)
+                for weight, bias in zip(body.weights, body.biases, strict=True):
+                    weight[0] = orthogonal(weight[0].shape, GAIN)
+                    nn.init.zeros_(bias)
+                last = body.weights[-1][0]
+                numbers = outputs - (body is bodies[-1])  # the last output of the last network is the value
+                last[:, :numbers] = orthogonal((len(last), numbers), POLICY_GAIN)
+                last[:, numbers:] = orthogonal((len(last), outputs - numbers), 1.0)
     for part in networks.modules():
         if isinstance(part, PolicyValueLayers) and not part.widths:
             for listed, gain in zip(part.bodies, (POLICY_GAIN, 1.0), strict=True):
-                last: Any = listed.last_linear
-                if last is not None:
-                    last.weight.copy_(orthogonal(last.weight.shape, gain))
-
-
-def _make_layers_orthogonal(body: BatchedMLP, values: bool, outputs: int) -> None:
-    """Initialize the layers of one network with `outputs` outputs; `values`: the last one is the value."""
-    for weight, bias in zip(body.weights, body.biases, strict=True):
-        weight[0] = orthogonal(weight[0].shape, GAIN)
-        nn.init.zeros_(bias)
-    last = body.weights[-1][0]
-    last[:, : outputs - values] = orthogonal((len(last), outputs - values), POLICY_GAIN)
-    last[:, outputs - values :] = orthogonal((len(last), int(values)), 1.0)
+                layer: Any = listed.last_linear
+                if layer is not None:
+                    layer.weight.copy_(orthogonal(layer.weight.shape, gain))
 
 
 def orthogonal(shape: Sequence[int], gain: float) -> Tensor:

@@ -153,14 +153,15 @@ class DQNUpdate(Update):
         gradient.reshape(-1)[taken] = slopes * weights / count
         _, found = online.backward(seen, gradient, of_rows=False)
         adam: Any = self.optimizers["q"]
-        for piece, values in zip(adam.pieces, found, strict=True):
+        for parameter, piece, values in zip(self.parameters, adam.pieces, found, strict=True):
             piece.numpy()[...] = values
+            parameter.grad = piece
         if self.settings.grad_clip is not None:
             flat = adam.gradients.numpy()
             norm = float(np.sqrt(flat @ flat)) + 1e-6
             if norm > self.settings.grad_clip:
                 flat *= self.settings.grad_clip / norm
-        adam.apply_pieces()
+        adam.apply()
         self.move_targets()
 
         sums = np.array([losses @ weights, np.add.reduce(chosen), np.add.reduce(np.abs(errors))], errors.dtype)

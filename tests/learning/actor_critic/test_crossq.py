@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from interreplay.learning.actor_critic.crossq import CrossQNetworks, CrossQUpdate, critic_widths
+from interreplay.learning.actor_critic.crossq import CrossQNetworks, CrossQUpdate
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn
 
 pytestmark = pytest.mark.usefixtures("float64_rows")
@@ -137,10 +137,11 @@ def test_actions_do_not_depend_on_other_rows():
 
 
 def test_critics_are_eight_times_as_wide_by_default():
-    assert critic_widths((256, 256), "auto") == (2048, 2048) and critic_widths((256, 256), [64]) == (64,)
     networks = CrossQNetworks(OBS, ACTIONS, (4, 3))
     assert [tuple(w.shape) for w in networks.critics.weights] == [(2, OBS + ACTIONS, 32), (2, 32, 24), (2, 24, 1)]
     assert not list(networks.targets.parameters())
+    given = CrossQNetworks(OBS, ACTIONS, (4, 3), critic_hiddens=[64])
+    assert [tuple(w.shape) for w in given.critics.weights] == [(2, OBS + ACTIONS, 64), (2, 64, 1)]
 
 
 def test_resets_renew_statistics_and_counts():
