@@ -107,7 +107,7 @@ def measure(algorithm: Any, iterations: int) -> tuple[dict[str, float], float]:
     watch.on(algorithm.replay_buffer, "sample", "buffer, sample")
     watch.on(algorithm.replay_buffer, "update", "buffer, update")
     watch.on(algorithm.diagnostics, "observe", "diagnostics")
-    watch.on(algorithm.learner._update_rule, "update", "update")
+    watch.on(algorithm.learner.update_rule, "update", "update")
     parts: dict[str, list[float]] = {}
     rates = []
     for _ in range(iterations):

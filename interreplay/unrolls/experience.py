@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from interreplay.unrolls.mixture import UnrollMix
 from interreplay.unrolls.unrolls import Unrolls
@@ -34,14 +33,6 @@ class UnrollExperience:
         """Draw the batches that are due. If `stop`, called before each, is True, the rest waits for the next call."""
         while not stop() and self.mix.ready(self.batch_size):
             yield self.mix.batch(self.batch_size, self.rng)
-
-    def update(self, batch: Unrolls, policy: Tensor, errors: Tensor) -> None:
-        """Process the results of an update; arguments as for `UnrollMix.update`."""
-        self.mix.update(batch, policy, errors)
-
-    def to_refresh(self) -> Unrolls | None:
-        """Return unrolls with distances from the policy to measure again, or None."""
-        return self.mix.to_refresh(self.rng)
 
     def anneal(self, progress: float) -> None:
         """Move schedules to `progress`, the completed share of the run, from 0 to 1."""

@@ -72,9 +72,9 @@ def test_blends_of_discrete_observations_are_rejected():
 
 def test_the_target_entropy_follows_the_number_of_actions():
     discrete = config("CartPole-v1").build_algo()
-    assert discrete.learner._update_rule.target_entropy == pytest.approx(0.98 * np.log(2))
+    assert discrete.learner.update_rule.target_entropy == pytest.approx(0.98 * np.log(2))
     continuous = config("Pendulum-v1").build_algo()
-    assert continuous.learner._update_rule.target_entropy == -1.0
+    assert continuous.learner.update_rule.target_entropy == -1.0
 
 
 ENV = "tests.rllib.nested_actions:{}Actions-v0"

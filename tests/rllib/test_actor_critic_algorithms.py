@@ -96,7 +96,7 @@ def test_a_configuration_as_tune_makes_it():
     plain = config(trainer="DDPG").to_dict() | {"exploration": {"type": "Gaussian", "sigma": 0.3}, "huber_delta": 2.0}
     algorithm = DDPG(config=plain)
     assert algorithm.env_runner._state.exploration.sigma == 0.3 and isinstance(algorithm.config.exploration, Gaussian)
-    assert algorithm.learner._update_rule.settings.huber_delta == 2.0
+    assert algorithm.learner.update_rule.settings.huber_delta == 2.0
 
 
 def bound_of(trainer):
@@ -108,7 +108,7 @@ def bound_of(trainer):
 def test_regularization_settings_are_flags_of_every_trainer(trainer):
     line = {"trainer": trainer, "actor_l2": 0.1, "critic_l2": 0.2, bound_of(trainer): 0.3, "horizon": 50}
     made = configure(f"{trainer}Config", settings_for(line))
-    update = made.build_algo().learner._update_rule
+    update = made.build_algo().learner.update_rule
     assert (getattr(update.settings, bound_of(trainer)), made.env_config) == (0.3, {"max_episode_steps": 50})
     assert [update.optimizers[name].param_groups[0]["weight_decay"] for name in ("actor", "critic")] == [0.1, 0.2]
 

@@ -22,7 +22,7 @@ def test_settings_reach_networks_and_updates(trainer):
     settings = {"n_critics": 3, "critic_layer_norm": True, "critic_dropout": 0.2, "weight_decay": 0.1, "critic_l2": 0.0}
     algorithm = config(trainer=trainer).training(**settings).build_algo()
     nets = algorithm.learner.single_module.nets
-    rule = algorithm.learner._update_rule
+    rule = algorithm.learner.update_rule
     for critics in (nets.critics, nets.targets):
         assert (critics.count, len(critics.scales), critics.dropout) == (3, 2, 0.2)
     assert {name: getattr(rule.settings, name) for name in settings} == settings
@@ -38,7 +38,7 @@ def test_rl_module_sets_the_number_of_critics():
 @pytest.mark.slow
 def test_delayed_policy_updates_continue_over_iterations():
     algorithm, results = run(of_preset("redq"), 2)
-    rule = algorithm.learner._update_rule
+    rule = algorithm.learner.update_rule
     learned = results[-1]["learners"]["default_policy"]
     assert rule.updates == learned["num_updates_lifetime"] == 151
     steps = [optimizer.state[p]["step"] for optimizer in rule.optimizers.values() for p in optimizer.state]
@@ -51,7 +51,7 @@ def test_discrete_actions_support_the_options():
     made = config("CartPole-v1").training(n_critics=4, target_subset=2, critic_layer_norm=True, critic_dropout=0.1)
     algorithm, results = run(made.training(policy_delay=3, actor_target="mean", target_entropy="half"))
     assert np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
-    assert algorithm.learner._update_rule.target_entropy == pytest.approx(0.49 * np.log(2))
+    assert algorithm.learner.update_rule.target_entropy == pytest.approx(0.49 * np.log(2))
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_a_reset_keeps_rows_counts_and_observation_statistics():
     algorithm = made.build_algo()
     algorithm.train()
     encoder = algorithm.learner.single_module.nets.encoder
-    rule = algorithm.learner._update_rule
+    rule = algorithm.learner.update_rule
     before, left = weights(algorithm), 90 - rule.updates
     assert 0 < left < 90
     sample = algorithm.replay_buffer.sample(32)
@@ -124,7 +124,7 @@ def test_a_resumed_run_is_bit_exact(trainer, tmp_path):
     assert all(torch.isfinite(value).all() for value in weights(straight).values())
     nets = straight.learner.single_module.nets
     assert all(isinstance(each, ResidualMLP) for each in (nets.critics, nets.targets, nets.actor.body))
-    assert straight.learner._update_rule.resets_at_steps == 1
+    assert straight.learner.update_rule.resets_at_steps == 1
 
 
 @pytest.mark.slow
@@ -174,13 +174,13 @@ def test_unsupported_methods_are_rejected(buffer, trainer):
 def test_settings_reach_networks_and_updates_of_tqc_and_crossq():
     made = config(trainer="TQC").training(n_critics=3, n_quantiles=7, drop_per_critic=1, kappa=0.5)
     algorithm = made.build_algo()
-    update = algorithm.learner._update_rule
+    update = algorithm.learner.update_rule
     nets = algorithm.learner.single_module.nets
     assert (update.settings.drop_per_critic, update.settings.kappa) == (1, 0.5)
     assert tuple(nets.critics.weights[-1].shape) == (3, 32, 7) == tuple(nets.targets.weights[-1].shape)
     made = config(trainer="CrossQ").training(policy_delay=2, renorm_warm_up=7, activation="tanh")
     algorithm = made.build_algo()
-    update = algorithm.learner._update_rule
+    update = algorithm.learner.update_rule
     nets = algorithm.learner.single_module.nets
     assert (update.settings.policy_delay, nets.critics.warm_up, nets.actor.body.warm_up) == (2, 7, 7)
     assert tuple(nets.critics.weights[1].shape) == (2, 256, 256) and nets.critics.activation == "tanh"

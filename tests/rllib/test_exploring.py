@@ -102,7 +102,7 @@ def test_counts_and_the_ends_of_episodes_are_restored():
 @pytest.mark.parametrize(("env", "trainer"), UPDATES)
 def test_every_algorithm_has_one_update(env, trainer):
     algorithm = config(env, trainer=trainer).build_algo()
-    update = type(algorithm.learner._update_rule)
+    update = type(algorithm.learner.update_rule)
     module, name = UPDATES[env, trainer]
     assert (update.__module__, update.__name__) == (f"interreplay.learning.{module}", name)
     own = [base for base in update.__mro__[1:] if base.__module__.startswith("interreplay.")]

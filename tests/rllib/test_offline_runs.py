@@ -199,7 +199,7 @@ def test_the_preset_of_rlpd(name):
     algorithm.train()
     nets = algorithm.learner.single_module.nets
     assert (nets.critics.count, algorithm.learner.updates) == (10, 4 * 20)
-    rule = algorithm.learner._update_rule
+    rule = algorithm.learner.update_rule
     assert (rule.settings.target_subset, rule.settings.policy_delay, rule.target_entropy) == (2, 20, -0.5)
     assert len(nets.critics.scales) == 1  # of layer normalization
 

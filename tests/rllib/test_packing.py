@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.rllib.env_runner.remote import pack, unpack_rows
-from interreplay.transitions import Transitions
+from interreplay.rllib.env_runner.remote import pack, unpack
+from interreplay.transitions import Transitions, grouped
 
 
 def made(n: int, goals: bool) -> Transitions:
@@ -27,7 +27,7 @@ def made(n: int, goals: bool) -> Transitions:
 @pytest.mark.parametrize("n", [0, 1, 7, 200])
 def test_unpacking_restores_packed_transitions(n, goals):
     rows = made(n, goals)
-    back = unpack_rows(pickle.loads(pickle.dumps(pack(rows.columns()))))
+    back = Transitions(**grouped(unpack(pickle.loads(pickle.dumps(pack(rows.columns()))))))
     for field in ("obs", "next_obs", "actions", "rewards", "terminated", "truncated", "episode", "extras"):
         old, new = (getattr(value, field) for value in (rows, back))
         pairs = [(old[k], new[k]) for k in old] if isinstance(old, dict) else [(old, new)]

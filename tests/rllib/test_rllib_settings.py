@@ -52,7 +52,7 @@ def built(made):
 
 
 def rates(algorithm):
-    return {n: o.param_groups[0]["lr"] for n, o in algorithm.learner._update_rule.optimizers.items()}
+    return {n: o.param_groups[0]["lr"] for n, o in algorithm.learner.update_rule.optimizers.items()}
 
 
 def test_every_setting_of_rllib_is_in_one_table():
@@ -314,7 +314,7 @@ def test_learning_rates_of_the_configuration_override_a_checkpoint(tmp_path):
     other.restore_from_path(tmp_path / "c")
     other.train()
     assert rates(other) == {n: 2e-5 if n == "actor" else 1e-5 for n in rates(other)}
-    assert other.learner._update_rule.optimizers["critic"].param_groups[0]["weight_decay"] == 0.2
+    assert other.learner.update_rule.optimizers["critic"].param_groups[0]["weight_decay"] == 0.2
 
 
 class Arm(Recorded):

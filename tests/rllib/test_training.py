@@ -70,7 +70,7 @@ def test_a_part_given_as_an_object_is_copied_for_each_run():
 def test_the_largest_error_of_the_critics_reaches_the_selector():
     algorithm = config(buffer="LAP").training(updates_per_step=0).build_algo()
     algorithm.train()
-    assert algorithm.learner._update_rule.scores_wanted == {"largest_error"}
+    assert algorithm.learner.update_rule.scores_wanted == {"largest_error"}
     buffer = algorithm.replay_buffer
     sample = buffer.sample(32)
     result = algorithm.learner.learn_from(sample)
@@ -80,7 +80,7 @@ def test_the_largest_error_of_the_critics_reaches_the_selector():
     found = buffer.selector.priorities(torch.tensor(list(last))).tolist()
     assert found == pytest.approx([max(score, 1.0) for score in last.values()])
     plain = config(buffer="PER").build_algo()
-    assert plain.learner._update_rule.scores_wanted == frozenset()
+    assert plain.learner.update_rule.scores_wanted == frozenset()
 
 
 @pytest.mark.parametrize("settings", [{"huber_delta": 2.0}, {"pal_alpha": 0.4}])
@@ -228,7 +228,7 @@ def test_invalid_settings_are_rejected_by_name(change, message):
 def test_a_setting_of_minus_one_is_kept():
     """RLlib marks retired settings by -1, and algorithms are built from a configuration's state."""
     algorithm = config("HalfCheetah-v5").training(target_entropy=-1.0).build_algo()
-    assert algorithm.learner._update_rule.target_entropy == -1.0
+    assert algorithm.learner.update_rule.target_entropy == -1.0
     with pytest.raises(ValueError, match="actor_lr is -1"):
         config().training(actor_lr=-1).build_algo()
 

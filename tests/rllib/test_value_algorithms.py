@@ -172,7 +172,7 @@ def test_resuming_equals_not_stopping(trainer, settings, tmp_path):
     made = lambda: config(trainer=trainer).training(anneal_steps=300, **settings).build_algo()
     straight, resumed = continued(made, tmp_path / "c", after=2)
     assert_same_run(straight, resumed)
-    assert straight.learner._update_rule.since_copy == resumed.learner._update_rule.since_copy == 151 % 7
+    assert straight.learner.update_rule.since_copy == resumed.learner.update_rule.since_copy == 151 % 7
     assert straight.env_runner._state.exploration.epsilon == resumed.env_runner._state.exploration.epsilon
 
 

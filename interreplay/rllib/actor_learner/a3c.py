@@ -15,7 +15,7 @@ from interreplay.learning.policy_gradient.unroll_settings import A3CSettings
 from interreplay.rllib.actor_learner.algorithm import ActorLearner, ActorLearnerConfig
 from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
-from interreplay.rllib.env_runner.remote import Collector, Packed, unpack
+from interreplay.rllib.env_runner.remote import Collector, FromColumns
 from interreplay.unrolls.experience import UnrollExperience
 
 
@@ -37,11 +37,6 @@ class Gradients(NamedTuple):
     def columns(self) -> dict[str, Tensor]:
         """Return the tensors by name."""
         return self._asdict()
-
-    @classmethod
-    def unpacked(cls, packed: Packed) -> Gradients:
-        """Return the gradients of packed columns."""
-        return cls(**{name: torch.from_numpy(array) for name, array in unpack(packed).items()})
 
 
 class GradientRunner(UnrollRunner):
@@ -99,7 +94,7 @@ class GradientLearner(BatchLearner):
 
     def apply(self, gradients: Gradients) -> None:
         """Make one step with clipped gradients."""
-        rule = self._update_rule
+        rule = self.update_rule
         sizes = [parameter.numel() for parameter in rule.parameters]
         parts = gradients.gradient.to(self._device).split(sizes)
         for parameter, part in zip(rule.parameters, parts, strict=True):
@@ -164,8 +159,8 @@ class A3C(ActorLearner):
         self._lags: list[int] = []
 
     @override(ActorLearner)
-    def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
-        return super()._make_collector(Gradients.unpacked)
+    def _make_collector(self, from_columns: FromColumns) -> Collector:
+        return super()._make_collector(lambda columns: Gradients(**columns))
 
     @override(ActorLearner)
     def _add(self, rows: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -27,14 +27,14 @@ from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.signatures import IMPALATraining
-from interreplay.rllib.env_runner.remote import Collector, Packed, RemoteRunners, unpack_unrolls
+from interreplay.rllib.env_runner.remote import Collector, FromColumns, RemoteRunners
 from interreplay.transitions import map_observation
 from interreplay.unrolls import schema
 from interreplay.unrolls.distances import UnrollDistance
 from interreplay.unrolls.experience import UnrollExperience
 from interreplay.unrolls.mix_settings import STANDARD, make_mix
 from interreplay.unrolls.mixture import UnrollMix
-from interreplay.unrolls.unrolls import Unrolls
+from interreplay.unrolls.unrolls import Unrolls, from_columns
 
 
 class ActorLearnerModule(OffPolicyModule):
@@ -172,7 +172,7 @@ class ActorLearner(TrainingLoop):
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
-        self._collector = self._make_collector(unpack_unrolls)
+        self._collector = self._make_collector(from_columns)
         batch = self.config.train_batch_size_per_learner
         gaussian = self.learner.single_module.policy.gaussian
         mix = self.config.take_source() or self.config.make_mix(gaussian)
@@ -181,10 +181,11 @@ class ActorLearner(TrainingLoop):
         self.statistics = UnrollStatistics(UnrollDistance(gaussian=gaussian))
 
     @override(TrainingLoop)
-    def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
+    def _make_collector(self, from_columns: FromColumns) -> Collector:
         if self.config.num_env_runners == 0 or self.config.sync:
-            return super()._make_collector(unpack)
-        return AsyncCollector(RemoteRunners(self.env_runner_group, self.config), self.learner, unpack, self.config)
+            return super()._make_collector(from_columns)
+        runners = RemoteRunners(self.env_runner_group, self.config)
+        return AsyncCollector(runners, self.learner, from_columns, self.config)
 
     @property
     def replay_buffer(self) -> UnrollMix:
@@ -221,11 +222,11 @@ class ActorLearner(TrainingLoop):
         version = self.learner.updates
         result = self.learner.learn_from(batch)
         self.statistics.observe(self.replay_buffer, batch, version, result.policy)
-        self.experience.update(batch, result.policy, result.errors)
-        outdated = self.experience.to_refresh()
+        self.replay_buffer.update(batch, result.policy, result.errors)
+        outdated = self.replay_buffer.to_refresh(self.experience.rng)
         if outdated is not None:
             current = self.learner.update_rule.policy(outdated.to(self.learner._device))
-            self.experience.mix.update(outdated, current)
+            self.replay_buffer.update(outdated, current)
 
     @override(TrainingLoop)
     def _statistics(self) -> dict[str, float]:

@@ -14,7 +14,16 @@ from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.errors import InterreplayError
-from interreplay.rllib.env_runner.remote import Collected, Collector, Packed, RemoteCollector, RemoteRunners, lost
+from interreplay.rllib.env_runner.remote import (
+    Collected,
+    Collector,
+    FromColumns,
+    Packed,
+    RemoteCollector,
+    RemoteRunners,
+    lost,
+    unpack,
+)
 
 
 class Answer(NamedTuple):
@@ -132,8 +141,8 @@ class AsyncCollector(RemoteCollector):
     If the weights of a request are more than `max_lag` updates old, its answer is awaited before any other.
     """
 
-    def __init__(self, runners: RemoteRunners, learner: Any, unpack: Callable[[Packed], Any], config: Any):
-        super().__init__(runners, learner, unpack)
+    def __init__(self, runners: RemoteRunners, learner: Any, from_columns: FromColumns, config: Any):
+        super().__init__(runners, learner, from_columns)
         self._config = config
         self._begin()
 
@@ -159,7 +168,7 @@ class AsyncCollector(RemoteCollector):
                 failure = self._receive()
             if failure is not None:
                 return Collected(failure=failure)
-        return Collected([self._unpack(self._arrived.pop(0))])
+        return Collected([self._from_columns(unpack(self._arrived.pop(0)))])
 
     def _send(self, make: Callable[[Any, int], Any]) -> None:
         """Send requests with the weights; new weights after `broadcast_interval` updates, as one object for all."""

@@ -41,15 +41,19 @@ class BatchLearner(ExactOptimizerStates):
     """Learns from batches of any kind with the update of the configuration.
 
     Attributes:
+        update_rule: The update of the algorithm.
+        generator: Source of all random numbers of updates.
         updates: Number of updates in the whole run, including those before a resume.
         batches_define_loss: Whether a replay method sets targets or a loss, or scores rows under the current networks.
+        reward_scale: Scales the rewards of batches; None if they are not scaled.
     """
 
     batches_define_loss: bool = False
+    reward_scale: RewardScale | None = None
     config: Any
     _device: Any  # a `torch.device`
     _module: MultiRLModule
-    _update_rule: Any
+    update_rule: Any
     _captured: CapturedUpdate | None = None
     _group: UpdateGroup | None = None
 
@@ -58,29 +62,29 @@ class BatchLearner(ExactOptimizerStates):
         module: Any = self._module[module_id]
         module.to(self._device)
         share_statistics(module.nets)
-        self._update_rule = self.config.make_update(module)
-        for name, optimizer in self._update_rule.optimizers.items():
+        self.update_rule = self.config.make_update(module)
+        for name, optimizer in self.update_rule.optimizers.items():
             params = _parameters_of(optimizer)
             self.register_optimizer(module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params)
         self._captured = None
         # PyTorch's own optimizers use the CPU, so that CUDA graphs cannot contain their steps.
-        plain = all(isinstance(one, PlainOptimizer) for one in self._update_rule.optimizers.values())
+        plain = all(isinstance(one, PlainOptimizer) for one in self.update_rule.optimizers.values())
         if self.config.cuda_graph and has_graphs(self._device) and plain:
-            self._captured = CapturedUpdate(self._update_rule, self._device)
+            self._captured = CapturedUpdate(self.update_rule, self._device)
 
     @override(TorchLearner)
     def build(self) -> None:
         super().build()
-        self._rng = torch.Generator(device=self._device)
+        self.generator = torch.Generator(device=self._device)
         seed = self.config.seed
         if seed is None:
             seed = torch.seed()
-        self._rng.manual_seed(seed)
+        self.generator.manual_seed(seed)
         self.updates = 0
         self._clear()
 
     def _clear(self) -> None:
-        self._totals = torch.zeros(len(self._update_rule.metrics), dtype=torch.float64, device=self._device)
+        self._totals = torch.zeros(len(self.update_rule.metrics), dtype=torch.float64, device=self._device)
         self._since = 0
 
     @property
@@ -95,28 +99,18 @@ class BatchLearner(ExactOptimizerStates):
 
     def learn_from(self, batch: Any) -> Any:
         """Make one gradient update with a batch on any device, and return its result on the learner's device."""
-        if self._group is not None and self._update_rule.updates >= self._group.begins_after:
+        if self._group is not None and self.update_rule.updates >= self._group.begins_after:
             result = self._group.update(self, batch)
         elif self._captured is None:
-            result = self._update_rule.update(batch.to(self._device), self._rng)
+            result = self.update_rule.update(batch.to(self._device), self.generator)
         else:
-            result = self._captured.update(batch, self._rng)
+            result = self._captured.update(batch, self.generator)
         self.count(result.metrics)
         return result
 
     def join(self, group: UpdateGroup | None) -> None:
         """Make all further updates together with other learners; None makes them separately."""
         self._group = group
-
-    @property
-    def update_rule(self) -> Any:
-        """The update of the algorithm."""
-        return self._update_rule
-
-    @property
-    def generator(self) -> torch.Generator:
-        """Source of all random numbers of updates."""
-        return self._rng
 
     def count(self, metrics: Tensor) -> None:
         """Count an update with its metrics."""
@@ -133,7 +127,7 @@ class BatchLearner(ExactOptimizerStates):
             TrainingDiverged: A loss is not finite.
         """
         totals: list[float] = self._totals.tolist()
-        for name, total in zip(self._update_rule.metrics, totals, strict=True):
+        for name, total in zip(self.update_rule.metrics, totals, strict=True):
             if name.endswith("loss") and not math.isfinite(total):
                 raise TrainingDiverged(name, total, self.updates)
         return totals
@@ -142,7 +136,7 @@ class BatchLearner(ExactOptimizerStates):
         """Raise TrainingDiverged if a loss or a weight is not finite; too slow for every update."""
         self.check_losses()
         parameters = dict(self.single_module.named_parameters())
-        for name, optimizer in self._update_rule.optimizers.items():
+        for name, optimizer in self.update_rule.optimizers.items():
             for i, parameter in enumerate(_parameters_of(optimizer)):
                 parameters[f"parameter {i} of {name}"] = parameter
         for name, tensor in parameters.items():  # buffers are excluded: they may hold infinite constants
@@ -157,13 +151,13 @@ class BatchLearner(ExactOptimizerStates):
 
     def set_rates(self, rates: dict[str, float]) -> None:
         """Set the learning rate of each optimizer by its name; a user's update may have other optimizers."""
-        for name in rates.keys() & self._update_rule.optimizers.keys():
-            for group in self._update_rule.optimizers[name].param_groups:
+        for name in rates.keys() & self.update_rule.optimizers.keys():
+            for group in self.update_rule.optimizers[name].param_groups:
                 group["lr"] = rates[name]
 
     def reseed(self, seed: int) -> None:
         """Seed the random generator of updates."""
-        self._rng.manual_seed(seed)
+        self.generator.manual_seed(seed)
 
     def collect_metrics(self) -> dict[str, float]:
         """Return means over the updates since the last call, empty if there were none.
@@ -175,7 +169,7 @@ class BatchLearner(ExactOptimizerStates):
             return {}
         means = [total / self._since for total in self.check_losses()]
         self._clear()
-        return dict(zip(self._update_rule.metrics, means, strict=True))
+        return dict(zip(self.update_rule.metrics, means, strict=True))
 
     def load_statistics(self, state: Mapping[str, Any]) -> None:
         """Restore the statistics of observations in a state of a learner."""
@@ -192,20 +186,22 @@ class BatchLearner(ExactOptimizerStates):
         state = super().get_state(components, not_components=not_components, **kwargs)
         if self._check_component(UPDATE_STATE, components, not_components):
             state[UPDATE_STATE] = {
-                "rng": self._rng.get_state().numpy(),
+                "rng": self.generator.get_state().numpy(),
                 "updates": self.updates,
                 "totals": self._totals.cpu().numpy().copy(),
                 "since": self._since,
-                "rule": self._update_rule.state_dict(),
+                "rule": self.update_rule.state_dict(),
             }
             if isinstance(self._encoder, Normalized):
                 state[UPDATE_STATE]["observations"] = self._encoder.statistics()
+            if self.reward_scale is not None:
+                state[UPDATE_STATE]["rewards"] = self.reward_scale.state_dict()
         return state
 
     @override(Learner)
     def set_state(self, state: dict[str, Any]) -> None:
         configured = {}
-        for name, optimizer in self._update_rule.optimizers.items():
+        for name, optimizer in self.update_rule.optimizers.items():
             group = optimizer.param_groups[0]
             configured[name] = {key: group[key] for key in CONFIGURED if key in group}
         if COMPONENT_OPTIMIZER in state:  # optimizers would continue in the arrays of the state
@@ -213,15 +209,17 @@ class BatchLearner(ExactOptimizerStates):
         super().set_state(state)
         for name, settings in configured.items():
             # A checkpoint contains its learning rates; the configuration's rates take precedence, as searches expect.
-            self._update_rule.optimizers[name].param_groups[0].update(settings)
+            self.update_rule.optimizers[name].param_groups[0].update(settings)
         if UPDATE_STATE in state:
             own = state[UPDATE_STATE]
-            restore_generator(self._rng, own["rng"])
+            restore_generator(self.generator, own["rng"])
             self.updates = int(own["updates"])
             self._since = int(own["since"])
             self._totals = torch.as_tensor(own["totals"], device=self._device).clone()
-            self._update_rule.load_state_dict(own["rule"])
+            self.update_rule.load_state_dict(own["rule"])
             self.load_statistics(state)
+            if self.reward_scale is not None and "rewards" in own:  # the parent of a fork may not have scaled rewards
+                self.reward_scale.load_state_dict(own["rewards"])
 
     @property
     def single_module(self) -> Any:
@@ -235,12 +233,13 @@ class BatchLearner(ExactOptimizerStates):
 class OffPolicyLearner(BatchLearner):
     """Learns from `Sample`s with the `Update` of the configuration."""
 
-    _update_rule: Update
+    update_rule: Update
 
     @override(BatchLearner)
     def build(self) -> None:
         super().build()
-        self.reward_scale = RewardScale(self.config.gamma) if self.config.scale_rewards else None
+        if self.config.scale_rewards:
+            self.reward_scale = RewardScale(self.config.gamma)
 
     @override(BatchLearner)
     def learn_from(self, batch: Sample) -> UpdateResult:
@@ -248,34 +247,20 @@ class OffPolicyLearner(BatchLearner):
             batch = batch.replace(transitions=self.reward_scale.scaled(batch.transitions))
         return super().learn_from(batch)
 
-    @override(BatchLearner)
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        state = super().get_state(components, not_components=not_components, **kwargs)
-        if UPDATE_STATE in state and self.reward_scale is not None:
-            state[UPDATE_STATE]["rewards"] = self.reward_scale.state_dict()
-        return state
-
-    @override(BatchLearner)
-    def set_state(self, state: dict[str, Any]) -> None:
-        super().set_state(state)
-        own = state.get(UPDATE_STATE, {})
-        if self.reward_scale is not None and "rewards" in own:  # the parent of a fork may not have scaled rewards
-            self.reward_scale.load_state_dict(own["rewards"])
-
     def after_updates(self, env_steps: int) -> None:
         """Make changes that are due at a number of env steps, such as resets of networks, after all of its updates."""
-        self._update_rule.after_updates(env_steps, self._rng)
+        self.update_rule.after_updates(env_steps, self.generator)
 
     @property
     def offers(self) -> frozenset[str]:
         """Names in `interreplay.learning.update` of the scores and losses that replay methods can use."""
-        return self._update_rule.offers
+        return self.update_rule.offers
 
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by their names, under the current networks."""
         if self.reward_scale is not None:
             rows = self.reward_scale.scaled(rows)
-        return self._update_rule.score(rows, names, self._rng)
+        return self.update_rule.score(rows, names, self.generator)
 
 
 def has_graphs(device: torch.device) -> bool:

@@ -37,7 +37,7 @@ from interreplay.rllib.env_runner.env_creation import make_one
 from interreplay.rllib.env_runner.remote import (
     Collected,
     Collector,
-    Packed,
+    FromColumns,
     RemoteCollector,
     RemoteRunners,
     runner_errors,
@@ -147,12 +147,12 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def _prepare(self) -> None:
         """Create `experience` and the collector."""
 
-    def _make_collector(self, unpack: Callable[[Packed], Any]) -> Collector:
+    def _make_collector(self, from_columns: FromColumns) -> Collector:
         """Return the collector of the configuration."""
         if self.config.num_env_runners == 0:
             return LocalCollector(self.env_runner, self.learner)
         runners = RemoteRunners(self.env_runner_group, self.config)
-        return RemoteCollector(runners, self.learner, unpack)
+        return RemoteCollector(runners, self.learner, from_columns)
 
     @property
     def env_steps(self) -> int:
@@ -292,7 +292,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         """
         runner = self._evaluating_runner()
         if runner is not None and not (only_endless and has_time_limit(runner.env)):
-            runner.interrupt()
+            runner.interrupted = True
 
     def _evaluating_runner(self) -> Any:
         """Return the runner that evaluates in this process, None if other processes do."""

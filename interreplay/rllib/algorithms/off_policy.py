@@ -33,11 +33,10 @@ from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
 from interreplay.rllib.algorithms.rllib_settings import replay_method
 from interreplay.rllib.env_runner.env_creation import goal_functions, make_one
-from interreplay.rllib.env_runner.remote import unpack_rows
 from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS
 from interreplay.rllib.stock.buffer import DOTTED
 from interreplay.rllib.stock.buffer import ReplayBuffer as StockReplayBuffer
-from interreplay.transitions import Transitions, with_extras
+from interreplay.transitions import Transitions, grouped, with_extras
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     @override(TrainingLoop)
     def _prepare(self) -> None:
-        self._collector = self._make_collector(unpack_rows)
+        self._collector = self._make_collector(lambda columns: Transitions(**grouped(columns)))
         self.experience = self._make_experience()
         simulator = None
         if self.config.on_manifold_rows:

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from interreplay.environments.registration import own_name
 from interreplay.errors import EnvironmentFailure, InterreplayError, RunnerLost, in_words
-from interreplay.transitions import Transitions, grouped
-from interreplay.unrolls.unrolls import Unrolls, from_columns
 
 Packed = tuple[bytes, list[tuple[str, str, tuple[int, ...]]]]
 """Columns as one block of bytes, with the name, the type and the shape of each.
 
 A pickled tensor has some 300 bytes of overhead, which is more than the numbers of a short fragment.
 """
+FromColumns = Callable[[dict[str, Tensor]], Any]
+"""Creates transitions, unrolls or another object from its columns by name."""
 
 
 def pack(columns: Mapping[str, Tensor]) -> Packed:
@@ -41,27 +41,18 @@ def pack(columns: Mapping[str, Tensor]) -> Packed:
     return bytes(data), layout
 
 
-def unpack(packed: Packed) -> dict[str, np.ndarray]:
-    """Return packed columns as writable arrays."""
+def unpack(packed: Packed) -> dict[str, Tensor]:
+    """Return packed columns, which can be written to."""
     data, layout = packed
     memory = bytearray(data)
     offset = 0
-    found: dict[str, np.ndarray] = {}
+    found: dict[str, Tensor] = {}
     for name, dtype, shape in layout:
         size = int(np.prod(shape, dtype=np.int64))
-        found[name] = np.frombuffer(memory, np.dtype(dtype), size, offset).reshape(shape)
-        offset += found[name].nbytes
+        array = np.frombuffer(memory, np.dtype(dtype), size, offset).reshape(shape)
+        found[name] = torch.from_numpy(array)
+        offset += array.nbytes
     return found
-
-
-def unpack_rows(packed: Packed) -> Transitions:
-    """Return packed transitions."""
-    return Transitions(**grouped(unpack(packed)))
-
-
-def unpack_unrolls(packed: Packed) -> Unrolls:
-    """Return packed unrolls."""
-    return from_columns({name: torch.from_numpy(array) for name, array in unpack(packed).items()})
 
 
 @dataclass
@@ -115,14 +106,12 @@ class RemoteRunners:
         self._config = config
         self._error: InterreplayError | None = None  # the first one in `of_each`
 
-    def collect(
-        self, weights: dict[str, Any], make: Callable[[Any], Any], unpack: Callable[[Packed], Any]
-    ) -> Collected:
+    def collect(self, weights: dict[str, Any], make: Callable[[Any], Any], from_columns: FromColumns) -> Collected:
         """Let every runner collect with the newest weights, and wait for all of them.
 
         The weights, the state of the learner's module, are part of the request. RLlib's `sync_weights` drops them
         silently while two earlier transfers are in progress, so that a runner acts with old weights. `make` is called
-        with each runner in its process and returns an object with `columns`, from which `unpack` reconstructs it.
+        with each runner in its process and returns an object with `columns`, from which `from_columns` makes it again.
         """
         collected = Collected(failure=self.missing())
         if collected.failure is not None:
@@ -147,7 +136,7 @@ class RemoteRunners:
             elif isinstance(reply, EnvironmentFailure):
                 collected.failure = reply
             else:
-                collected.rows.append(unpack(reply[0]))
+                collected.rows.append(from_columns(unpack(reply[0])))
                 collected.cut += reply[1]
         if silent:
             collected.failure = self.end(min(silent))
@@ -228,10 +217,10 @@ class RemoteRunners:
 class RemoteCollector(Collector):
     """Collects from all runners in other processes with the newest weights, and waits for all of them."""
 
-    def __init__(self, runners: RemoteRunners, learner: Any, unpack: Callable[[Packed], Any]):
+    def __init__(self, runners: RemoteRunners, learner: Any, from_columns: FromColumns):
         self._runners = runners
         self._learner = learner
-        self._unpack = unpack
+        self._from_columns = from_columns
 
     def _weights(self) -> dict[str, Any]:
         return self._learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
@@ -239,7 +228,7 @@ class RemoteCollector(Collector):
     @override(Collector)
     def collect(self, make: Callable[[Any, int], Any]) -> Collected:
         version = self._learner.updates
-        return self._runners.collect(self._weights(), lambda runner: make(runner, version), self._unpack)
+        return self._runners.collect(self._weights(), lambda runner: make(runner, version), self._from_columns)
 
     @override(Collector)
     def metrics(self) -> list[Any]:

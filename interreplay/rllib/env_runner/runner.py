@@ -71,7 +71,8 @@ class BatchEnvRunner(SteppingRunner):
     episodes. Actions are stored as the policy returns them, in [−1, 1] or as numbers from 0 on.
 
     Attributes:
-        interrupted: Whether `interrupt` ended the last `sample`.
+        interrupted: Whether the last `sample` was interrupted. If it is set while `sample` is running, also by signal
+            handlers and other threads, `sample` ends between two steps and returns no episode.
         evaluation_explores: Whether a running evaluation explores; None if there is no evaluation.
     """
 
@@ -215,7 +216,7 @@ class BatchEnvRunner(SteppingRunner):
     ) -> list[SingleAgentEpisode]:
         """Return the first `num_episodes` that begin, or the episodes of `num_timesteps`.
 
-        RLlib's runner returns the first episodes that end, which favors short ones. After `interrupt`, this runner
+        RLlib's runner returns the first episodes that end, which favors short ones. If it is `interrupted`, this runner
         returns and reports no episode.
         """
         if self.env is None:  # an evaluation in the learner's process, next to remote runners
@@ -254,7 +255,7 @@ class BatchEnvRunner(SteppingRunner):
         return self._hooks.done + list(filter(len, self._hooks.running()))
 
     def _play(self, num_timesteps: int | None, num_episodes: int | None, random_actions: bool, explore: bool) -> None:
-        """Step until the requested number of steps or episodes is reached, or until `interrupt`."""
+        """Step until the requested number of steps or episodes is reached, or until it is `interrupted`."""
         made = 0
         while not self.interrupted:
             if num_episodes is not None and len(self._hooks.done) >= num_episodes:
@@ -265,17 +266,21 @@ class BatchEnvRunner(SteppingRunner):
             if rows is not None:
                 made += len(rows)
 
-    def interrupt(self) -> None:
-        """Let a running `sample` return no episode, between two steps; safe in signal handlers and threads."""
-        self.interrupted = True
-
     def seed_next_reset(self, seed: int) -> None:
         """Seed the environments at the next reset."""
         self._state.seed_next_reset(seed)
 
     def _reset(self) -> None:
         state = self._state
-        obs, infos = self._try_env_reset(seed=self._seed_of_reset())
+        seed: int | list[int] | None = None  # only the first reset is seeded, except in evaluations
+        if self._seeds is None and not state.seeded:
+            seed = state.env_seed
+        elif self._seeds is not None and isinstance(self.env, SerialEnvs):
+            self.env.seeds = self._seeds
+            seed = [next(self._seeds) for _ in range(self.num_envs)]
+        elif self._seeds is not None:  # other vector environments seed their later episodes themselves
+            seed = next(self._seeds)
+        obs, infos = self._try_env_reset(seed=seed)
         self._cut += [episode for episode in state.interrupted() if episode not in self._cut]
         state.seeded = True
         self._needs_initial_reset = False
@@ -290,15 +295,6 @@ class BatchEnvRunner(SteppingRunner):
         if not isinstance(self.env, SerialEnvs):
             observation = copy.deepcopy(observation)
         return as_column(observation)
-
-    def _seed_of_reset(self) -> int | list[int] | None:
-        """Return the seeds of a reset: of the next episodes in evaluations, otherwise only of the first reset."""
-        if self._seeds is None:
-            return None if self._state.seeded else self._state.env_seed
-        if not isinstance(self.env, SerialEnvs):  # other vector environments seed their later episodes themselves
-            return next(self._seeds)
-        self.env.seeds = self._seeds
-        return [next(self._seeds) for _ in range(self.num_envs)]
 
     def _start(self, which: np.ndarray, obs: Any, infos: Any) -> None:
         """Begin episodes in the environments `which` ``(n,)``."""

@@ -17,7 +17,6 @@ from interreplay.unrolls.storage.frame_runs import FrameRuns
 from interreplay.unrolls.storage.insertion import Fifo, Insertion
 from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, attribute_of, from_columns
 
-CPU = torch.device("cpu")
 GROWTH_DECAY = 0.99
 """Factor by which earlier measurements of the growth of distances are discounted per batch."""
 NOTES = {"write": "write", "replays": "replays", "distance": "distance", "seen_at": "measured_at"}
@@ -98,7 +97,7 @@ class UnrollStore:
         ValueError: If the capacity is less than 1.
     """
 
-    device = CPU
+    device = torch.device("cpu")
 
     def __init__(self, capacity: int, insertion: Insertion | None = None):
         check_number("capacity", capacity, 1, whole=True)

@@ -30,7 +30,7 @@ def test_a_resumed_run_uses_the_requested_learning_rate(tmp_path, capsys, monkey
 
     def looked_at(algo, *args):
         code = inner(algo, *args)
-        optimizers = algo.learner._update_rule.optimizers
+        optimizers = algo.learner.update_rule.optimizers
         seen.append({name: optimizer.param_groups[0]["lr"] for name, optimizer in optimizers.items()})
         return code
 

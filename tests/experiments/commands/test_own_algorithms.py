@@ -115,7 +115,7 @@ def test_the_configuration_makes_its_algorithm_with_its_update(folder, name, upd
     made = settings("--trainer", name, "--env", env, "--hiddens", "16", *of_unrolls)
     algorithm = configure(ALGORITHMS[name].config, made).build_algo()
     assert type(algorithm).__name__ == name.rpartition(":")[2]
-    assert update in [kind.__name__ for kind in type(algorithm.learner._update_rule).__mro__]
+    assert update in [kind.__name__ for kind in type(algorithm.learner.update_rule).__mro__]
     algorithm.stop()
 
 
@@ -169,7 +169,7 @@ def test_a_checkpoint_of_an_update_with_its_own_optimizers_is_restored(folder):
     path = algorithm.save_to_path(str(folder / "checkpoint"))
     algorithm.stop()
     again = type(algorithm).from_checkpoint(path)
-    assert list(again.learner._update_rule.optimizers) == ["policy"]
+    assert list(again.learner.update_rule.optimizers) == ["policy"]
     again.stop()
 
 

@@ -25,7 +25,7 @@ def reporter():
     """Return a callback that is sent to workers by value, because they cannot import this module."""
 
     def report_used_settings(algorithm, result, **_):
-        rates = {name: o.param_groups[0]["lr"] for name, o in algorithm.learner._update_rule.optimizers.items()}
+        rates = {name: o.param_groups[0]["lr"] for name, o in algorithm.learner.update_rule.optimizers.items()}
         result["used"] = {"lr": rates["actor"], "k": algorithm.replay_buffer.neighborhood.k}
 
     return report_used_settings
