@@ -12,7 +12,6 @@ from torch import Tensor
 from interreplay.environments.actions import actions_of
 from interreplay.environments.spaces import as_column, leaves, parts_of
 from interreplay.learning.exploration import Exploration, Noisy, Sampled, make_exploration
-from interreplay.learning.policies import Policy
 from interreplay.transitions import as_tensors
 
 
@@ -49,9 +48,13 @@ class TrainedPolicy:
         self.action_space = action_space
         self.normalized = normalized
         self._actions = actions_of(action_space, normalized)
-        self.exploration = _default(nets.actor)
+        self.exploration: Exploration | None = None
         if exploration is not None:
             self.exploration = make_exploration(exploration)
+        elif nets.actor.stochastic:
+            self.exploration = Sampled()
+        elif nets.actor.noisy:
+            self.exploration = Noisy()
         if self.exploration is not None:
             self.exploration.check(nets.actor)
         self._seed = seed
@@ -72,9 +75,17 @@ class TrainedPolicy:
             ValueError: The observation does not match the space, or the policy has no exploration.
         """
         parts, single = batch_of(self.observation_space, obs)
+        if explore and self.exploration is None:
+            raise ValueError(
+                "explore is True and the policy has no distribution; expected an exploration, such as "
+                "exploration={'type': 'Gaussian', 'sigma': 0.1}"
+            )
         with torch.no_grad():
             encoded = self._remembering(self._encoded(parts))
-            chosen = self._explored(encoded) if explore else self.nets.actor.act(encoded)
+            if explore and self.exploration is not None:
+                chosen = self.exploration.act(self.nets.actor, encoded, self._generator())
+            else:
+                chosen = self.nets.actor.act(encoded)
         kept = chosen.cpu().numpy().reshape(len(encoded), *self._actions.shape)
         actions = self._actions.to_env(kept)
         if single:
@@ -112,14 +123,6 @@ class TrainedPolicy:
         seen, self._memory = memory.step(encoded, self._memory)
         return seen
 
-    def _explored(self, encoded: Tensor) -> Tensor:
-        if self.exploration is None:
-            raise ValueError(
-                "explore is True and the policy has no distribution; expected an exploration, such as "
-                "exploration={'type': 'Gaussian', 'sigma': 0.1}"
-            )
-        return self.exploration.act(self.nets.actor, encoded, self._generator())
-
     @property
     def _device(self) -> torch.device:
         return next(self.nets.actor.parameters()).device
@@ -135,15 +138,6 @@ class TrainedPolicy:
     def __repr__(self) -> str:
         known = f"{self.about.get('algorithm', 'a policy')} {self.about.get('env', '')}".rstrip()
         return f"TrainedPolicy({known}: {self.observation_space} -> {self.action_space})"
-
-
-def _default(policy: Policy) -> Exploration | None:
-    """Return the default exploration of a policy, or None."""
-    if policy.stochastic:
-        return Sampled()
-    if policy.noisy:
-        return Noisy()
-    return None
 
 
 def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray], bool]:

@@ -115,9 +115,6 @@ class DynamicsModel:
             torch.default_generator.manual_seed(seed)
             self.model = MLP(self.sizes)
         self.beta = nn.Parameter(torch.ones(()))
-        self._make_optimizers()
-
-    def _make_optimizers(self) -> None:
         self.optimizers = [FastAdam(self.model.parameters(), self.lr), FastAdam([self.beta], self.lr)]
 
     def update(self, inputs: Tensor, targets: Tensor, mix: Tensor) -> Tensor:
@@ -166,13 +163,11 @@ class DynamicsModel:
         return {"sizes": self.sizes, "weights": weights, "adam": adam}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-        for parameters, weights in zip(self._parameters(), state["weights"], strict=True):
-            for parameter, values in zip(parameters, weights, strict=True):
+        """Restore a state before the first update."""
+        saved = zip(self.optimizers, self._parameters(), state["weights"], state["adam"], strict=True)
+        for optimizer, parameters, weights, entries in saved:
+            for parameter, values, entry in zip(parameters, weights, entries, strict=True):
                 parameter.data = as_tensor(values).clone()
-        self._make_optimizers()
-        for optimizer, parameters, entries in zip(self.optimizers, self._parameters(), state["adam"], strict=True):
-            for parameter, entry in zip(parameters, entries, strict=True):
                 if entry:
                     optimizer.state[parameter] = {name: as_tensor(value).clone() for name, value in entry.items()}
 

@@ -187,9 +187,17 @@ class SteppingRunner(SingleAgentEnvRunner):
 
     @override(SingleAgentEnvRunner)
     def make_env(self) -> None:
-        if isinstance(self.config.env, str):
-            registration.register(self.config.env)
-        self._make_env()
+        config = self.config
+        if isinstance(config.env, str):
+            registration.register(config.env)
+        creator = creator_of(config.env)
+        if creator is not None:  # it creates classes according to the signatures of their constructors
+            self.config = config.copy(copy_frozen=False)
+            self.config.env = creator
+        try:
+            super().make_env()
+        finally:
+            self.config = config
         mode = self.env.unwrapped.metadata.get("autoreset_mode")
         if mode in (AutoresetMode.DISABLED, AutoresetMode.SAME_STEP):
             raise ValueError(f"autoreset_mode of the vector environment {self.env_name} is {mode}; expected NEXT_STEP")
@@ -203,20 +211,6 @@ class SteppingRunner(SingleAgentEnvRunner):
             space = self.env.single_observation_space
             self._integer_parts = integer_parts(space)
             self._batch_space = batch_space(space, self.num_envs)
-
-    def _make_env(self) -> None:
-        """Create environments as RLlib does, but classes by the signatures of their constructors."""
-        creator = creator_of(self.config.env)
-        if creator is None:
-            super().make_env()
-            return
-        config = self.config
-        self.config = config.copy(copy_frozen=False)
-        self.config.env = creator
-        try:
-            super().make_env()
-        finally:
-            self.config = config
 
     def _check_observations(self, observations: Any) -> None:
         """Reject integers of a vector environment that do not fit its observation space."""
