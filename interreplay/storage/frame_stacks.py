@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from interreplay.storage.columns import Columns, column_of, columns_of
 from interreplay.storage.frame_pool import FramePool, shared
 from interreplay.storage.linked_rows import LinkedRows
-from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
+from interreplay.transitions import Transitions, join_parts, observation_parts
 
 
 class FrameStacks:
@@ -101,23 +99,6 @@ class FrameStacks:
         for name, frames in self.frames.items():
             starts[name], ends[name] = frames.get_both(starts[name], ends[name])
         return rows.replace(obs=join_parts(starts), next_obs=join_parts(ends))
-
-    def restore_observation(self, observation: Observation) -> Observation:
-        """Return observations as they were added."""
-        if not self.frames:
-            return observation
-        parts = dict(observation_parts(observation))
-        for name, frames in self.frames.items():
-            parts[name] = frames.get(parts[name])
-        return join_parts(parts)
-
-    def restore_parts(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return columns of the chain by name, with stacks as they were added."""
-        restored = dict(columns)
-        for name, frames in self.frames.items():
-            if column_of(name) in restored:
-                restored[column_of(name)] = frames.get(restored[column_of(name)])
-        return restored
 
     def restored_columns(self, columns: Columns) -> Columns:
         """Return the columns of rows as they are added and read, given the columns of the chain."""

@@ -10,11 +10,19 @@ import torch
 from torch import Tensor
 
 from interreplay.errors import check_number
-from interreplay.storage.columns import Columns, cast, check_finite, columns_of, columns_of_state, signature
+from interreplay.storage.columns import (
+    Columns,
+    cast,
+    check_finite,
+    column_of,
+    columns_of,
+    columns_of_state,
+    signature,
+)
 from interreplay.storage.frame_stacks import FrameStacks
 from interreplay.storage.linked_rows import LinkedRows
 from interreplay.storage.row_table import RowTable
-from interreplay.transitions import Observation, Transitions
+from interreplay.transitions import Observation, Transitions, join_parts, observation_parts
 
 
 class Storage:
@@ -96,12 +104,20 @@ class Storage:
         """Return z = [s; a] of `slots` ``(n,)``, flattened: float32 ``(n, d)``; with goals, [s; desired goal; a]."""
         if not self._stacks.frames:
             return torch.from_numpy(self.records.flat(slots.numpy(), self.chain.features)).float()
-        parts = self._stacks.restore_parts(self.records.take(slots, self.chain.features)).values()
-        return torch.cat([part.reshape(len(slots), -1).float() for part in parts], dim=1)
+        columns = self.records.take(slots, self.chain.features)
+        for name, frames in self._stacks.frames.items():
+            if column_of(name) in columns:
+                columns[column_of(name)] = frames.get(columns[column_of(name)])
+        return torch.cat([part.reshape(len(slots), -1).float() for part in columns.values()], dim=1)
 
     def restore_frames(self, observation: Observation) -> Observation:
         """Return observations as they were added, from the columns of records: numbers of frames become stacks."""
-        return self._stacks.restore_observation(observation)
+        if not self._stacks.frames:
+            return observation
+        parts = dict(observation_parts(observation))
+        for name, frames in self._stacks.frames.items():
+            parts[name] = frames.get(parts[name])
+        return join_parts(parts)
 
     # -- Reading -----------------------------------------------------------------------------------
 
