@@ -75,15 +75,11 @@ class Shares:
         Raises:
             ValueError: If no source with a share is available.
         """
-        counts, self._carried = self._divide(size, available)
+        counts, self._carried = self.divide(size, available)
         return counts
 
-    def preview(self, size: int, available: Collection[str]) -> dict[str, int]:
-        """Return the next result of `counts` without changing the state."""
-        return self._divide(size, available)[0]
-
-    def _divide(self, size: int, available: Collection[str]) -> tuple[dict[str, int], list[float]]:
-        """Return the rows per source and the remainders to carry over."""
+    def divide(self, size: int, available: Collection[str]) -> tuple[dict[str, int], list[float]]:
+        """Return the next result of `counts` and the remainders to carry over, without changing the state."""
         shares = {}
         for name, share in self.current.items():
             if share > 0 and name in available:
@@ -191,7 +187,6 @@ class SharedSources(Generic[OneSource]):
             source.load_state_dict(state["sources"][name])
 
     def __repr__(self) -> str:
-        """Return the sources with their current shares."""
         current = self.shares.current
         parts = ", ".join(f"{current[name]:.3g} {name}: {source!r}" for name, source in self.sources.items())
         return f"{type(self).__name__}({parts})"

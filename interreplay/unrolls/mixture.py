@@ -151,7 +151,8 @@ class UnrollMix(SharedSources[UnrollSource]):
 
     def due(self, batch_size: int) -> dict[str, int]:
         """Return the number of unrolls from each source in the next batch, without zeros."""
-        return self.shares.preview(batch_size, self._available(batch_size))
+        counts, _ = self.shares.divide(batch_size, self._available(batch_size))
+        return counts
 
     def _available(self, batch_size: int) -> list[str]:
         """Return the names of the sources that can contribute their share of the next batch."""

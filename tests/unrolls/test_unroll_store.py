@@ -157,7 +157,7 @@ def test_invalid_capacities_are_rejected():
         insertion.Elite(0)
     small, large = UnrollStore(2), UnrollStore(3)
     with pytest.raises(ValueError, match="the state has 2 slots for unrolls; expected 3"):
-        large.load_state_dict(small.state_dict())
+        large.load_state_dict(small.state_view())
 
 
 def test_the_newest_step_is_known_even_if_it_is_not_stored():

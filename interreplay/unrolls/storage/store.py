@@ -11,7 +11,6 @@ from torch import Tensor
 from interreplay.errors import check_number
 from interreplay.storage.columns import columns_of_state
 from interreplay.storage.row_table import RowTable
-from interreplay.storage.state_copies import copy_arrays
 from interreplay.transitions import Observation, as_tensor, join_parts
 from interreplay.unrolls.storage.frame_runs import FrameRuns
 from interreplay.unrolls.storage.insertion import Fifo, Insertion
@@ -238,7 +237,7 @@ class UnrollStore:
         return int(each * self.capacity) + notes
 
     def state_view(self) -> dict[str, Any]:
-        """Return `state_dict` with arrays that share memory with this object."""
+        """Return everything needed to resume; arrays share memory with this object."""
         state: dict[str, Any] = {
             "capacity": self.capacity,
             "written": self.written,
@@ -256,10 +255,6 @@ class UnrollStore:
             state["newest"] = self._newest
             state["frames"] = self._frames.state_view()
         return state
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume."""
-        return copy_arrays(self.state_view())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state.
