@@ -7,7 +7,7 @@ import failing_envs
 import gymnasium as gym
 import pytest
 
-from interreplay.rllib.env_runner import stepping
+from interreplay.rllib.env_runner import runner
 from tests.rllib import small_runs
 
 
@@ -44,7 +44,7 @@ def config(env=Endless, **evaluation):
 
 @pytest.mark.parametrize("envs", [1, 3])
 def test_endless_episodes_are_cut_with_a_warning(envs, monkeypatch, caplog):
-    monkeypatch.setattr(stepping, "STEPS_OF_ENDLESS_EPISODES", 60)
+    monkeypatch.setattr(runner, "STEPS_OF_ENDLESS_EPISODES", 60)
     with caplog.at_level(logging.WARNING):
         algorithm = config(evaluation_config={"num_envs_per_env_runner": envs, "explore": False}).build_algo()
         result = algorithm.train()
@@ -58,7 +58,7 @@ def test_endless_episodes_are_cut_with_a_warning(envs, monkeypatch, caplog):
 
 
 def test_a_time_limit_of_the_environment_is_respected(monkeypatch):
-    monkeypatch.setattr(stepping, "STEPS_OF_ENDLESS_EPISODES", 10)
+    monkeypatch.setattr(runner, "STEPS_OF_ENDLESS_EPISODES", 10)
     algorithm = config(LIMITED).build_algo()
     assert algorithm.train()["evaluation"]["env_runners"]["episode_len_mean"] == 5
 

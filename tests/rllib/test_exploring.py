@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from interreplay.learning.exploration import EpsilonGreedy, Gaussian, OrnsteinUhlenbeck, Random, Sampled
-from interreplay.rllib.env_runner.runner_state import RunnerState
+from interreplay.rllib.env_runner.runner_state import EpisodeLog, RunnerState
 from tests.rllib.small_runs import config
 
 UPDATES = {
@@ -63,8 +63,15 @@ def test_sac_tqc_and_crossq_use_the_configured_exploration(trainer, name):
 
 
 def begin(exploration):
-    options = {"seed": 0, "index": 0, "num_envs": 1, "device": torch.device("cpu"), "env_steps": 0, "stream": 0}
-    return RunnerState.begin(exploration=exploration, **options)
+    return RunnerState(
+        index=0,
+        env_seed=1,
+        torch_rng=torch.Generator().manual_seed(2),
+        numpy_rng=np.random.default_rng(3),
+        exploration=exploration,
+        log=EpisodeLog(1, first=0),
+        over=np.zeros(1, dtype=bool),
+    )
 
 
 @pytest.mark.parametrize("kind", [EpsilonGreedy, OrnsteinUhlenbeck])

@@ -14,6 +14,7 @@ from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.debug import update_global_seed_if_necessary
+from ray.rllib.utils.metrics import ENV_STEP_TIMER
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -27,13 +28,14 @@ from interreplay.rllib.env_runner.episode_callbacks import EpisodeCallbacks
 from interreplay.rllib.env_runner.remote import Collected, Collector
 from interreplay.rllib.env_runner.runner_state import (
     IDS_PER_RUNNER,
+    EpisodeLog,
     Names,
     RunnerState,
     chain,
     columns_of_infos,
     environments,
 )
-from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner
+from interreplay.rllib.env_runner.stepping import SerialEnvs, SteppingRunner, has_time_limit
 from interreplay.rllib.host import quick_start
 from interreplay.transitions import Transitions, as_tensors, cat, pick, unchecked
 
@@ -42,6 +44,8 @@ GREEDY = Greedy()
 ROWS_OF_EVALUATIONS = 8
 """In evaluations, the networks' batches are padded to a multiple of this number. Products of fewer rows are rounded
 differently, so that actions would depend on the number of environments."""
+STEPS_OF_ENDLESS_EPISODES = 10_000
+"""Limit of the episodes of an evaluation if the environment has no time limit and none is configured."""
 EVALUATION = 1 << 20
 """Part of the key of evaluation seeds, larger than any runner's index."""
 
@@ -95,16 +99,24 @@ class BatchEnvRunner(SteppingRunner):
         self._failure: EnvironmentFailure | None = None
 
     def _first_state(self, env_steps: int = 0, offset: int = 0) -> RunnerState:
-        """Return the state before the first step, with the random stream of the runner `offset` before this one."""
+        """Return the state before the first step, with seeds and episode ids of this runner.
+
+        The random stream is that of the runner `offset` before this one. A runner that begins after `env_steps` env
+        steps of the run has other seeds and ids.
+        """
         index = self.worker_index or 0
-        return RunnerState.begin(
-            seed=None if self._seed is None else self._seed - offset,  # RLlib adds the index to the seed
+        seed = None if self._seed is None else self._seed - offset  # RLlib adds the index to the seed
+        key = (index - offset, env_steps) if env_steps else (index - offset,)
+        sequence = np.random.SeedSequence(seed, spawn_key=key)
+        env_seed, torch_seed = sequence.generate_state(2, np.uint32).tolist()
+        return RunnerState(
             index=index,
-            num_envs=self.num_envs,
-            exploration=self.config.exploration,
-            device=self._device,
-            env_steps=env_steps,
-            stream=index - offset,
+            env_seed=env_seed,
+            torch_rng=torch.Generator(device=self._device).manual_seed(torch_seed),
+            numpy_rng=np.random.default_rng(sequence),
+            exploration=copy.deepcopy(self.config.exploration),
+            log=EpisodeLog(self.num_envs, first=index * IDS_PER_RUNNER + env_steps),
+            over=np.zeros(self.num_envs, dtype=bool),
         )
 
     def _scale_of_env(self) -> Actions | None:
@@ -124,7 +136,8 @@ class BatchEnvRunner(SteppingRunner):
         """Act with `module`, which is on `device` and is shared, not copied."""
         self.module = module
         if device != self._device:
-            self._state.move(device)
+            seed = self._state.torch_rng.initial_seed()
+            self._state.torch_rng = torch.Generator(device=device).manual_seed(seed)
             self._device = device
 
     def collect(
@@ -230,7 +243,9 @@ class BatchEnvRunner(SteppingRunner):
         self._hooks.recording = True
         self._recorded = frozenset()
         self._episode_goal = num_episodes
-        self._limit_episodes()
+        self._max_episode_steps = self.config.evaluation_max_episode_steps
+        if self._max_episode_steps is None and not has_time_limit(self.env):
+            self._max_episode_steps = STEPS_OF_ENDLESS_EPISODES
         self._hooks.begin_sample()
         if self._seeds is not None:
             self._seeds.number = self._state.evaluated
@@ -402,7 +417,10 @@ class BatchEnvRunner(SteppingRunner):
             self._log_episode_metrics(episode.length, episode.ret, episode.seconds)
             if episode.success is not None:
                 self.metrics.log_value("success_rate", episode.success, window=window)
-        self._report_steps()
+        if self._timed_steps:
+            self.metrics.log_value(ENV_STEP_TIMER, self._step_seconds / self._timed_steps)
+        self._step_seconds = 0.0
+        self._timed_steps = 0
         self._increase_sampled_metrics(self._state.steps_since_report, len(finished))
         self._state.steps_since_report = 0
         return self.metrics.reduce()

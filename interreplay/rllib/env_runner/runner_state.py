@@ -179,36 +179,6 @@ class RunnerState:
     steps_since_report: int = 0
     evaluated: int = 0
 
-    @classmethod
-    def begin(
-        cls,
-        *,
-        seed: int | None,
-        index: int,
-        num_envs: int,
-        exploration: Exploration,
-        device: torch.device,
-        env_steps: int,
-        stream: int,
-    ) -> RunnerState:
-        """Return the state of a runner before its first step, with seeds and episode ids of its own.
-
-        `seed` is the run's, `stream` the number of the random stream, and `env_steps` the env steps of the run so far:
-        a runner that begins later has other seeds and ids.
-        """
-        key = (stream, env_steps) if env_steps else (stream,)
-        sequence = np.random.SeedSequence(seed, spawn_key=key)
-        env_seed, torch_seed = sequence.generate_state(2, np.uint32).tolist()
-        return cls(
-            index=index,
-            env_seed=env_seed,
-            torch_rng=torch.Generator(device=device).manual_seed(torch_seed),
-            numpy_rng=np.random.default_rng(sequence),
-            exploration=copy.deepcopy(exploration),
-            log=EpisodeLog(num_envs, first=index * IDS_PER_RUNNER + env_steps),
-            over=np.zeros(num_envs, dtype=bool),
-        )
-
     def resize(self, num_envs: int) -> list[int]:
         """Start again with another number of environments, keeping the generators; return the interrupted episodes."""
         interrupted = self.interrupted()
@@ -216,10 +186,6 @@ class RunnerState:
         self.over = np.zeros(num_envs, dtype=bool)
         self.obs = None
         return interrupted
-
-    def move(self, device: torch.device) -> None:
-        """Draw exploration on another device."""
-        self.torch_rng = torch.Generator(device=device).manual_seed(self.torch_rng.initial_seed())
 
     def interrupted(self) -> list[int]:
         """Return the ids of running episodes, which a reset interrupts."""

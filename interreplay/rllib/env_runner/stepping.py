@@ -15,7 +15,7 @@ from gymnasium.wrappers import TimeLimit
 from gymnasium.wrappers.vector import DictInfoToList
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.utils.annotations import override
-from ray.rllib.utils.metrics import ENV_RESET_TIMER, ENV_STEP_TIMER
+from ray.rllib.utils.metrics import ENV_RESET_TIMER
 
 from interreplay.environments import registration
 from interreplay.environments.atari import learner_view
@@ -26,7 +26,6 @@ from interreplay.rllib.env_runner.env_creation import creator_of
 from interreplay.rllib.env_runner.runner_state import chain, environments
 
 logger = logging.getLogger(__name__)
-STEPS_OF_ENDLESS_EPISODES = 10_000
 
 
 class SerialEnvs(VectorWrapper):
@@ -297,23 +296,10 @@ class SteppingRunner(SingleAgentEnvRunner):
         else:
             self._needs_initial_reset = True
 
-    def _limit_episodes(self) -> None:
-        """Limit the episodes of an evaluation as configured, by default to 10,000 steps if they have no time limit."""
-        self._max_episode_steps = self.config.evaluation_max_episode_steps
-        if self._max_episode_steps is None and not has_time_limit(self.env):
-            self._max_episode_steps = STEPS_OF_ENDLESS_EPISODES
-
     @override(SingleAgentEnvRunner)
     def apply(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function with this runner; the caller gets its errors. RLlib ends the process instead."""
         return func(self, *args, **kwargs)
-
-    def _report_steps(self) -> None:
-        """Log the mean seconds per step since the last call."""
-        if self._timed_steps:
-            self.metrics.log_value(ENV_STEP_TIMER, self._step_seconds / self._timed_steps)
-        self._step_seconds = 0.0
-        self._timed_steps = 0
 
 
 def has_time_limit(env: Any) -> bool:
