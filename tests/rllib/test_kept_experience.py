@@ -370,7 +370,7 @@ def test_a_learned_model_has_the_random_numbers_of_the_fork():
     source = ModelBased()
     before = source.rng.bit_generator.state
     runners = SimpleNamespace(foreach_env_runner=lambda act: None)
-    learner = SimpleNamespace(reseed=lambda seed: None)
+    learner = SimpleNamespace(generator=torch.Generator())
     reseed(SimpleNamespace(env_steps=50, learner=learner, env_runner_group=runners, replay_buffer=source), 1)
     assert source.rng.bit_generator.state != before
     assert len({part.rng.bit_generator.state["state"]["state"] for part in (source, source.real, source.virtual)}) == 3

@@ -95,7 +95,7 @@ def reseed(algo: OffPolicyAlgorithm, seed: int) -> None:
     """Replace all random generators of a run; equal seeds and env steps give equal generators."""
     sequence = np.random.SeedSequence([seed, algo.env_steps, STREAM])
     learner, runners, everywhere, *_ = sequence.generate_state(3).tolist()
-    algo.learner.reseed(learner)
+    algo.learner.generator.manual_seed(learner)
     algo.env_runner_group.foreach_env_runner(methodcaller("reseed", runners))
     random.seed(everywhere)
     np.random.seed(everywhere)  # noqa: NPY002

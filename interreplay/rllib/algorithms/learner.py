@@ -155,10 +155,6 @@ class BatchLearner(ExactOptimizerStates):
             for group in self.update_rule.optimizers[name].param_groups:
                 group["lr"] = rates[name]
 
-    def reseed(self, seed: int) -> None:
-        """Seed the random generator of updates."""
-        self.generator.manual_seed(seed)
-
     def collect_metrics(self) -> dict[str, float]:
         """Return means over the updates since the last call, empty if there were none.
 
@@ -250,11 +246,6 @@ class OffPolicyLearner(BatchLearner):
     def after_updates(self, env_steps: int) -> None:
         """Make changes that are due at a number of env steps, such as resets of networks, after all of its updates."""
         self.update_rule.after_updates(env_steps, self.generator)
-
-    @property
-    def offers(self) -> frozenset[str]:
-        """Names in `interreplay.learning.update` of the scores and losses that replay methods can use."""
-        return self.update_rule.offers
 
     def score(self, rows: Transitions, names: Collection[str]) -> dict[str, Tensor]:
         """Return scores ``(n,)`` of rows by their names, under the current networks."""

@@ -143,7 +143,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             self.episode_table = EpisodeTable(self.learner.update_rule.metrics)
             self._recorded |= {EPISODE_RETURN, EPISODE_LENGTH}
         self.replay_buffer.connect(self._context())
-        self.learner.update_rule.scores_wanted = self.replay_buffer.scores_wanted & self.learner.offers
+        self.learner.update_rule.scores_wanted = self.replay_buffer.scores_wanted & self.learner.update_rule.offers
         self.learner.batches_define_loss = self._batches_define_loss()
         scale = self.learner.reward_scale
         if self.config.normalize_observations or scale is not None:
@@ -154,7 +154,7 @@ class OffPolicyAlgorithm(TrainingLoop):
 
     def _batches_define_loss(self) -> bool:
         """Return whether the replay method sets the critics' loss, or requires the update's scores to draw rows."""
-        others = self.learner.offers - {SCORING, CRITIC_LOSS} | {SUCCESS_COLUMN}
+        others = self.learner.update_rule.offers - {SCORING, CRITIC_LOSS} | {SUCCESS_COLUMN}
         try:
             self.replay_buffer.check_offers(others, type(self).__name__)
         except ValueError:
@@ -292,7 +292,7 @@ class OffPolicyAlgorithm(TrainingLoop):
             raise ValueError("collect is False; expected recorded experience to learn from, such as Offline")
         if rows.capacity < batch:
             raise ValueError(f"capacity is {rows.capacity}; expected at least the batch size {batch}")
-        rows.check_offers(self.learner.offers | {SUCCESS_COLUMN}, type(self).__name__)
+        rows.check_offers(self.learner.update_rule.offers | {SUCCESS_COLUMN}, type(self).__name__)
         if rows.brings_critic_loss:
             config.check_loss(type(rows).__name__)
         observation_space, action_space = self.single_spaces
