@@ -22,6 +22,7 @@ POLICY = "policy"
 """Folder of the weights in a checkpoint, which can be read without the rest of the checkpoint."""
 FORMAT = 1
 PARTS = ("encoder", "actor")
+"""Networks with stored weights."""
 
 
 def architecture_named(architecture: Architecture) -> str:
@@ -57,13 +58,6 @@ def describe(
         "model": {name: model[name] for name in names},
         **about,
     }
-
-
-def weights_of(description: Mapping[str, Any], nets: Any) -> dict[str, Any]:
-    """Return the weights of a policy by part; an empty dict if its networks are defined by a user's code."""
-    if "own_code" in description:
-        return {}
-    return {part: dict(getattr(nets, part).state_dict()) for part in PARTS}
 
 
 def load_policy(

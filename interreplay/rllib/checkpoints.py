@@ -78,7 +78,7 @@ class CheckpointedAlgorithm(Algorithm):
     capacity: Any
 
     def described_policy(self) -> tuple[dict[str, Any], Any]:
-        """Return a description of the policy and its networks, as `stored_policy.weights_of` takes them."""
+        """Return a description of the policy, see `stored_policy.describe`, and its networks."""
         raise NotImplementedError
 
     def _identity(self) -> dict[str, str]:
@@ -126,6 +126,9 @@ class CheckpointedAlgorithm(Algorithm):
             path = tempfile.mkdtemp(prefix="interreplay_")
         target = local_folder(path, filesystem)
         description, nets = self.described_policy()
+        weights: dict[str, Any] = {}
+        if "own_code" not in description:  # otherwise, a user's code defines the networks
+            weights = {part: dict(getattr(nets, part).state_dict()) for part in stored_policy.PARTS}
         config = stored_config(self.config)
         about = {
             "fits": self._identity(),
@@ -141,7 +144,7 @@ class CheckpointedAlgorithm(Algorithm):
 
         def write(folder: Path) -> None:
             state_files.save(folder, contents)
-            state_files.save(folder / stored_policy.POLICY, stored_policy.weights_of(description, nets))
+            state_files.save(folder / stored_policy.POLICY, weights)
             (folder / CHECKPOINT).write_text(json.dumps(about, indent=1) + "\n")
 
         state_files.write_atomically(target, write)
