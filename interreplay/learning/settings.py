@@ -188,7 +188,6 @@ class ActorCriticSettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise a ValueError for settings that contradict each other."""
         if self.target_subset is not None and self.target_subset > self.n_critics:
             raise ValueError(f"target_subset is {self.target_subset}; expected at most n_critics, {self.n_critics}")
         if self.critic_blocks and self.critic_dropout:
@@ -198,21 +197,19 @@ class ActorCriticSettings:
             )
         network = self.network or {}
         for stream in ("actor", "critic"):
-            blocks = getattr(self, f"{stream}_blocks")
+            name = f"{stream}_blocks"
+            blocks = getattr(self, name)
             if stream in network and blocks:
                 raise ValueError(
-                    f"{stream}_blocks is {blocks} and network lists {stream}; expected {stream}_blocks 0, or a network "
-                    f"without {stream}"
+                    f"{name} is {blocks} and network lists {stream}; expected {name} 0, or a network without {stream}"
                 )
+            if not blocks:
+                check_without_effect(self, [f"{stream}_width"], f"{name} 0", expected=f"{name} of at least 1")
         if self.critic_layer_norm and "critic" in network and "LayerNorm" not in str(network["critic"]):
             raise ValueError(
                 "critic_layer_norm is True and network.critic has no LayerNorm; expected LayerNorm in network.critic, "
                 "or critic_layer_norm False"
             )
-        for stream in ("actor", "critic"):
-            blocks = f"{stream}_blocks"
-            if not getattr(self, blocks):
-                check_without_effect(self, [f"{stream}_width"], f"{blocks} 0", expected=f"{blocks} of at least 1")
         if not (self.grad_clip or self.actor_grad_clip or self.critic_grad_clip):
             check_without_effect(self, ["grad_clip_by"], "no grad_clip", expected="a grad_clip")
         if self.critic_target == "mean" and self.actor_target != "mean":
@@ -276,7 +273,6 @@ class TQCSettings(SACSettings):
     )
 
     def __post_init__(self) -> None:
-        """Raise a ValueError for settings that contradict each other."""
         super().__post_init__()
         if self.drop_per_critic >= self.n_quantiles:
             raise ValueError(
@@ -340,7 +336,6 @@ class TD3Settings(DeterministicSettings):
     )
 
     def __post_init__(self) -> None:
-        """Raise a ValueError for settings that contradict each other."""
         super().__post_init__()
         if not self.target_policy_noise:
             check_without_effect(

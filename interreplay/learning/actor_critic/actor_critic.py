@@ -95,7 +95,6 @@ class ActorCriticUpdate(Update, ABC):
     ):
         self.settings: Any = replace(settings or self.standard, **changes)
         self.networks = networks
-        self.tau = self.settings.tau
         self.loss = loss_of(self.settings.huber_delta, self.settings.pal_alpha, self.settings.critic_loss)
         self.grad_clips = {
             "actor": self.settings.actor_grad_clip or self.settings.grad_clip,
@@ -334,7 +333,7 @@ class ActorCriticUpdate(Update, ABC):
     def move_targets(self) -> None:
         """Move the target networks, if there are any, a share `tau` of the way."""
         if self.targets:
-            self.polyak(self.targets, self.sources, self.tau)
+            self.polyak(self.targets, self.sources, self.settings.tau)
 
     @property
     def policy_is_due(self) -> bool:

@@ -134,7 +134,7 @@ class ManyUpdates(Update):
                 if name != "critic":
                     optimizer.apply()
         if first.targets_are_due and self._targets:
-            first.polyak(self._targets, self._target_sources, first.tau)
+            first.polyak(self._targets, self._target_sources, first.settings.tau)
 
         return UpdateResult(errors.mean(dim=-2), measured(loss, errors, target, self._policy_metrics, alpha))
 

@@ -112,9 +112,7 @@ class DQNUpdate(Update):
 
     def small_networks(self) -> tuple[SmallNetwork, SmallNetwork] | None:
         """Return network and target network in numpy if `small_update` computes this update, else None."""
-        if not isinstance(self.optimizers["q"], FlatAdam) or not isinstance(self.head, Mean) or self.encoder:
-            return None
-        if self.loss is not None:
+        if not isinstance(self.optimizers["q"], FlatAdam) or not isinstance(self.head, Mean) or self.loss is not None:
             return None
         if self.settings.grad_clip is not None and self.settings.grad_clip_by != "global_norm":
             return None

@@ -242,9 +242,8 @@ def standardization(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation ``(d,)``, float64, of features ``(n, d)``; 0 if a feature is constant."""
     mean = features.mean(0, dtype=torch.float64)
     squared = (features - mean.to(features)).square_().mean(0, dtype=torch.float64)
-    mean_and_std = torch.stack([mean, squared.sqrt()]).cpu().numpy()
-    mean, std = mean_and_std
-    return mean, np.where(std <= 1e-9 * np.abs(mean), 0.0, std)
+    center, std = torch.stack([mean, squared.sqrt()]).cpu().numpy()
+    return center, np.where(std <= 1e-9 * np.abs(center), 0.0, std)
 
 
 def exclude(squared: Tensor, place: Tensor) -> Tensor:

@@ -58,11 +58,9 @@ class GradientRunner(UnrollRunner):
 class GradientExperience(UnrollExperience):
     """The gradients that have arrived and are not yet applied; nothing is replayed."""
 
-    _waiting: list[Gradients]
-
     def __init__(self, *args: Any):
         super().__init__(*args)
-        self._waiting = []
+        self._waiting: list[Gradients] = []
 
     @override(UnrollExperience)
     def add(self, unrolls: Any) -> None:
