@@ -64,9 +64,13 @@ def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> 
         ValueError: The observations are neither arrays nor dicts of arrays.
     """
     parts = list(map(_columns, chunks, ids))
+
+    def joined(*columns: Any) -> Any:
+        return np.concatenate(columns)
+
     columns: dict[str, Any] = {}
     for name in parts[0]:
-        columns[name] = map_observation(lambda *each: np.concatenate(each), *map(itemgetter(name), parts))
+        columns[name] = map_observation(joined, *map(itemgetter(name), parts))
     return Transitions(**columns)
 
 
