@@ -487,7 +487,6 @@ class ReplayBuffer:
             part.load_state_dict(state[name])
 
     def __repr__(self) -> str:
-        """Return the class, the number of stored rows, the capacity, the view, the parts and the device."""
         view = ""
         if self.view.n_step > 1:
             view = f", n_step={self.view.n_step}"

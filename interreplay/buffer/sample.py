@@ -100,7 +100,6 @@ class Sample:
         return found.replace(write_count=int(found.write_count[:1].sum()), origins=None), mask
 
     def __repr__(self) -> str:
-        """Return the number of rows, the number of blended rows, and the shapes of the columns."""
         blended = ""
         if self.mix is not None:
             blended = f", {int((self.mix < 1).sum())} blended"

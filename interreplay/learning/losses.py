@@ -51,7 +51,6 @@ class Huber(CriticLoss):
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise a ValueError unless `delta` is above 0."""
         check_number("delta", self.delta, 0, above_low=True)
 
     def values(self, errors: Tensor) -> Tensor:
@@ -73,7 +72,6 @@ class PAL(CriticLoss):
     alpha: float = 0.4
 
     def __post_init__(self) -> None:
-        """Raise a ValueError unless `alpha` is from 0 to 1."""
         check_number("alpha", self.alpha, 0, 1)
 
     def values(self, errors: Tensor) -> Tensor:

@@ -109,7 +109,6 @@ class Cluster(Neighborhood):
         return 13 * capacity + clusters * (12 * features + 60 + moments) + overwritten
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume bit-exactly; large arrays share memory."""
         state: dict[str, Any] = {"n_clusters": self.n_clusters}
         if self.clustering is None:
             return state

@@ -162,7 +162,6 @@ class KNN(Neighborhood):
         return capacity * (8 * self.width + 4 * (features + self._code + 2) + 29)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume bit-exactly; large arrays share memory."""
         state: dict[str, Any] = {"width": self.width, "k": self.k}
         if self.graph is None:
             return state

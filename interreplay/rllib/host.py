@@ -113,17 +113,14 @@ class HostedAlgorithm(Algorithm):
         super().__init__(*args, **options)
 
     def setup(self, config: Any) -> None:
-        """Create the runners and the learner."""
         with quick_start(), without_ray(config):
             super().setup(config)
 
     def set_state(self, state: Any) -> None:
-        """Restore a state."""
         with without_ray(self.config):
             super().set_state(state)
 
     def evaluate(self, *args: Any, **options: Any) -> Any:
-        """Play the episodes of an evaluation."""
         with without_ray(self.config):
             return super().evaluate(*args, **options)
 

@@ -184,7 +184,6 @@ class EventTables(Selector):
         return torch.from_numpy(slots), torch.from_numpy(drawn.astype(np.float32))
 
     def statistics(self) -> dict[str, float]:
-        """Return the number of rows in each table."""
         return {f"event_table_{number}_rows": float(len(table)) for number, table in enumerate(self._tables)}
 
     def nbytes(self, capacity: int, features: int) -> int:

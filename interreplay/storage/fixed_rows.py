@@ -42,7 +42,6 @@ class FixedStorage(Storage):
         raise ValueError(f"cannot add transitions to offline data {self.name}: its rows are read-only")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the key and the number of rows."""
         return {"key": self.key, "written": self.written}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

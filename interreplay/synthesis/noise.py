@@ -119,7 +119,6 @@ class Noise(Synthesizer):
         return 5 * 8 * (2 * features + 1) + 8 if self.uses_std else 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume bit-exactly; arrays share memory."""
         return {} if self.moments is None else self.moments.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

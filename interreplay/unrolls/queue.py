@@ -76,7 +76,6 @@ class FreshQueue(UnrollSource):
         return self.capacity * unrolls.nbytes // max(1, unrolls.size)
 
     def statistics(self) -> dict[str, float]:
-        """Return the number of waiting unrolls."""
         return {"waiting": float(len(self))}
 
     def state_view(self) -> dict[str, Any]:
@@ -93,5 +92,4 @@ class FreshQueue(UnrollSource):
             self._waiting.append(restored(state["waiting"]))
 
     def __repr__(self) -> str:
-        """Return the capacity."""
         return f"FreshQueue({self.capacity})"

@@ -171,7 +171,6 @@ class UnrollReplay(UnrollSource):
         self._refresh_due = bool(state.get("refresh_due"))  # missing in checkpoints of 0.3.0
 
     def __repr__(self) -> str:
-        """Return the parts."""
         store = f"{self.store.capacity} by {type(self.store.insertion).__name__}"
         return f"UnrollReplay({store}, {type(self.selector).__name__})"
 

@@ -81,9 +81,6 @@ class BetweenLayers:
         norm: γ and β ``(width,)`` of one network, or ``(m, 1, width)`` of m networks; None without normalization.
         dropped: The dropped units, flat indices or a mask, or None.
         keep: 1 − p.
-
-    Attributes:
-        dropped: The dropped units, or None.
     """
 
     def __init__(self, norm: tuple[Tensor, Tensor] | None, dropped: Tensor | None, keep: float):

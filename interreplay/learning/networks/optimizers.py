@@ -28,7 +28,6 @@ class PlainOptimizer(torch.optim.Optimizer):
     _rate_on_device = math.nan
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state."""
         inspect.unwrap(torch.optim.Optimizer.load_state_dict)(self, state_dict)
         self.loads += 1
 
@@ -79,7 +78,6 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state."""
         super().load_state_dict(state_dict)
         self._moments = None
 

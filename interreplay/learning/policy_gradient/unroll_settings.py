@@ -98,7 +98,6 @@ class IMPALASettings:
     )
 
     def __post_init__(self) -> None:
-        """Raise a ValueError for settings that contradict each other."""
         for name in ("policy_cloning", "value_cloning", "relevance_bound"):
             if self.returns == "gae" and getattr(self, name):
                 raise ValueError(f"{name} is {getattr(self, name)} and returns 'gae'; expected 'vtrace' with replay")

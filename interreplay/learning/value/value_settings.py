@@ -89,7 +89,6 @@ class DQNSettings:
     epsilon_steps: int = setting(10_000, Whole(1), "environment steps over which the share of random actions decreases")
 
     def __post_init__(self) -> None:
-        """Raise a ValueError for settings without effect."""
         for name, distributions in READ_WITH.items():
             if self.distribution not in distributions:
                 accepted = " or ".join(map(repr, distributions))

@@ -305,7 +305,6 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @override(Algorithm)
     def evaluate(self, *args: Any, **options: Any) -> Any:
-        """Play the episodes of an evaluation."""
         progress = self.config.progress(self.env_steps)
         group: Any = self.eval_env_runner_group
         if progress is not None and group is None:

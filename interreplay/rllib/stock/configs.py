@@ -95,7 +95,6 @@ class BufferCheckpoints(Algorithm):
     local_replay_buffer: Any
 
     def get_state(self, components: Any = None, *, not_components: Any = None, **options: Any) -> dict[str, Any]:
-        """Return the state of the algorithm and its replay buffer."""
         state = super().get_state(components, not_components=not_components, **options)
         saved = isinstance(self.local_replay_buffer, ReplayBuffer) and self.config.store_buffer_in_checkpoints
         if saved and self._check_component(COMPONENT, components, not_components):
@@ -103,7 +102,6 @@ class BufferCheckpoints(Algorithm):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
         super().set_state(state)
         if COMPONENT in state:
             self.local_replay_buffer.set_state(state[COMPONENT])
