@@ -14,6 +14,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
+from interreplay.errors import check_number
+
 KEY = "learner_view"
 """Key in infos for what to store if an environment ``has_learner_view``: the learner's reward and termination, and
 those of the game that they replace, ``(float, bool, float, bool)``."""
@@ -112,24 +114,20 @@ class Atari(gym.Env):
         reward_clipping = reward_clipping or "none"
         if reward_clipping not in REWARD_CLIPPINGS:
             raise ValueError(f"reward_clipping is {reward_clipping!r}; expected {', '.join(REWARD_CLIPPINGS)}")
-        if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
-            raise ValueError(f"sticky is {sticky!r}; expected a probability >= 0 and < 1")
-        counts = {"frameskip": frameskip, "frame_stack": frame_stack, "max_frames": max_frames, "noops": noops}
-        for name, count in counts.items():
-            least = int(name != "noops")
-            if isinstance(count, bool) or not isinstance(count, int) or count < least:
-                raise ValueError(f"{name} is {count!r}; expected a whole number of at least {least}")
+        check_number("sticky", sticky, 0, 1, below_high=True)
+        check_number("noops", noops, 0, whole=True)
+        for name, count in (("frameskip", frameskip), ("frame_stack", frame_stack), ("max_frames", max_frames)):
+            check_number(name, count, 1, whole=True)
         switches = {"full_action_space": full_action_space, "lives_terminate": lives_terminate}
         for name, switch in (switches | {"fire_reset": fire_reset}).items():
             if not isinstance(switch, bool):
                 raise ValueError(f"{name} is {switch!r}; expected true or false")
         self.game = game
-        self.sticky = float(sticky)
-        self.reward_clipping = reward_clipping
-        self.lives_terminate = bool(lives_terminate)
-        self.frameskip = int(frameskip)
-        self.noops = int(noops)
-        self.max_frames = int(max_frames)
+        self.sticky = sticky
+        self.lives_terminate = lives_terminate
+        self.frameskip = frameskip
+        self.noops = noops
+        self.max_frames = max_frames
         self.render_mode = render_mode
         self._clip = REWARD_CLIPPINGS[reward_clipping]
         self._cv2 = importlib.import_module("cv2")
@@ -140,7 +138,7 @@ class Atari(gym.Env):
         self.actions = list(range(len(self.emulator.getLegalActionSet()))) if full_action_space else minimal
         self._fires = fire_reset and FIRE in minimal
         self.action_space = gym.spaces.Discrete(len(self.actions))
-        self.observation_space = gym.spaces.Box(0, 255, (int(frame_stack), SIZE, SIZE), np.uint8)
+        self.observation_space = gym.spaces.Box(0, 255, (frame_stack, SIZE, SIZE), np.uint8)
         # The last two screens, the newest last, and the action of the last frame.
         self._screens = [np.zeros(self.emulator.getScreenDims(), np.uint8) for _ in range(2)]
         self._stack = np.zeros(self.observation_space.shape, np.uint8)

@@ -165,7 +165,13 @@ def _is_retired(name: str) -> bool:
 def _nearest_names(env_id: str) -> str:
     """Return which environment may be meant: one of the named module's own, if there are any, else a registered one."""
     module, _, bare = env_id.rpartition(":")
-    own = [name for name, spec in gym.registry.items() if module and _is_from(module, spec.entry_point)]
+    own = []
+    for name, spec in gym.registry.items():
+        home = getattr(spec.entry_point, "__module__", "")
+        if isinstance(spec.entry_point, str):
+            home = spec.entry_point.partition(":")[0]
+        if module and f"{home}.".startswith(f"{module}."):
+            own.append(name)
     if own:
         return accepted_names(bare, own)
     for namespace in registration.NAMESPACES:  # registered on request
@@ -177,12 +183,6 @@ def _nearest_names(env_id: str) -> str:
         return f"did you mean {' or '.join(same[:3])}?"
     near = did_you_mean(env_id, names, most=3)
     return near or "gymnasium.pprint_registry() lists the registered ones; module:Env-v0 imports a module first"
-
-
-def _is_from(module: str, entry_point: Any) -> bool:
-    """Return whether an environment is defined in a module, or below it."""
-    home = entry_point.partition(":")[0] if isinstance(entry_point, str) else getattr(entry_point, "__module__", "")
-    return f"{home}.".startswith(f"{module}.")
 
 
 def _bare(name: str) -> str:

@@ -6,6 +6,7 @@ from Gymnasium and gymnasium-robotics; all versions of an environment share them
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -160,25 +161,23 @@ def maze(obs: Observation, actions: Tensor, next_obs: Observation, continuing_ta
     return reached & (not continuing_task)
 
 
-HEALTH = ("terminate_when_unhealthy", "healthy_z_range")
-BODY = (*HEALTH, "exclude_current_positions_from_observation")
-# By name without version, where "*" matches anything: termination function, and the environment arguments it takes.
-KNOWN: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
-    "Hopper": (hopper, (*BODY, "healthy_state_range", "healthy_angle_range")),
-    "Walker2d": (walker, (*BODY, "healthy_angle_range")),
-    "Ant": (ant, BODY),
-    "Humanoid": (humanoid, BODY),
-    "InvertedPendulum": (inverted_pendulum, ()),
-    "InvertedDoublePendulum": (inverted_double_pendulum, ()),
-    "CartPole": (cart_pole, ()),
-    "Acrobot": (acrobot, ()),
-    "MountainCar": (mountain_car, ("goal_velocity",)),
-    "MountainCarContinuous": (partial(mountain_car, position=0.45), ("goal_velocity",)),
-    "PointMaze_*": (maze, ("continuing_task",)),
-    "AntMaze_*": (maze, ("continuing_task",)),
+# By name without version, where "*" matches anything; further parameters are arguments of the environment.
+KNOWN: dict[str, Callable[..., Tensor]] = {
+    "Hopper": hopper,
+    "Walker2d": walker,
+    "Ant": ant,
+    "Humanoid": humanoid,
+    "InvertedPendulum": inverted_pendulum,
+    "InvertedDoublePendulum": inverted_double_pendulum,
+    "CartPole": cart_pole,
+    "Acrobot": acrobot,
+    "MountainCar": mountain_car,
+    "MountainCarContinuous": partial(mountain_car, position=0.45),
+    "PointMaze_*": maze,
+    "AntMaze_*": maze,
 }
 _ENDLESS = "HalfCheetah Swimmer Reacher Pusher HumanoidStandup Pendulum Fetch* HandReach* HandManipulate*"
-KNOWN |= dict.fromkeys(_ENDLESS.split(), (never, ()))
+KNOWN |= dict.fromkeys(_ENDLESS.split(), never)
 
 
 def termination_function(name: str, arguments: Mapping[str, Any] | None = None) -> TerminationFn:
@@ -195,9 +194,10 @@ def termination_function(name: str, arguments: Mapping[str, Any] | None = None) 
     if name == NEVER:
         return never
     plain = name.rpartition(":")[2].rpartition("/")[2].rsplit("-v", 1)[0]
-    for pattern, (function, taken) in KNOWN.items():
+    for pattern, function in KNOWN.items():
         if fnmatchcase(plain, pattern):
-            return partial(function, **{key: arguments[key] for key in taken if key in arguments})
+            taken = inspect.signature(function).parameters.keys() & arguments.keys()
+            return partial(function, **{key: arguments[key] for key in taken})
     raise ValueError(
         f"there is no termination function for {name!r}; {accepted_names(plain, [*KNOWN, NEVER])}, or a function "
         "of your own, (s, a, s') -> (n,) bool"

@@ -199,9 +199,9 @@ def test_ids():
     ("arguments", "message"),
     [
         ({"reward_clipping": "soft"}, "reward_clipping is 'soft'; expected sign, clamp, soft_asymmetric, none"),
-        ({"sticky": 1.5}, "sticky is 1.5; expected a probability >= 0 and < 1"),
-        ({"sticky": "often"}, "sticky is 'often'; expected a probability >= 0 and < 1"),
-        ({"frame_stack": 0}, "frame_stack is 0; expected a whole number of at least 1"),
+        ({"sticky": 1.5}, "sticky is 1.5; expected a number from 0 and below 1"),
+        ({"sticky": "often"}, "sticky is 'often'; expected a number from 0 and below 1"),
+        ({"frame_stack": 0}, "frame_stack is 0; expected an integer of 1 or more"),
         ({"lives_terminate": "no"}, "lives_terminate is 'no'; expected true or false"),
         ({"lives": 3}, "no argument 'lives'; did you mean lives_terminate?"),
     ],
