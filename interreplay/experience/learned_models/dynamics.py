@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 
 from interreplay.errors import accepted_names, check_number
@@ -48,21 +49,17 @@ def calibration(means: Tensor, variances: Tensor, targets: Tensor) -> dict[str, 
 
     Returns:
         ``error_over_spread``: square root of mean squared error over mean variance, 1 for a calibrated model, more for
-        an overconfident one; ``spread_correlation``: rank correlation, over rows, of variance and squared error.
+        an overconfident one; ``spread_correlation``: rank correlation, over rows, of variance and squared error, 0
+        if one of them is constant.
     """
     squared = (means - targets).square()
     ratio = float((squared.mean() / variances.mean().clamp(min=1e-30)).sqrt())
-    errors = _centered_ranks(squared.mean(dim=1))
-    spreads = _centered_ranks(variances.mean(dim=1))
-    norm = float(errors.norm() * spreads.norm())
-    correlation = float(errors @ spreads) / norm if norm else 0.0
+    errors = squared.mean(dim=1).numpy(force=True)
+    spreads = variances.mean(dim=1).numpy(force=True)
+    correlation = 0.0
+    if np.ptp(errors) and np.ptp(spreads):
+        correlation = float(stats.spearmanr(errors, spreads).statistic)
     return {"error_over_spread": ratio, "spread_correlation": correlation}
-
-
-def _centered_ranks(values: Tensor) -> Tensor:
-    ranks = torch.empty(len(values), dtype=torch.float64)
-    ranks[torch.argsort(values.cpu())] = torch.arange(len(values), dtype=torch.float64)
-    return ranks - ranks.mean()
 
 
 STOCHASTIC = "stochastic"

@@ -82,6 +82,8 @@ def test_calibration():
     assert found["error_over_spread"] == pytest.approx(1.0, abs=0.05) and found["spread_correlation"] > 0.3
     assert calibration(means, variances, 3 * targets)["error_over_spread"] == pytest.approx(3.0, abs=0.15)
     assert abs(calibration(means, variances, targets.flip(0))["spread_correlation"]) < 0.1
+    ascending = targets.sort(dim=0).values
+    assert calibration(0 * means, torch.ones_like(means), ascending)["spread_correlation"] == 0  # all spreads are equal
 
 
 def test_state_dict_restores_predictions_and_fits(learned):
