@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.measure import single_thread
 from interreplay import Transitions
-from interreplay.experience.offline_data.env_columns import columns_of_spaces
+from interreplay.environments.spaces import columns_of_spaces
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.training.build import build
 from interreplay.rllib import ray_session

@@ -10,8 +10,7 @@ from typing import Any
 import gymnasium as gym
 import torch
 
-from interreplay.environments.spaces import leaves
-from interreplay.experience.offline_data.env_columns import columns_of_spaces
+from interreplay.environments.spaces import columns_of_spaces, leaves
 from interreplay.experience.source import RowSource
 from interreplay.learning.architectures import Architecture, encoder_of, resolved
 from interreplay.storage.columns import column_of

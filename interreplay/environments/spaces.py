@@ -9,6 +9,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
+
+from interreplay.storage.columns import Columns, column_of
 
 KINDS = gym.spaces.Box | gym.spaces.Discrete | gym.spaces.MultiDiscrete | gym.spaces.MultiBinary
 """Supported kinds of parts; each has a fixed shape."""
@@ -84,6 +87,34 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
     if not found:
         raise ValueError(f"the observation space {space} has no parts")
     return found
+
+
+def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
+    """Return the columns of the stored rows of an environment; float64 is stored as float32.
+
+    Args:
+        observation_space: Space of one observation; each part of a Dict or Tuple is one column.
+        action_space: Space of one action; a Dict or Tuple of Boxes is one column.
+
+    Raises:
+        ValueError: A space has no fixed shape.
+    """
+    columns: Columns = {"episode": ((), torch.int64)}
+    for name, space in leaves(observation_space).items():
+        columns[column_of(name)] = _column(space)
+    flat = flat_actions(action_space)
+    shape, dtype = _column(flat)
+    if isinstance(flat, gym.spaces.Box):  # stored in [−1, 1]
+        dtype = torch.float32
+    columns |= {"actions": (shape, dtype), "rewards": ((), torch.float32)}
+    return columns | {"terminated": ((), torch.bool), "truncated": ((), torch.bool), "link": ((), torch.int32)}
+
+
+def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
+    if space.shape is None or space.dtype is None:
+        raise ValueError(f"{space} has no fixed shape; expected Box, Discrete, MultiDiscrete or a Dict of these")
+    dtype = np.float32 if space.dtype == np.float64 else space.dtype
+    return tuple(space.shape), torch.from_numpy(np.zeros(1, dtype)).dtype
 
 
 def same_form(one: gym.Space, other: gym.Space) -> bool:

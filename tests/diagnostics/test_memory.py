@@ -7,7 +7,7 @@ import torch
 from builders import HALF_CHEETAH, Episodes, make
 
 from interreplay.diagnostics.memory_estimate import estimate
-from interreplay.experience.offline_data.env_columns import columns_of_spaces
+from interreplay.environments.spaces import columns_of_spaces
 from replay_buffers import NMER, PER, Uniform
 
 BOX, DISCRETE = gym.spaces.Box, gym.spaces.Discrete

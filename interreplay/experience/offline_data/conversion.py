@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.environments.spaces import flat_actions, leaves
+from interreplay.environments.spaces import columns_of_spaces, flat_actions, leaves
 from interreplay.errors import NonFiniteError, UsageError
 from interreplay.experience.offline_data.dataset import Dataset, readable
-from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.storage.columns import Columns, cast, check_finite, column_of, columns_of, is_extra
 from interreplay.transitions import Transitions, map_observation

@@ -14,10 +14,9 @@ import gymnasium as gym
 from interreplay.diagnostics.memory_estimate import estimate, estimate_unrolls, network_bytes
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.lookup import Environment
-from interreplay.environments.spaces import flat_actions
+from interreplay.environments.spaces import columns_of_spaces, flat_actions
 from interreplay.errors import UsageError
 from interreplay.experience import Mix, ModelBased, RowSource, make_source
-from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experiments.flags.offline_flags import check_recorded
 from interreplay.experiments.flags.presets import shown
 from interreplay.experiments.flags.replay_flags import readable, readable_arguments, short, source_of

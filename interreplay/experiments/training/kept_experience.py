@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from interreplay.environments.spaces import columns_of_spaces
 from interreplay.errors import UsageError
-from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experience.store import ExperienceStore
 from interreplay.experience.store.header import width
 from interreplay.experience.store.reader import store_in

@@ -19,9 +19,9 @@ from interreplay.diagnostics.batch_statistics import Diagnostics
 from interreplay.diagnostics.episode_table import EPISODE_LENGTH, EPISODE_RETURN, EpisodeTable
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.registration import WRAPPED, own_name
+from interreplay.environments.spaces import columns_of_spaces
 from interreplay.errors import NonFiniteError
 from interreplay.experience import Mix, Replay, RowSource, make_source
-from interreplay.experience.offline_data.env_columns import columns_of_spaces
 from interreplay.experience.recipes import as_settings
 from interreplay.experience.store import StoreWriter
 from interreplay.learning.losses import check_loss, chosen_losses
