@@ -19,7 +19,7 @@ from interreplay.errors import UsageError
 from interreplay.runs.checkpoints import BEST, BEST_NAME, Best, best_checkpoints, copy_with_links, read_best
 from interreplay.runs.results.reader import values
 from interreplay.runs.state_files import manifest
-from interreplay.runs.state_files.disk import replacement, sync
+from interreplay.runs.state_files.disk import free_path, replacement, sync
 
 SETTINGS = "settings.json"
 STATUS = "status.json"
@@ -208,13 +208,7 @@ class RunFolder:
 
 
 def _set_aside_name(path: Path) -> Path:
-    """Return a name that does not exist yet for a file or folder that is set aside."""
-    target = path.with_name(f"{path.name}.set_aside")
-    number = 1
-    while target.exists():
-        number += 1
-        target = path.with_name(f"{path.name}.set_aside_{number}")
-    return target
+    return free_path(path.with_name(f"{path.name}.set_aside"))
 
 
 def _steps_in(row: Any, column: str = STEPS) -> float:

@@ -20,7 +20,6 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.experience import ModelBased
 from interreplay.experience.offline_data.saved_rows import open_saved
 from interreplay.experience.store import ExperienceStore, writer
-from interreplay.experience.store.segments import first_row
 from interreplay.experiments.commands.experience import main as experience
 from interreplay.experiments.commands.fork import main as fork_command
 from interreplay.experiments.commands.train import main
@@ -406,7 +405,7 @@ def test_the_command_fork_runs_a_study_with_paired_differences(tmp_path, capsys)
     run = the_run(tmp_path / "results")
     assert sorted(path.name for path in run.glob("kept_*")) == ["kept_checkpoint_00000050", "kept_checkpoint_00000070"]
     store = ExperienceStore(run / "experience")
-    ends = {first_row(each.path) + rows for each in store.segments for rows, _ in each.commits}
+    ends = {int(each.path.name.removeprefix("rows_")) + rows for each in store.segments for rows, _ in each.commits}
     assert {50, 70} <= ends, "the store has the rows of each checkpoint before the checkpoint is written"
     words = [str(run), "--steps", "60", "--seeds", "1", "--output_dir", str(tmp_path / "fork"), "--arms", "Uniform,PER"]
     rejects(capsys, fork_command, [*words, "--at", "49"], "no checkpoint at or before this step, only at 50, 70")

@@ -11,7 +11,7 @@ import numpy as np
 
 from interreplay.errors import InterreplayWarning, UsageError
 from interreplay.experience.store.header import EXPERIENCE, HEADER, META, REPORTS_SUCCESS, read_header
-from interreplay.experience.store.segments import Segment, segment_folders
+from interreplay.experience.store.segments import NAMED, Segment
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.transitions import Transitions, grouped
 
@@ -61,7 +61,8 @@ class ExperienceStore:
     def __init__(self, folder: Path):
         self.folder = folder
         self.header = read_header(folder)
-        found = [Segment(path, self.header.columns) for path in segment_folders(folder)]
+        paths = sorted(path for path in folder.glob("rows_*") if NAMED.fullmatch(path.name))
+        found = [Segment(path, self.header.columns) for path in paths]
         self.segments = [segment for segment in found if segment.rows]
         self.rows = sum(segment.rows for segment in self.segments)
         self.damaged = [segment for segment in found if segment.damage]

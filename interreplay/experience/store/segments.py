@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from interreplay.experience.store.header import Columns, width
 from interreplay.runs.state_files.disk import sync
 
 JOURNAL = "journal"
-_NAMED = re.compile(r"rows_(\d{12})")
+NAMED = re.compile(r"rows_(\d{12})")
+"""Names of segments, with the number of their first row, counted from the beginning of the run."""
 _BODY = struct.Struct("<QId")
 _SUM = struct.Struct("<I")
 RECORD_BYTES = _BODY.size + _SUM.size
@@ -28,29 +30,17 @@ def segment_name(first: int) -> str:
     return f"rows_{first:012d}"
 
 
-def segment_folders(store: Path) -> list[Path]:
-    """Return the segments of a store in the order of their rows."""
-    return sorted(path for path in store.glob("rows_*") if _NAMED.fullmatch(path.name))
-
-
-def first_row(segment: Path) -> int:
-    """Return the number of the first row of a segment, counted from the beginning of the run."""
-    found = _NAMED.fullmatch(segment.name)
-    assert found is not None
-    return int(found[1])
-
-
 def column_file(segment: Path, column: str) -> Path:
     """Return the file of a column. Names are quoted, so that a file is always inside the segment."""
     return segment / f"{quote(column, safe='')}.bin"
 
 
-def commit_record(rows: int, checksum: int, time: float) -> bytes:
+def commit_record(rows: int, checksum: int) -> bytes:
     """Return the journal's record of a commit: complete rows of the segment after it, checksum and Unix seconds.
 
     The checksum is the CRC-32 of the committed values, column by column.
     """
-    body = _BODY.pack(rows, checksum, time)
+    body = _BODY.pack(rows, checksum, time.time())
     return body + _SUM.pack(zlib.crc32(body))
 
 
@@ -134,17 +124,17 @@ def checksum_of(arrays: Iterator[np.ndarray] | Sequence[np.ndarray]) -> int:
     return value
 
 
-def rewritten_journal(segment: Segment, rows: int, time: float) -> None:
+def rewrite_journal(segment: Segment, rows: int) -> None:
     """Replace the journal by one of the first `rows` rows; complete commits keep their checksums."""
     records = []
     start = 0
     for count, checksum in segment.commits:
         if count <= rows:
-            records.append(commit_record(count, checksum, time))
+            records.append(commit_record(count, checksum))
             start = count
     if start < rows:
         arrays = [segment.column(name)[start:rows] for name in segment.columns]
-        records.append(commit_record(rows, checksum_of(arrays), time))
+        records.append(commit_record(rows, checksum_of(arrays)))
     work: Any = segment.path / f".{JOURNAL}"
     work.write_bytes(b"".join(records))
     sync(work)

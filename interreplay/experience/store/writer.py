@@ -30,12 +30,11 @@ from interreplay.experience.store.segments import (
     column_file,
     commit_record,
     commits,
-    first_row,
-    rewritten_journal,
+    rewrite_journal,
     segment_name,
 )
 from interreplay.learning.update import SUCCESS_COLUMN
-from interreplay.runs.state_files.disk import UNSUPPORTED, sync
+from interreplay.runs.state_files.disk import UNSUPPORTED, free_path, sync
 from interreplay.transitions import Transitions, cat_columns, unchecked
 
 SECONDS = 1.0
@@ -127,7 +126,7 @@ class StoreWriter:
             return
         store = ExperienceStore(self.folder)
         for segment in store.damaged:
-            rewritten_journal(segment, segment.rows, time.time())
+            rewrite_journal(segment, segment.rows)
         self._header = store.header
         self._segments = [(segment.path, segment.rows) for segment in store.segments]
         self.rows = store.rows
@@ -215,7 +214,7 @@ class StoreWriter:
             _write_all(self._files[name], data)
             checksum = zlib.crc32(data, checksum)
         path, before = self._segments[-1]
-        _write_all(self._files[JOURNAL], commit_record(before + count, checksum, time.time()))
+        _write_all(self._files[JOURNAL], commit_record(before + count, checksum))
         self._segments[-1] = (path, before + count)
         self.rows += count
 
@@ -241,7 +240,7 @@ class StoreWriter:
             self._segments.append((self.folder / segment_name(0), 0))
         path, rows = self._segments[-1]
         if rows >= self._per_segment:
-            path = self.folder / segment_name(first_row(path) + rows)
+            path = self.folder / segment_name(int(path.name.removeprefix("rows_")) + rows)
             rows = 0
             self._segments.append((path, rows))
         path.mkdir(exist_ok=True)
@@ -284,7 +283,8 @@ class StoreWriter:
                 return
             keep = int(later[0])
             moved = store.rows - keep
-            _copy_rows(store, keep, _free_name(self.folder, step))
+            aside = free_path(self.folder.with_name(f"{self.folder.name}{ASIDE}{step:08d}"))
+            _copy_rows(store, keep, aside)
             self._truncate(store, keep)
 
         with self._lock:
@@ -301,7 +301,7 @@ class StoreWriter:
             rows = min(segment.rows, keep - self.rows)
             if rows > 0:
                 if rows < segment.rows:
-                    rewritten_journal(segment, rows, time.time())
+                    rewrite_journal(segment, rows)
                 self._segments.append((segment.path, rows))
                 self.rows += rows
             else:
@@ -412,16 +412,6 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
         written += file.write(data[written:])
 
 
-def _free_name(folder: Path, step: int) -> Path:
-    name = f"{folder.name}{ASIDE}{step:08d}"
-    number = 1
-    target = folder.with_name(name)
-    while target.exists():
-        number += 1
-        target = folder.with_name(f"{name}_{number}")
-    return target
-
-
 def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
     """Write the rows from `start` on into a new store with one segment."""
     segment = target / segment_name(0)
@@ -433,8 +423,7 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
             _write_all(file, data)
             os.fsync(file.fileno())
         checksum = zlib.crc32(data, checksum)
-    record = commit_record(store.rows - start, checksum, time.time())
-    (segment / JOURNAL).write_bytes(record)
+    (segment / JOURNAL).write_bytes(commit_record(store.rows - start, checksum))
     sync(segment / JOURNAL)
     sync(segment)
     replace(store.header, id=uuid.uuid4().hex).write(target)

@@ -72,13 +72,14 @@ def load(directory: str | Path, *path: str) -> Any:
         for key in path:
             node = node["dict"][key]
         with safe_open(folder / ARRAYS, "pt") as file:  # safetensors maps files into memory for PyTorch only
-            return decode(node, lambda name: _unmapped(file.get_tensor(name).numpy()))
+
+            def read(name: str) -> np.ndarray:
+                array = file.get_tensor(name).numpy()
+                return array if array.nbytes >= MAPPED else array.copy()
+
+            return decode(node, read)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
-
-
-def _unmapped(array: np.ndarray) -> np.ndarray:
-    return array if array.nbytes >= MAPPED else array.copy()
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:

@@ -49,6 +49,16 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def free_path(path: Path) -> Path:
+    """Return a path that does not exist yet: the given one, or one with a number such as ``path_2``."""
+    found = path
+    number = 1
+    while found.exists():
+        number += 1
+        found = path.with_name(f"{path.name}_{number}")
+    return found
+
+
 class FolderInUse(UsageError):
     """Another process holds the lock of a folder."""
 
