@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from interreplay.errors import check_number
-from interreplay.experience.recipes import methods_and_models
+from interreplay.experiments.flags.replay_flags import CATALOGUE as METHODS
 
-METHODS = methods_and_models()
 NO_NUMBERS = {"seed", "real_share"}  # real_share is a schedule
 
 

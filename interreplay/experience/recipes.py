@@ -15,11 +15,6 @@ COMPOSED: dict[str, Callable[..., RowSource]] = {"Mix": Mix, "ModelBased": Model
 """Sources that are composed of replay methods."""
 
 
-def methods_and_models() -> dict[str, Callable[..., Any]]:
-    """Return the names that commands accept: the replay methods and `ModelBased`."""
-    return catalogue.all_methods() | {"ModelBased": ModelBased}
-
-
 def resolve_source(kind: Any) -> Callable[..., RowSource]:
     """Return the class or factory of a name; a class or factory is returned as it is."""
     return COMPOSED[kind] if isinstance(kind, str) and kind in COMPOSED else catalogue.resolve(kind)

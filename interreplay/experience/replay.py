@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from interreplay.buffer.sample import Sample
@@ -11,36 +12,27 @@ from interreplay.learning.update import UpdateResult
 from interreplay.transitions import Transitions
 
 
+@dataclass(eq=False)
 class Replay:
     """The source of the training loop: a fixed number of updates per added row, on batches drawn from all stored rows.
 
-    Args:
+    Attributes:
         rows: Stores rows and draws batches.
         batch_size: Rows per batch.
         updates_per_step: Batches per added row; can be less than 1.
         learning_starts: Number of rows before the first batch.
         batches_per_draw: Maximum number of batches per draw; priorities are updated between draws.
-
-    Attributes:
         env_steps: Rows added in the whole run, including before resumes; without collection, the number of updates.
         due: Number of batches that are due, including a fraction of a batch.
     """
 
-    def __init__(
-        self,
-        rows: RowSource,
-        batch_size: int,
-        updates_per_step: float = 1.0,
-        learning_starts: int = 0,
-        batches_per_draw: int = 32,
-    ):
-        self.rows = rows
-        self.batch_size = batch_size
-        self.updates_per_step = updates_per_step
-        self.learning_starts = learning_starts
-        self.batches_per_draw = batches_per_draw
-        self.env_steps = 0
-        self.due = 0.0
+    rows: RowSource
+    batch_size: int
+    updates_per_step: float = 1.0
+    learning_starts: int = 0
+    batches_per_draw: int = 32
+    env_steps: int = 0
+    due: float = 0.0
 
     def advance(self, count: int) -> None:
         """Add `count` due updates without new rows, for learning from recorded rows only."""

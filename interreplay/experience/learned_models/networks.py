@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -54,8 +55,10 @@ class Networks:
         self.biases: list[Tensor] = []
         self.bounds: list[Tensor] = []
         for fan_in, fan_out in pairwise(sizes):
-            shape = (members, fan_in, fan_out)
-            self.weights.append(_truncated_normal(shape, 0.5 / fan_in**0.5, generator).to(device))
+            drawn = torch.randn((members, fan_in, fan_out), generator=generator)
+            while (beyond := drawn.abs() > 2).any():
+                drawn[beyond] = torch.randn(int(beyond.sum()), generator=generator)
+            self.weights.append((drawn * (0.5 / fan_in**0.5)).to(device))
             self.biases.append(torch.zeros((members, 1, fan_out), device=device))
         if bounds:
             for limit in (MAX_LOG_VARIANCE, MIN_LOG_VARIANCE):
@@ -110,7 +113,10 @@ class Networks:
         return values
 
     def draw_dropped(self, rows: int, rng: torch.Generator) -> list[Tensor | None] | None:
-        """Draw dropout factors, 0 or 1/(1 − p), for every hidden layer but the first.
+        """Draw dropout factors, 0 with probability p (up to 2⁻¹⁶) or 1/(1 − p), for every hidden layer but the first.
+
+        Each factor takes 16 random bits. This takes less than half the time of PyTorch's Bernoulli draws, which took a
+        third of a deterministic model's step.
 
         Returns:
             Factors ``(m, n, width)`` of every hidden layer, None for the first; None without dropout.
@@ -119,7 +125,12 @@ class Networks:
             return None
         factors: list[Tensor | None] = [None]
         for width in self.sizes[2:-1]:
-            factors.append(_dropout_factors((len(self), rows, width), self.dropout, self.weights[0], rng))
+            shape = (len(self), rows, width)
+            count = math.prod(shape)
+            bits = torch.empty((count + 3) // 4, dtype=torch.int64, device=self.weights[0].device)
+            bits.random_(-(2**63), None, generator=rng)
+            kept = bits.view(torch.int16)[:count].view(shape) >= int(self.dropout * 2**16) - 2**15
+            factors.append(kept.to(self.weights[0].dtype).mul_(1.0 / (1.0 - self.dropout)))
         return factors
 
     def of_member(self, member: int, rows: Tensor) -> Tensor:
@@ -139,26 +150,6 @@ class Networks:
         """Load the parameters of a state."""
         for i, values in enumerate(self.tensors):
             values.copy_(torch.as_tensor(np.asarray(state[str(i)])))
-
-
-def _dropout_factors(shape: tuple[int, ...], dropout: float, like: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw 0 with probability p (up to 2⁻¹⁶), else 1/(1 − p), using 16 random bits for each factor.
-
-    This takes less than half the time of PyTorch's Bernoulli draws, which took a third of a deterministic model's step.
-    """
-    count = torch.Size(shape).numel()
-    bits = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)
-    bits.random_(-(2**63), None, generator=rng)
-    kept = bits.view(torch.int16)[:count].view(shape) >= int(dropout * 2**16) - 2**15
-    return kept.to(like.dtype).mul_(1.0 / (1.0 - dropout))
-
-
-def _truncated_normal(shape: tuple[int, ...], std: float, rng: torch.Generator) -> Tensor:
-    """Draw normal numbers within two standard deviations."""
-    drawn = torch.randn(shape, generator=rng)
-    while (beyond := drawn.abs() > 2).any():
-        drawn[beyond] = torch.randn(int(beyond.sum()), generator=rng)
-    return drawn * std
 
 
 BOUND_WEIGHT = 0.01

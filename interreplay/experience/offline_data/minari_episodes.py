@@ -192,7 +192,13 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
     """Return the dataset in Minari's folder `data`."""
     files = sorted(path for path in data.rglob("*") if path.is_file())
     with readable(name):
-        _check_totals(name, data / METADATA, sum(file.stat().st_size for file in files))
+        # Checked before memory is allocated for the steps; an episode takes at least one byte.
+        totals = json.loads((data / METADATA).read_text())
+        size = sum(file.stat().st_size for file in files)
+        for total, most in (("total_steps", MOST_STEPS), ("total_episodes", size)):
+            value = totals.get(total, 0)
+            if isinstance(value, int) and not 0 <= value <= most:
+                raise UsageError(f"offline data {name}: {total} is {value:.6g}; expected 1 to {most:,}")
         found = minari.MinariDataset(data)
         leaves(found.observation_space)  # rejects unsupported ones
         rows = int(found.total_steps)
@@ -214,15 +220,3 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
             )
 
     return Dataset(name, files, portions, rows, found.observation_space, found.action_space)
-
-
-def _check_totals(name: str, metadata: Path, size: int) -> None:
-    """Check the totals of a dataset with files of `size` bytes before memory is allocated for them.
-
-    Each episode takes at least one byte.
-    """
-    found = json.loads(metadata.read_text())
-    for total, most in (("total_steps", MOST_STEPS), ("total_episodes", size)):
-        value = found.get(total, 0)
-        if isinstance(value, int) and not 0 <= value <= most:
-            raise UsageError(f"offline data {name}: {total} is {value:.6g}; expected 1 to {most:,}")

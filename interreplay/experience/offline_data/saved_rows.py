@@ -80,7 +80,13 @@ def open_saved(name: str, folder: Path) -> Dataset:
             raise UsageError(f"offline data {name} records {state['written']} written rows; expected 1 or more")
         storage.load_state_dict(dict(state))
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return Dataset(name, files, lambda: _portions(storage), len(storage), normalized=True)
+
+    def portions() -> Iterator[Transitions]:
+        for start in range(storage.written - len(storage), storage.written, PORTION):  # in the order of writing
+            numbers = torch.arange(start, min(start + PORTION, storage.written))
+            yield storage[numbers % storage.capacity]
+
+    return Dataset(name, files, portions, len(storage), normalized=True)
 
 
 def stored_rows(state: Any) -> Mapping[str, Any] | None:
@@ -92,10 +98,3 @@ def stored_rows(state: Any) -> Mapping[str, Any] | None:
         return rows
     parts = (stored_rows(part) for part in state.values() if isinstance(part, Mapping))
     return next((found for found in parts if found is not None), None)
-
-
-def _portions(storage: Storage) -> Iterator[Transitions]:
-    """Yield the rows in the order in which they were written."""
-    for start in range(storage.written - len(storage), storage.written, PORTION):
-        numbers = torch.arange(start, min(start + PORTION, storage.written))
-        yield storage[numbers % storage.capacity]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from interreplay.errors import UsageError
+from interreplay.learning.setting_fields import Number, Whole
 
 SYNTAX = "conditions, separated by commas, such as return>=500, success, version>=10_000, newest=100_000, env=Hopper-v5"
 _CONDITION = re.compile(r"\s*(?P<name>\w+)\s*(?:(?P<sign>>=|=)\s*(?P<value>[^\s,]+))?\s*")
@@ -75,24 +75,10 @@ class Where:
         return ", ".join(parts)
 
 
-def _count(text: str) -> int:
-    value = float(text)
-    if not value.is_integer() or value < 1:
-        raise ValueError
-    return int(value)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
-
-
 _READERS: dict[str, tuple[str, Any]] = {
     "env=": ("env", str),
-    "return>=": ("min_return", _finite),
+    "return>=": ("min_return", Number().read),
     "success": ("success", lambda _: True),
     "version>=": ("min_version", int),
-    "newest=": ("newest", _count),
+    "newest=": ("newest", Whole(1).read),
 }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.buffer.catalogue import OF_PARTS, part_class, resolve
+from interreplay.buffer.catalogue import OF_PARTS, all_methods, part_class, resolve
 from interreplay.errors import UsageError, accepted_names
-from interreplay.experience.recipes import methods_and_models
+from interreplay.experience import ModelBased
 from interreplay.experiments.flags.offline_flags import MODEL_BASED
 from interreplay.experiments.flags.original_flags import (
     BLENDS,
@@ -57,7 +57,7 @@ OF_ROWS: dict[str, Any] = {
 }
 """Flags about replayed transitions, and their values in a run that learns from unrolls."""
 
-CATALOGUE = methods_and_models()
+CATALOGUE: dict[str, Callable[..., Any]] = all_methods() | {MODEL_BASED: ModelBased}
 """Replay methods by name."""
 
 
