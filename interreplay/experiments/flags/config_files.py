@@ -19,7 +19,7 @@ from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import METAVARS, PAIR
 from interreplay.experiments.flags.replay_flags import names_method
 from interreplay.experiments.flags.run_flags import ALIASES, CHANGEABLE, FLAGS, INVOCATION, METHOD
-from interreplay.experiments.flags.values import assignment, literal, method_name, read_list, read_written, without
+from interreplay.experiments.flags.values import assignment, literal, read_list, read_written, without
 
 CONFIG = "config"
 DEFAULTS = "defaults"
@@ -130,7 +130,12 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
             found[name] = _merged(found.get(name), value)
             continue
         if name not in FLAGS or name in INVOKED or (dot and name not in ARGUMENTS):
-            raise UsageError(f"{place}: {_unknown(str(key), name)}")
+            if name in INVOKED:
+                raise UsageError(f"{place}: {key} is not a setting of a run; give it as --{name} on the command line")
+            instead = REMOVED | RENAMED
+            hint = instead.get(name) or did_you_mean(name, [*(FLAGS.keys() - INVOKED), *NAMES, DEFAULTS])
+            problem = f"unknown key {str(key)!r}; {hint}; --help all lists every flag"
+            raise UsageError(f"{place}: {problem}".replace("; ;", ";").replace("?;", "?"))
         if name in found and not dot:
             raise UsageError(f"{place} contains {name} twice, the second time as {key!r}; give it once")
         try:
@@ -138,7 +143,7 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
                 value = {argument: value}
             if name in ARGUMENTS:
                 found[name] = _joined(name, found.get(name, {}), _arguments(value))
-            elif FLAGS[name].type in (str, method_name) and not isinstance(value, str | int | float):
+            elif (name == "buffer" or FLAGS[name].type is str) and not isinstance(value, str | int | float):
                 raise argparse.ArgumentTypeError(f"must be a name, got {value!r}")
             else:
                 found[name] = read_written(FLAGS[name], value)
@@ -157,15 +162,6 @@ def _arguments(value: Any) -> dict[str, Any]:
         if isinstance(item, str):
             found[str(name)] = literal(item)
     return found
-
-
-def _unknown(key: str, name: str) -> str:
-    """Return the error message for a key that is not a setting of a run."""
-    if name in INVOKED:
-        return f"{key} is not a setting of a run; give it as --{name} on the command line"
-    instead = REMOVED | RENAMED
-    hint = instead.get(name) or did_you_mean(name, [*(FLAGS.keys() - INVOKED), *NAMES, DEFAULTS])
-    return f"unknown key {key!r}; {hint}; --help all lists every flag".replace("; ;", ";").replace("?;", "?")
 
 
 def _file(name: str, asking: Path | None) -> Path:

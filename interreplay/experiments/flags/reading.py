@@ -89,21 +89,18 @@ class Flag:
     def __post_init__(self) -> None:
         assert self.scope in SCOPES, self.scope
 
-    def help_text(self) -> str:
-        """Return the text of ``--help`` with the default."""
+    def options(self) -> dict[str, Any]:
+        """Return the keyword arguments of ``add_argument``."""
         text = self.help
         if isinstance(self.default, str | int | float) and self.default is not False:
             text = f"{text} (default: {self.default})"
-        return text.replace("%", "%%")
-
-    def options(self) -> dict[str, Any]:
-        """Return the keyword arguments of ``add_argument``."""
+        common = {"dest": self.name, "help": text.replace("%", "%%")}
         if self.type is boolean:
-            return {"type": self.type, "nargs": "?", "const": True, "metavar": "True|False"}
+            return common | {"type": self.type, "nargs": "?", "const": True, "metavar": "True|False"}
         metavar = getattr(self.type, "metavar", None) or METAVARS.get(self.name) or self.name.split("_")[-1].upper()
         if self.many:
-            return {"action": _Joined, "nargs": "+", "flag": self, "metavar": metavar}
-        return {"type": self.type, "action": "append" if self.repeat else "store", "metavar": metavar}
+            return common | {"action": _Joined, "nargs": "+", "flag": self, "metavar": metavar}
+        return common | {"type": self.type, "action": "append" if self.repeat else "store", "metavar": metavar}
 
 
 class _Joined(argparse.Action):
@@ -215,7 +212,7 @@ class FlagParser(OneLineParser):
             group = self.add_argument_group(title)
             for flag in flags:
                 names = [f"--{name}" for name in (flag.name, *flag.aliases)]
-                group.add_argument(*names, dest=flag.name, help=flag.help_text(), **flag.options())
+                group.add_argument(*names, **flag.options())
 
     def help_on(self, word: str | None) -> str:
         """Return the help about a word in names and headings of flags; about the most used flags if None."""

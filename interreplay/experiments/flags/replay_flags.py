@@ -229,17 +229,6 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     return "Mix", {"sources": sources, "shares": {"offline": share}}
 
 
-def argument_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
-    """Return which flag sets an argument of the replay method that was given as a flag ``--name value``, or ""."""
-    word = f"--buffer_arg {name}={value or 'VALUE'}"
-    method = method_of(given)
-    if name in parameters_of(method) and name not in SET_BY_FLAGS:
-        return f"use {word} to set {name} of {short(method)}"
-    if others := methods_with(name):
-        return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}"
-    return ""
-
-
 def methods_with(argument: str) -> list[str]:
     """Return the replay methods that have an argument."""
     if argument in SET_BY_FLAGS:

@@ -28,7 +28,6 @@ from interreplay.experiments.flags.values import (
     choice,
     duration,
     env_steps,
-    method_name,
     not_empty,
     number,
     reader,
@@ -147,7 +146,7 @@ WHAT_TO_TRAIN = (
 REPLAY = (
     Flag(
         "buffer",
-        method_name,
+        not_empty,  # whether the method exists is checked with its arguments
         None,
         f"replay method: {', '.join(CATALOGUE)}, or module:Class of your own; of unrolls: {FRESH}, {MIX} "
         f"(default: Uniform; {_OWN_METHODS})",

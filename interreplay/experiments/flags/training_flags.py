@@ -22,9 +22,13 @@ from interreplay.experiments.flags.offline_flags import (
 from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import FlagParser
 from interreplay.experiments.flags.replay_flags import (
-    argument_hint,
+    SET_BY_FLAGS,
+    method_of,
+    methods_with,
     names_method,
+    parameters_of,
     replay_for,
+    short,
     unroll_replay_for,
 )
 from interreplay.experiments.flags.run_flags import (
@@ -74,13 +78,19 @@ def make_parser() -> FlagParser:
 
 
 def method_hint(name: str, value: str, given: Mapping[str, Any]) -> str:
-    """Return how to set an argument of the chosen replay method that was given as a flag, "" for other words."""
+    """Return how to set an argument of a replay method that was given as a flag ``--name value``, or ""."""
+    word = f"--buffer_arg {name}={value or 'VALUE'}"
     try:
         if not names_method(given) and (method := preset_for(given).buffer):
             given = {**given, "buffer": method}
-        return argument_hint(name, value, given)
+        method = method_of(given)
+        if name in parameters_of(method) and name not in SET_BY_FLAGS:
+            return f"use {word} to set {name} of {short(method)}"
     except (UsageError, ValueError):
         return ""
+    if others := methods_with(name):
+        return f"use {word} with {' or '.join(others)}, {short(method)} has no {name}"
+    return ""
 
 
 def settings_for(given: Mapping[str, Any]) -> RunSettings:

@@ -99,7 +99,7 @@ def test_choices_are_listed():
 def test_help_states_the_defaults_of_every_algorithm():
     for name, row in ALGORITHMS.items():
         for flag, value in (*row.of_run.items(), ("buffer", row.buffer)):
-            text = FLAGS[flag].help_text()
+            text = FLAGS[flag].options()["help"]
             usual = re.search(r"default: ([^;)]+)", text)[1]
             own = re.search(rf"\b{name}\b[^;:)]*: ([^;)]+)", text)
             assert (own[1] if own else usual) == str(value), (name, flag)
