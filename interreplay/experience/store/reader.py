@@ -158,10 +158,3 @@ def store_in(path: Path) -> Path | None:
         if (folder / HEADER).is_file() and ExperienceStore(folder).rows:
             return folder
     return None
-
-
-def stores_below(path: Path) -> list[Path]:
-    """Return the folders of all stores in a folder, including the stores that `StoreWriter.rewind` wrote."""
-    if (path / HEADER).is_file():
-        return [path]
-    return sorted(file.parent for file in path.rglob(HEADER) if file.parent.name.startswith(EXPERIENCE))

@@ -19,7 +19,7 @@ from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.flags.reading import OneLineParser, has_flag, underscored, without_harmless
-from interreplay.experiments.flags.values import boolean, number, only, whole, without
+from interreplay.experiments.flags.values import boolean, literal, number, only, whole, without
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import own_cpus
 from interreplay.learning.setting_fields import SEED
@@ -191,18 +191,9 @@ def read(words: Sequence[str]) -> dict[str, str]:
     if found.get("op_mode", "train") not in MODES:
         raise UsageError(f"--op_mode {found['op_mode']}; expected one of {', '.join(MODES)}")
     for name, (value, why) in FIXED.items():
-        if name in found and not _is(found[name], value):
+        if name in found and literal(found[name]) != literal(value):  # 1.0 is 1, (84, 84) is 84,84
             raise UsageError(f"--{name}={found[name]}: {why}; expected {value}")
     return found
-
-
-def _is(text: str, value: str) -> bool:
-    """Return whether a flag's text equals a value: 1.0 is 1, (84, 84) is 84,84."""
-    plain = text.replace(" ", "").strip("()[]").lower()
-    try:
-        return float(plain) == float(value)
-    except ValueError:
-        return plain == value.lower()
 
 
 def translated(given: Mapping[str, str]) -> list[str]:

@@ -95,13 +95,17 @@ def listed(given: argparse.Namespace) -> int:
 
 def found_stores(results: Sequence[Path]) -> list[Path]:
     """Return the stores in folders."""
-    from interreplay.experience.store.reader import stores_below
+    from interreplay.experience.store.header import EXPERIENCE, HEADER
 
     found: dict[Path, None] = {}
     for path in results:
         if not path.is_dir():
             raise UsageError(f"{path} is not a folder; expected the folder of a run, or one above several")
-        found |= dict.fromkeys(stores_below(path))
+        if (path / HEADER).is_file():
+            found[path] = None
+        for file in sorted(path.rglob(HEADER)):
+            if file.parent.name.startswith(EXPERIENCE):  # also those that `StoreWriter.rewind` wrote
+                found[file.parent] = None
     if not found:
         raise UsageError(
             f"{', '.join(map(str, results))} contains no experience; runs of interreplay train keep it, and runs of "

@@ -62,7 +62,13 @@ def read_experiment(name: str, words: Sequence[str]) -> tuple[list[str], bool] |
     for word in words:
         key, _, value = word.partition("=")
         if key.startswith("configs.model.") and key.endswith(SIZES):
-            _override(contents, key.split(".")[1:], value, key)
+            *parts, last = key.split(".")[1:]
+            layer = contents
+            for part in parts:
+                layer = layer.get(part) or {}
+            if last not in layer:
+                raise UsageError(f"{key}: the experiment has no such layer; expected a name in its model file")
+            layer[last] = value if last.endswith("_fn") else int(value)
     about = contents["experiment_info"]
     trainer = _trainer(about, place)
     words = [f"trainer={trainer}", "--preset=none"]
@@ -88,16 +94,6 @@ def read_experiment(name: str, words: Sequence[str]) -> tuple[list[str], bool] |
         words.append(f"configs.{key}={value}")
     network, more = _network(contents.get("model", {}), place)
     return [*words, *more, f"--network={json.dumps(network)}"], trainer in VALUES.values()
-
-
-def _override(contents: dict[str, Any], path: Sequence[str], value: str, key: str) -> None:
-    """Set a value in nested mappings."""
-    *parts, last = path
-    for part in parts:
-        contents = contents.get(part) or {}
-    if last not in contents:
-        raise UsageError(f"{key}: the experiment has no such layer; expected a name in its model file")
-    contents[last] = value if last.endswith("_fn") else int(value)
 
 
 def _trainer(about: Mapping[str, Any], place: str) -> str:
