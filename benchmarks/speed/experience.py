@@ -90,7 +90,7 @@ def big_store(folder: Path, rows: int) -> None:
         else:
             with file.open("ab") as handle:
                 handle.truncate(rows * dtype.itemsize * int(np.prod(shape)))
-    (segment / JOURNAL).write_bytes(commit_record(rows, 0, 0.0))
+    (segment / JOURNAL).write_bytes(commit_record(rows, 0))
 
 
 def seconds(work: Callable[[], Any]) -> float:

@@ -41,7 +41,8 @@ class EpisodeTable:
     correlated pairs of rows as in `count_correlated` (every 5th update), and the mean Q-value (every 25th episode), if
     ``q_mean`` is one of the metrics of updates. Nothing is drawn from the buffer's generator.
 
-    `rows` are the finished episodes that were not taken yet, each with `COLUMNS`; missing values are None.
+    `rows` are the episodes that were not taken yet, each with `COLUMNS`; missing values are None. `finished` is the
+    number of all finished episodes.
     """
 
     def __init__(self, metrics: tuple[str, ...]):
@@ -50,7 +51,7 @@ class EpisodeTable:
         if Q_VALUE in metrics:
             self._q_index = metrics.index(Q_VALUE)
         self._rng = np.random.default_rng(0)
-        self._finished = 0
+        self.finished = 0
         # The numbers of updates and of updates with pairs, then sums over the updates.
         self._totals = np.zeros(2 + len(ERRORS) + 1 + len(PAIRS))
         self._before = self._totals.copy()
@@ -88,9 +89,9 @@ class EpisodeTable:
 
     def _row(self, begun: np.ndarray) -> dict[str, Any]:
         """Return the columns about the updates since `begun`."""
-        self._finished += 1
+        self.finished += 1
         row: dict[str, Any] = dict.fromkeys(COLUMNS)
-        row["episode"] = self._finished
+        row["episode"] = self.finished
         updates, counted, *sums = (self._totals - begun).tolist()
         row["updates"] = int(updates)
         for name, total in zip((*ERRORS, Q_VALUE, *PAIRS), sums, strict=True):
@@ -99,7 +100,7 @@ class EpisodeTable:
                 count = counted
             if count and not math.isnan(total):
                 row[name] = total / count
-        if self._finished % Q_EVERY:
+        if self.finished % Q_EVERY:
             row[Q_VALUE] = None
         return row
 
@@ -107,10 +108,6 @@ class EpisodeTable:
         """Drop running episodes that will not be continued."""
         for episode in episodes:
             self._begun.pop(episode, None)
-
-    def continue_after(self, episode: int) -> None:
-        """Number the following episodes after `episode`, if fewer have finished."""
-        self._finished = max(self._finished, episode)
 
     def take(self) -> list[dict[str, Any]]:
         """Return the episodes that finished since the last call."""
@@ -123,7 +120,7 @@ class EpisodeTable:
         return {
             "rows": copy.deepcopy(self.rows),
             "rng": self._rng.bit_generator.state,
-            "finished": self._finished,
+            "finished": self.finished,
             "totals": self._totals.copy(),
             "before": self._before.copy(),
             "running": np.array(list(self._begun), dtype=np.int64),
@@ -134,7 +131,7 @@ class EpisodeTable:
         """Restore a state returned by `state_dict`."""
         self.rows = copy.deepcopy(list(state["rows"]))
         self._rng.bit_generator.state = state["rng"]
-        self._finished = int(state["finished"])
+        self.finished = int(state["finished"])
         self._totals = np.array(state["totals"])
         self._before = np.array(state["before"])
         self._begun = dict(zip(np.array(state["running"]).tolist(), np.array(state["begun"]), strict=True))

@@ -52,20 +52,15 @@ def find(folder: Path) -> list[Path]:
         raise UsageError(f"{folder} holds no checkpoint; {_EXPECTED}")
     last: dict[Path, float] = {}
     for path in found:
-        last[path.parent] = max(last.get(path.parent, -math.inf), _written(path))
+        file = path / CHECKPOINT
+        if not file.exists():
+            file = path / METADATA
+        last[path.parent] = max(last.get(path.parent, -math.inf), file.stat().st_mtime)
 
     def order(path: Path) -> tuple[float, Path, int]:
         return last[path.parent], path.parent, int(path.name.rpartition("_")[2])
 
     return sorted(found, key=order, reverse=True)
-
-
-def _written(checkpoint: Path) -> float:
-    """Return the time at which a checkpoint was written."""
-    file = checkpoint / CHECKPOINT
-    if not file.exists():
-        file = checkpoint / METADATA
-    return file.stat().st_mtime
 
 
 def read_description(checkpoint: Path) -> dict[str, Any]:

@@ -69,36 +69,26 @@ class Collection:
         self.name = name_of(data)
         self._where = where or Where()
         self._relabel = relabel
-        self._datasets = self._of_environment(_unique(data))
+        found = _unique(data)
+        env = self._where.env
+        self._datasets = [dataset for dataset in found if env in ("", dataset.env)]
+        if not self._datasets:
+            known = sorted({dataset.env or "unknown" for dataset in found})
+            raise UsageError(f"no rows of {env} in offline data {self.name}; expected {' or '.join(known)}")
         self._conversions: list[Conversion] = []
         self.files: list[Path] = []
+        envs = sorted({dataset.env for dataset in self._datasets if dataset.env})
         for dataset in self._datasets:
-            self._conversions.append(self._conversion_of(dataset, spaces))
+            try:
+                self._conversions.append(Conversion(dataset, spaces))
+            except UsageError as error:
+                if len(envs) < 2:
+                    raise
+                how = 'select an environment with --offline_where env=ID (in Python where="env=ID")'
+                raise UsageError(f"{error}; {how}: {', '.join(envs)}") from None
             self.files += dataset.files
         self._spaces = spaces
         self._simple = len(self._datasets) == 1 and self._where == Where() and relabel is None
-
-    def _of_environment(self, datasets: list[Dataset]) -> list[Dataset]:
-        """Return the datasets of the environment that the conditions name."""
-        if not self._where.env:
-            return datasets
-        chosen = [dataset for dataset in datasets if dataset.env == self._where.env]
-        if not chosen:
-            known = sorted({dataset.env or "unknown" for dataset in datasets})
-            raise UsageError(f"no rows of {self._where.env} in offline data {self.name}; expected {' or '.join(known)}")
-        return chosen
-
-    def _conversion_of(self, dataset: Dataset, spaces: Spaces | None) -> Conversion:
-        try:
-            return Conversion(dataset, spaces)
-        except UsageError as error:
-            others = {other.env for other in self._datasets if other.env}
-            if len(others) > 1:
-                listed = ", ".join(sorted(others))
-                raise UsageError(
-                    f'{error}; select an environment with --offline_where env=ID (in Python where="env=ID"): {listed}'
-                ) from None
-            raise
 
     @property
     def described(self) -> str:

@@ -188,10 +188,19 @@ class StoreWriter:
         if not pending:
             return
         columns = _columns_of(pending)
-        if self._header is None:
-            self._begin(columns)
-        assert self._header is not None
         kinds = {name: (array.shape[1:], array.dtype) for name, array in columns.items()}
+        if self._header is None:
+            header = Header(
+                id=uuid.uuid4().hex,
+                env=self._env,
+                env_args=self._env_args,
+                observation_space=self._spaces[0],
+                action_space=self._spaces[1],
+                columns=kinds,
+                about=self._about | {REPORTS_SUCCESS: self.reports_success},
+            )
+            header.write(self.folder)
+            self._header = header
         if kinds != self._header.columns:
             raise UsageError(f"its columns differ from this run's: {_difference(kinds, self._header.columns)}")
         self._joined.append(columns)
@@ -217,19 +226,6 @@ class StoreWriter:
         _write_all(self._files[JOURNAL], commit_record(before + count, checksum))
         self._segments[-1] = (path, before + count)
         self.rows += count
-
-    def _begin(self, columns: Mapping[str, np.ndarray]) -> None:
-        header = Header(
-            id=uuid.uuid4().hex,
-            env=self._env,
-            env_args=self._env_args,
-            observation_space=self._spaces[0],
-            action_space=self._spaces[1],
-            columns={name: (array.shape[1:], array.dtype) for name, array in columns.items()},
-            about=self._about | {REPORTS_SUCCESS: self.reports_success},
-        )
-        header.write(self.folder)
-        self._header = header
 
     def _begin_segment(self) -> None:
         """Open the files of the next segment, or of the last one if it has room; cut off incomplete rows."""

@@ -171,7 +171,11 @@ class RunLog:
 
     def video(self, frames: list[np.ndarray], steps: int) -> None:
         """Add a video of an evaluation, images ``(height, width, 3)`` uint8, to TensorBoard's images."""
-        self._events.add_video("evaluation", frames, steps)
+        from interreplay.experiments.evaluation.video import gif
+
+        height, width, _ = frames[0].shape
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif(frames))
+        self._events.add([Summary.Value(tag="evaluation", image=image)], steps)
 
     def close(self) -> None:
         """Close the files."""
@@ -201,7 +205,8 @@ class EpisodeFile:
             with self.path.open(newline="") as file:
                 for row in csv.DictReader(file):
                     self._last = int(row["episode"])
-            self._table.continue_after(self._last)  # after --recover, more than in the checkpoint
+            # After --recover, the file has more episodes than the checkpoint.
+            self._table.finished = max(self._table.finished, self._last)
 
     def write(self) -> None:
         """Append the episodes that finished since the last call.
@@ -243,18 +248,11 @@ class EventFile:
 
     def add_scalars(self, scalars: Iterable[tuple[str, float]], steps: int) -> None:
         """Add numbers by their names at `steps` environment steps, and flush the file to disk."""
-        self._add([Summary.Value(tag=name, simple_value=value) for name, value in scalars], steps)
+        self.add([Summary.Value(tag=name, simple_value=value) for name, value in scalars], steps)
         self._writer.flush()
 
-    def add_video(self, name: str, frames: list[np.ndarray], steps: int) -> None:
-        """Add a video to the images; arguments as for `RunLog.video`."""
-        from interreplay.experiments.evaluation.video import gif
-
-        height, width, _ = frames[0].shape
-        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=gif(frames))
-        self._add([Summary.Value(tag=name, image=image)], steps)
-
-    def _add(self, values: list[Any], steps: int) -> None:
+    def add(self, values: list[Any], steps: int) -> None:
+        """Add values at `steps` environment steps."""
         self._writer.write_event(Event(wall_time=time.time(), step=steps, summary=Summary(value=values)))
 
     def close(self) -> None:
