@@ -183,7 +183,7 @@ def train(
         folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")
     )
     try:
-        with Interrupts(training.stop, training.save_soon) as interrupts, watch:
+        with Interrupts(training.stop, training.requests.save) as interrupts, watch:
             for result in training.iterations():
                 reporter.iteration(algo.env_steps, result)
     except BaseException as error:
@@ -210,7 +210,7 @@ def train(
         if training.stop_reason and algo.env_steps < settings.total_env_steps:
             print(f"stopped before {settings.total_env_steps:,} {reporter.unit}: {training.stop_reason}")
         return 0
-    if training.timed_out:
+    if training.requests.timed_out:
         print(f"--max_time {settings.max_time} has elapsed; {again}")
         return RESUMABLE
     print(f"stopped early; {again}")

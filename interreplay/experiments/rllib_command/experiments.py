@@ -223,27 +223,23 @@ def read_file(path: Path) -> list[Experiment]:
         raise UsageError(f"{path} holds no experiments; expected YAML of the form name: {{run: SAC, env: ...}}")
     experiments = []
     for name, given in contents.items():
-        experiments.append(_experiment(f"{path}: {name}", str(name), given))
+        place = f"{path}: {name}"
+        check_name(str(name), f"{place}: the experiment")
+        if not isinstance(given, dict):
+            raise UsageError(f"{place} is {given!r}; expected {', '.join(KEYS)}")
+        given = {key: value for key, value in given.items() if value is not None}
+        check_keys(place, given, KEYS)
+        for key, value in given.items():
+            kind, expected = KEYS[key]
+            if not isinstance(value, kind):
+                raise UsageError(f"{place}: {key} is {value!r}; expected {expected}")
+        config = dict(given.get("config", {}))
+        env = config.pop("env", None)
+        given = {"env": env} | given | {"config": config}
+        if not given.get("run") or not given["env"]:
+            raise UsageError(f"{place} lacks run or env")
+        experiments.append(Experiment(str(name), **given))
     return experiments
-
-
-def _experiment(place: str, name: str, given: Any) -> Experiment:
-    """Return an experiment from its settings in a file; `place` begins error messages."""
-    check_name(name, f"{place}: the experiment")
-    if not isinstance(given, dict):
-        raise UsageError(f"{place} is {given!r}; expected {', '.join(KEYS)}")
-    given = {key: value for key, value in given.items() if value is not None}
-    check_keys(place, given, KEYS)
-    for key, value in given.items():
-        kind, expected = KEYS[key]
-        if not isinstance(value, kind):
-            raise UsageError(f"{place}: {key} is {value!r}; expected {expected}")
-    config = dict(given.get("config", {}))
-    env = config.pop("env", None)
-    given = {"env": env} | given | {"config": config}
-    if not given.get("run") or not given["env"]:
-        raise UsageError(f"{place} lacks run or env")
-    return Experiment(name, **given)
 
 
 def changed(experiments: Sequence[Experiment], flags: Mapping[str, Any]) -> list[Experiment]:

@@ -184,21 +184,18 @@ def entry(value: Any, kind: str) -> tuple[str, dict[str, Any]]:
             return name, {str(key): option for key, option in (options or {}).items()}
     if isinstance(value, str) and value.strip():
         name, brace, rest = value.strip().partition("{")
-        return name.strip(), _mapping(brace + rest or "{}", value)
+        try:
+            options = yaml.safe_load(brace + rest or "{}")
+        except yaml.YAMLError:
+            options = None
+        # YAML reads {k=10} as a key without a value.
+        if not isinstance(options, dict) or (None in options.values() and "null" not in rest):
+            example = "'NMER{k: 10}', a space after the colon"
+            raise UsageError(f"{value!r} cannot be read; expected something like {example}")
+        return name.strip(), options
     raise UsageError(
         f"{kind} {value!r} is not a valid entry; expected a name, 'NAME{{option: value}}' or {{NAME: {{...}}}}"
     )
-
-
-def _mapping(text: str, whole: str) -> dict[str, Any]:
-    try:
-        options = yaml.safe_load(text)
-    except yaml.YAMLError:
-        options = None
-    # YAML reads {k=10} as a key without a value.
-    if not isinstance(options, dict) or (None in options.values() and "null" not in text):
-        raise UsageError(f"{whole!r} cannot be read; expected something like 'NMER{{k: 10}}', a space after the colon")
-    return options
 
 
 def seeds_from(value: Any) -> list[int]:

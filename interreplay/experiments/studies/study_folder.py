@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -60,7 +59,12 @@ class StudyFolder:
         ensure_writable(self.path, "--output_dir")
         self.check(study)
         if not (self.path / STUDY).exists():
-            write_result(self.path / STUDY, _dump(study.to_plain()))
+            plain = study.to_plain()
+            runs = plain.pop("runs")
+            text = yaml.safe_dump(plain, sort_keys=False) + "runs:\n"
+            for run in runs:  # one per line
+                text += "- " + yaml.safe_dump(run, default_flow_style=True, sort_keys=False, width=10**9)
+            write_result(self.path / STUDY, text)
 
     def read(self) -> Study:
         """Return the study in the folder."""
@@ -71,12 +75,3 @@ class StudyFolder:
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise UsageError(f"{self.path / STUDY} is damaged: {' '.join(str(error).split())}") from None
         return Study.from_plain(plain)
-
-
-def _dump(plain: dict[str, Any]) -> str:
-    """Return YAML with a line per run."""
-    runs = plain.pop("runs")
-    text = yaml.safe_dump(plain, sort_keys=False) + "runs:\n"
-    for run in runs:
-        text += "- " + yaml.safe_dump(run, default_flow_style=True, sort_keys=False, width=10**9)
-    return text

@@ -30,7 +30,7 @@ class Requests:
     """Requests to save or to stop, of one run or of several runs that learn as one.
 
     A run handles a request once it has made as many updates as the run that is ahead, so that the runs continue as one
-    when they are resumed.
+    when they are resumed. `timed_out` states whether ``max_time`` of this process has elapsed.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Requests:
         self._stop_at: int | None = None
 
     def save(self) -> None:
-        """Request a checkpoint of each run. Safe in signal handlers."""
+        """Request a checkpoint of each run after the current batches. Safe in signal handlers and other threads."""
         self._save_requested = True
 
     def stop(self) -> None:
@@ -163,10 +163,6 @@ class Training:
         if settings.max_time:
             self._deadline = time.monotonic() + seconds(settings.max_time)
 
-    def save_soon(self) -> None:
-        """Request a checkpoint after the current batches. Safe in signal handlers and other threads."""
-        self.requests.save()
-
     def stop(self) -> None:
         """Request a checkpoint and the end after the current batches. Safe in signal handlers and other threads.
 
@@ -175,11 +171,6 @@ class Training:
         """
         self.requests.stop()
         self.algo.interrupt_evaluation(only_endless=True)
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether ``max_time`` of this process has elapsed."""
-        return self.requests.timed_out
 
     @property
     def complete(self) -> bool:

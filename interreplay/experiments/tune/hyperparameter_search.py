@@ -76,7 +76,9 @@ def sampled(runs: Sequence[PlannedRun], search: Mapping[str, str], samples: int)
         for number in range(samples):
             values = {}
             for name in sorted(taken):
-                values[name] = _draw(found[name], f"{run.trainer} {run.label} {name} {number}")
+                key = f"{run.trainer} {run.label} {name} {number}"
+                generator = np.random.RandomState(zlib.crc32(key.encode()))
+                values[name] = plain(found[name].sample(random_state=generator))
             drawn = with_values(replace(run, label=f"{run.label}_{number:03d}"), values)
             rounds.setdefault(number, []).append(drawn)
     unused = sorted(found.keys() - known)
@@ -86,12 +88,6 @@ def sampled(runs: Sequence[PlannedRun], search: Mapping[str, str], samples: int)
     for number in sorted(rounds):
         planned += rounds[number]
     return planned
-
-
-def _draw(domain: Domain, key: str) -> Any:
-    """Return a value as a Python number, equal for equal keys."""
-    value = domain.sample(random_state=np.random.RandomState(zlib.crc32(key.encode())))
-    return value.item() if isinstance(value, np.generic) else value
 
 
 class Slot(NamedTuple):

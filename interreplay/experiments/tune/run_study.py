@@ -240,7 +240,16 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
         os.environ.update(ray_session.thread_limits(execution.cpus_per_trial))
         ray_session.start_local(execution.max_concurrent * per_run or own_cpus())
     else:
-        _join(address, execution)
+        variables = ray_session.quieting() | ray_session.thread_limits(execution.cpus_per_trial)
+        try:
+            # Ray itself would retry for minutes if nothing listens at the address.
+            host, colon, port = address.rpartition(":")
+            if colon and "/" not in host and port.isdigit():
+                socket.create_connection((host, int(port)), timeout=10).close()
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": variables})
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise UsageError(f"no Ray cluster at --address {address} ({reason}); --address local needs none") from None
     found = ray.cluster_resources()
     cpus = int(found.get("CPU", 0))
     gpus = found.get("GPU", 0.0)
@@ -253,16 +262,3 @@ def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Calla
     available = f"{counted(cpus, 'CPU')} and {counted(gpus, 'GPU')} of {nodes} at {address}"
     notify(f"{available}: {counted(at_once, 'run')} at a time, {counted(per_run, 'CPU')} each")
     return replace(execution, max_concurrent=at_once)
-
-
-def _join(address: str, execution: Execution) -> None:
-    variables = ray_session.quieting() | ray_session.thread_limits(execution.cpus_per_trial)
-    try:
-        # Ray itself would retry for minutes if nothing listens at the address.
-        host, colon, port = address.rpartition(":")
-        if colon and "/" not in host and port.isdigit():
-            socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env={"env_vars": variables})
-    except (OSError, RuntimeError, ValueError) as error:
-        message = " ".join(str(error).split())[:300]
-        raise UsageError(f"no Ray cluster at --address {address} ({message}); --address local needs none") from None

@@ -92,7 +92,7 @@ class StudyRun:
             if self.training is not None:
                 self.training.stop()
         elif self.training is not None:
-            self.training.save_soon()
+            self.training.requests.save()
 
     def results(self) -> Generator[dict[str, Any]]:
         """Train until the end or a request to stop, and yield a few figures per iteration.
@@ -179,7 +179,7 @@ class StudyRun:
         reason = ""
         if self.training is not None:
             reason = self.training.stop_reason
-            if self.training.timed_out and not self.training.complete:
+            if self.training.requests.timed_out and not self.training.complete:
                 reason = f"--max_time {self.settings.max_time} is over"
         self.folder.note(
             state=state, seconds=self._seconds(), env_steps=self._steps(), ended=time.time(), reason=reason

@@ -93,7 +93,9 @@ class Trial(tune.Trainable):
                 self._run.__enter__()
                 self._entered = True
             self._last = next(self._results)
-            self._score.update(scored(self._last))
+            kind = "evaluation_return" if self._last["evaluations"] else "return"
+            if not math.isnan(self._last[kind]):
+                self._score["score"] = self._last[kind]  # of the newest evaluation, for schedulers
         except (StopIteration, PermanentFailure) as end:
             self._leave()
             status = self._run.folder.status()
@@ -126,13 +128,3 @@ class Trial(tune.Trainable):
             self._results.close()
             self._run.ended_from_outside()
             self._leave()
-
-
-def scored(figures: dict[str, Any]) -> dict[str, float]:
-    """Return the score for schedulers: the return of the newest evaluation, or of training without evaluations."""
-    value = figures["evaluation_return"]
-    if figures["evaluations"] == 0:
-        value = figures["return"]
-    if math.isnan(value):
-        return {}
-    return {"score": value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -168,25 +169,20 @@ def _read(path: Path) -> Run:
     description = Description()
     try:
         planned(path)  # raises an error for the folder of an unreadable study
-        description = _description(path)
+        description = describe(path)
+        with contextlib.suppress(UsageError):  # reported for the study's folder
+            plan = planned(path.parent).get(path.name)
+            if plan is not None:  # its label replaces the name of the method
+                read = description
+                description = replace(
+                    plan, total=read.total, settings=read.settings, arguments=read.arguments, parent=read.parent
+                )
         found = read_results(path)
         state, note = _state(path, description, found)
         return Run(path, description, state, "; ".join(filter(None, [note, found.note])), found.table)
     except Exception as error:  # damaged files
         note = " ".join(str(error).replace(f"{path}{os.sep}", "").split())[:LONGEST_NOTE]
         return Run(path, description, UNREADABLE, note or f"damaged files ({type(error).__name__})")
-
-
-def _description(path: Path) -> Description:
-    """Return the settings of a run; in a study, its label replaces the name of the method."""
-    found = describe(path)
-    try:
-        plan = planned(path.parent).get(path.name)
-    except UsageError:  # reported for the study's folder
-        plan = None
-    if plan is None:
-        return found
-    return replace(plan, total=found.total, settings=found.settings, arguments=found.arguments, parent=found.parent)
 
 
 def _state(path: Path, description: Description, results: Results) -> tuple[str, str]:
