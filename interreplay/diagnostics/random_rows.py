@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -12,10 +13,11 @@ from interreplay.transitions import Transitions
 Row = dict[str, Any]
 
 
+@dataclass(eq=False)
 class Episodes:
     """Random episodes of several environments.
 
-    Args:
+    Attributes:
         seed: Seed of all random numbers.
         envs: Number of environments.
         obs_shape: Shape of an observation, or a dict of shapes of named parts.
@@ -27,31 +29,24 @@ class Episodes:
         ids: Whether rows have episode ids.
     """
 
-    def __init__(
-        self,
-        seed: int = 0,
-        envs: int = 1,
-        obs_shape: Any = (3,),
-        obs_dtype: Any = np.float32,
-        action_shape: tuple[int, ...] = (2,),
-        action_dtype: Any = np.float32,
-        ends: float = 0.1,
-        gaps: float = 0.0,
-        ids: bool = True,
-    ):
-        self.rng = np.random.default_rng(seed)
-        self.obs_shape = obs_shape
-        self.obs_dtype = np.dtype(obs_dtype)
-        self.action_shape = action_shape
-        self.action_dtype = np.dtype(action_dtype)
-        self.ends = ends
-        self.gaps = gaps
-        self.ids = ids
-        self.next_id = envs
-        self.running = [(env, self.observation()) for env in range(envs)]
+    seed: int = 0
+    envs: int = 1
+    obs_shape: Any = (3,)
+    obs_dtype: Any = np.float32
+    action_shape: tuple[int, ...] = (2,)
+    action_dtype: Any = np.float32
+    ends: float = 0.1
+    gaps: float = 0.0
+    ids: bool = True
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.next_id = self.envs
+        self.running = [(env, self.observation()) for env in range(self.envs)]
+
+    def array(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Return random numbers of a shape."""
+        dtype = np.dtype(dtype)
         if dtype.kind == "f":
             return self.rng.normal(size=shape).astype(dtype)
         return self.rng.integers(0, 256 if dtype == np.uint8 else 4, shape).astype(dtype)

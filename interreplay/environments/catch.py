@@ -21,11 +21,6 @@ class Catch(gym.Env):
     observation_space = gym.spaces.Box(0, 1, (ROWS, COLUMNS), bool)  # type: ignore[arg-type]
     action_space = gym.spaces.Discrete(3)
 
-    def __init__(self) -> None:
-        self.row = 0
-        self.column = 0
-        self.paddle = COLUMNS // 2
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.row = 0

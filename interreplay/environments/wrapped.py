@@ -69,24 +69,21 @@ def make(
 def wrap(env: gym.Env, wrappers: Sequence[Mapping[str, Any]], frame_stack: int) -> gym.Env:
     """Wrap `env` and stack its observations."""
     for wrapper in wrappers:
-        env = _wrapped(env, wrapper)
+        arguments = dict(wrapper)
+        name = str(arguments.pop("type", ""))
+        if ":" not in name:
+            example = f"gymnasium.wrappers:{name or 'ClipReward'}"
+            raise UsageError(f"wrapper {name!r}: expected module:Class, such as {example}")
+        kind = own_class(name, gym.Wrapper, "wrapper")
+        check_arguments(f"wrapper {name}", kind, arguments, leave_out=("env",))
+        try:
+            with exits_as_errors():
+                env = kind(env, **arguments)
+        except Exception as error:
+            raise UsageError(f"wrapper {name} cannot be created: {described(error)}") from error
     if frame_stack == 1:
         return env
     try:
         return FrameStack(env, frame_stack)
     except Exception as error:
         raise UsageError(f"frame_stack {frame_stack}: {env.observation_space} cannot be stacked: {error}") from error
-
-
-def _wrapped(env: gym.Env, wrapper: Mapping[str, Any]) -> gym.Env:
-    arguments = dict(wrapper)
-    name = str(arguments.pop("type", ""))
-    if ":" not in name:
-        raise UsageError(f"wrapper {name!r}: expected module:Class, such as gymnasium.wrappers:{name or 'ClipReward'}")
-    kind = own_class(name, gym.Wrapper, "wrapper")
-    check_arguments(f"wrapper {name}", kind, arguments, leave_out=("env",))
-    try:
-        with exits_as_errors():
-            return kind(env, **arguments)
-    except Exception as error:
-        raise UsageError(f"wrapper {name} cannot be created: {described(error)}") from error

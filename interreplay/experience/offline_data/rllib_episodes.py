@@ -16,6 +16,8 @@ from interreplay.transitions import Transitions
 
 ITEM = "item"
 """The column of packed episodes."""
+COLUMNS = {"observations", "actions", "rewards", "is_terminated", "is_truncated"}
+"""Entries of an episode that are used."""
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -32,13 +34,30 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
     Without ``output_max_rows_per_file``, RLlib writes all previous episodes again in each iteration; copies are left
     out.
     """
+    import msgpack
+    import pyarrow.parquet
+
+    found: dict[Any, dict[str, Any]] = {}
     with readable(name):
-        found: dict[Any, dict[str, Any]] = {}
         for file in files:
-            for packed in _items(name, file):
-                episode = _unpacked(name, packed)
-                found.setdefault(_identity(episode) or len(found), episode)
-        episodes = list(found.values())
+            table = pyarrow.parquet.read_table(file)
+            if ITEM not in table.column_names:
+                raise UsageError(
+                    f"offline data {name}: {file.name} has the columns {', '.join(table.column_names)}; expected "
+                    f"episodes in the column {ITEM}, as offline_data(output_write_episodes=True) writes them"
+                )
+            for packed in table.column(ITEM).to_pylist():
+                episode = msgpack.unpackb(packed, object_hook=_array, strict_map_key=False, raw=False)
+                lacking = COLUMNS - set(episode)
+                if lacking:
+                    raise UsageError(
+                        f"offline data {name}: an episode has no {min(lacking)}; expected RLlib's SingleAgentEpisode"
+                    )
+                key: Any = len(found)  # without an id, an episode is not a copy
+                if episode.get("id_") is not None:
+                    key = (str(episode["id_"]), episode.get("t_started"), episode.get("t"))
+                found.setdefault(key, episode)
+    episodes = list(found.values())
     if not episodes:
         raise UsageError(f"offline data {name} holds no episodes")
 
@@ -48,35 +67,6 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
                 yield _rows(name, number, episode)
 
     return Dataset(name, files, portions, normalized=True)
-
-
-def _items(name: str, file: Path) -> list[bytes]:
-    import pyarrow.parquet
-
-    table = pyarrow.parquet.read_table(file)
-    if ITEM not in table.column_names:
-        raise UsageError(
-            f"offline data {name}: {file.name} has the columns {', '.join(table.column_names)}; expected episodes in "
-            f"the column {ITEM}, as offline_data(output_write_episodes=True) writes them"
-        )
-    return table.column(ITEM).to_pylist()
-
-
-def _unpacked(name: str, packed: Any) -> dict[str, Any]:
-    import msgpack
-
-    episode = msgpack.unpackb(packed, object_hook=_array, strict_map_key=False, raw=False)
-    lacking = {"observations", "actions", "rewards", "is_terminated", "is_truncated"} - set(episode)
-    if lacking:
-        raise UsageError(f"offline data {name}: an episode has no {min(lacking)}; expected RLlib's SingleAgentEpisode")
-    return episode
-
-
-def _identity(episode: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return the id and the time steps of an episode, or of a part of one; None without an id."""
-    if episode.get("id_") is None:
-        return None
-    return str(episode["id_"]), episode.get("t_started"), episode.get("t")
 
 
 def _array(value: dict[Any, Any]) -> Any:

@@ -197,8 +197,15 @@ def _setting(word: str, of_values: bool) -> list[str]:
         raise UsageError(f"{key}: {INSTEAD[key]}")
     if not equals:
         raise UsageError(f"{word}: expected a value, as in {word}=1")
+    if key.endswith(SIZES):
+        raise UsageError(f"unknown setting {key}; network.STREAM.LAYER.out_features= sets the size of a listed layer")
     if key not in SETTINGS:
-        raise UsageError(_unknown(key))
+        lasts = {known.rpartition(".")[2]: known for known in (*INSTEAD, *SETTINGS)}
+        close = difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.5)
+        hint = "accepted: settings of configs.hyper_params, configs.model, configs.experiment_info"
+        if close:
+            hint = f"did you mean {lasts[close[0]]}?"
+        raise UsageError(f"unknown setting {key}; {hint}; flags are accepted by name, such as hiddens=256,256")
     value = text
     try:
         if bullet := BULLET.fullmatch(text):
@@ -216,15 +223,3 @@ def _setting(word: str, of_values: bool) -> list[str]:
     elif key == f"{HYPER}tau" and of_values:
         found.append("target_update_period=1")  # RLcycle updates targets at every update
     return found
-
-
-def _unknown(key: str) -> str:
-    if key.endswith(SIZES):
-        return f"unknown setting {key}; network.STREAM.LAYER.out_features= sets the size of a listed layer"
-    lasts = {}
-    for known in (*INSTEAD, *SETTINGS):
-        lasts[known.rpartition(".")[2]] = known
-    close = difflib.get_close_matches(key.rpartition(".")[2], lasts, n=1, cutoff=0.5)
-    near = f"did you mean {lasts[close[0]]}?" if close else ""
-    groups = "accepted: settings of configs.hyper_params, configs.model, configs.experiment_info"
-    return f"unknown setting {key}; {near or groups}; flags are accepted by name, such as hiddens=256,256"

@@ -41,26 +41,21 @@ def saved_config(folder: Path, trusted: bool = False) -> AlgorithmConfig:
                 "in Python, from_checkpoint(path, config=...) takes the configuration again"
             )
         config = config_of(resolved, trusted)
-    else:
-        config = _pickled_config(folder, trusted)
-    if isinstance(config.env, str):
-        check_environment(own_name(config.env, config.env_config), trusted)
-    return config
-
-
-def _pickled_config(folder: Path, trusted: bool) -> AlgorithmConfig:
-    """Return the configuration in a checkpoint of RLlib's own algorithms."""
-    if not trusted:
+    elif not trusted:
         raise CheckpointError(
             f"the checkpoint {folder} was made by RLlib's own algorithms, and loading its pickles can execute code; "
             "--trust_checkpoint loads it"
         )
-    try:
-        with (folder / CONSTRUCTOR).open("rb") as file:
-            (state,) = pickle.load(file)["ctor_args_and_kwargs"][0]
-        return state["class"].from_state(state)
-    except Exception as error:  # damaged bytes, or an error in the code that they name
-        raise CheckpointError(f"the checkpoint {folder} cannot be read: {in_words(error)}") from error
+    else:
+        try:
+            with (folder / CONSTRUCTOR).open("rb") as file:
+                (state,) = pickle.load(file)["ctor_args_and_kwargs"][0]
+            config = state["class"].from_state(state)
+        except Exception as error:  # damaged bytes, or an error in the code that they name
+            raise CheckpointError(f"the checkpoint {folder} cannot be read: {in_words(error)}") from error
+    if isinstance(config.env, str):
+        check_environment(own_name(config.env, config.env_config), trusted)
+    return config
 
 
 def built(config: AlgorithmConfig) -> Algorithm:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,7 @@ class Preset:
         return without(found, ALGORITHMS)
 
 
-KEYS = tuple(key.name for key in fields(Preset))[1:]
-KINDS = {
+KEYS = {
     "about": (str, "a text"),
     "automatic": (bool, "true or false"),
     "trainers": (list, "a list of algorithms, such as [SAC, TD3]"),
@@ -124,7 +123,7 @@ def _checked(name: str, path: Path) -> Preset:
             raise UsageError(f"preset {name}: unknown key {key!r}; {accepted_names(str(key), KEYS)}")
         if value is None:
             continue
-        kind, expected = KINDS[key]
+        kind, expected = KEYS[key]
         if not isinstance(value, kind):
             raise UsageError(f"preset {name}: {key} is {value!r}; expected {expected}")
         given[key] = value

@@ -10,7 +10,7 @@ import pandas as pd
 from interreplay.experiments.report.charts import Chart, Figure, Line
 from interreplay.experiments.report.curves import POINTS, SUMMARIES, points
 from interreplay.experiments.report.published import published_lines
-from interreplay.experiments.report.sections import MEASURES, Section, Task
+from interreplay.experiments.report.sections import MEASURES, Section
 from interreplay.experiments.report.tables import groups, select
 
 # Diagnostics with a chart; diagnostics.csv holds all of them.
@@ -87,26 +87,20 @@ def figures(section: Section, tables: dict[str, pd.DataFrame]) -> list[Figure]:
 
 
 def _learning(section: Section, table: pd.DataFrame) -> list[Chart]:
-    """Return learning curves, one panel per environment."""
+    """Return learning curves, one panel per environment, with a line for each run of methods with several runs."""
     charts = []
     for task in section.tasks:
-        lines = _lines(select(table, env=task.env)) + _seeds(task, section.measure)
+        lines = _lines(select(table, env=task.env))
+        for method, members in task.counted.items():
+            for run in members:
+                if len(members) > 1:
+                    x, y = points(run, section.measure)
+                    stride = -(-len(x) // POINTS)
+                    lines.append(Line(method, x[::stride], y[::stride]))
         if lines:
             threshold = task.scale.threshold if task.scale else None
             charts.append(Chart(task.env, STEPS, MEASURES[section.measure], lines, mark=threshold))
     return charts
-
-
-def _seeds(task: Task, measure: str) -> list[Line]:
-    """Return a line for each run that counts, of methods with several runs."""
-    lines = []
-    for method, members in task.counted.items():
-        for run in members:
-            if len(members) > 1:
-                x, y = points(run, measure)
-                stride = -(-len(x) // POINTS)
-                lines.append(Line(method, x[::stride], y[::stride]))
-    return lines
 
 
 def _dots(table: pd.DataFrame, name: str, x: str, **options: Any) -> list[Chart]:

@@ -115,8 +115,8 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
     if "num_steps_sampled_before_learning_starts" in found:
         found["learning_starts"] = found.pop("num_steps_sampled_before_learning_starts")
     found["train_batch_size"] = config.train_batch_size_per_learner
-    return {name: plain(value, _name) for name, value in found.items() if value is not None}
 
+    def name_of(value: Any) -> str:
+        return getattr(value, "__name__", type(value).__name__)
 
-def _name(value: Any) -> str:
-    return getattr(value, "__name__", type(value).__name__)
+    return {name: plain(value, name_of) for name, value in found.items() if value is not None}

@@ -15,7 +15,6 @@ from interreplay.experience.store.reader import store_in
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.storage.columns import is_observation
 
-AUTO = "auto"
 MOST_ROWS = 1_000_000
 MOST_BYTES = 2 << 30
 """Limits of ``--keep_experience auto``."""
@@ -27,7 +26,7 @@ def rows_to_keep(settings: SimpleNamespace, algo: Any) -> int:
 
     if ALGORITHMS[settings.trainer].unrolls or settings.updates is not None:
         return 0
-    if settings.keep_experience != AUTO:
+    if settings.keep_experience != "auto":
         return settings.keep_experience
     size = 0
     for name, (shape, dtype) in columns_of_spaces(*algo.single_spaces).items():

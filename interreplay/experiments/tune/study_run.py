@@ -106,7 +106,12 @@ class StudyRun:
                 training = self._prepare()
                 self._on_progress(training.algo.env_steps)
                 for result in training.iterations():
-                    yield figures(result, training.algo.env_steps) | {"evaluations": self.settings.evaluation_interval}
+                    yield {
+                        "env_steps": training.algo.env_steps,
+                        "return": mean_return(result),
+                        "evaluation_return": mean_return(result.get("evaluation", {})),
+                        "evaluations": self.settings.evaluation_interval,
+                    }
         except (GeneratorExit, SystemExit):  # Ray raises SystemExit in a process after its driver has ended
             raise
         except BaseException as error:
@@ -235,12 +240,6 @@ def described(error: BaseException) -> str:
     if not str(error).strip() and cause is not None:
         return described(cause)
     return f"{type(error).__name__}: {error}"
-
-
-def figures(result: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Return env steps and mean returns of an iteration as plain numbers."""
-    evaluated = mean_return(result.get("evaluation", {}))
-    return {"env_steps": steps, "return": mean_return(result), "evaluation_return": evaluated}
 
 
 def run_single(folder: TrialFolder, settings: dict[str, Any], how: Execution, stream: TextIO) -> int:
