@@ -28,12 +28,8 @@ FIRE = 1
 def learner_view(info: dict[str, Any], reward: float, terminated: bool) -> tuple[float, bool]:
     """Return the reward and termination to store after a step of an environment that ``has_learner_view``.
 
-    What a wrapper has changed is stored as it is.
-
-    Args:
-        info: Info of the step.
-        reward: Reward that the environment returned, with its wrappers.
-        terminated: Termination that it returned.
+    `reward` and `terminated` are those of the environment with its wrappers: what a wrapper has changed is stored as it
+    is.
     """
     if KEY not in info:  # the first step of an episode has the outcome of the game
         return reward, terminated

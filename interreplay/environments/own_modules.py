@@ -144,13 +144,9 @@ def object_of(reference: str | Mapping[str, Any], known: Mapping[str, type], bas
 
 
 def check_arguments(what: str, kind: Any, given: Iterable[str], leave_out: Collection[str] = ()) -> None:
-    """Reject arguments that a class does not accept.
+    """Reject arguments that a class does not accept; `what` begins the error message.
 
-    Args:
-        what: Beginning of the error message.
-        kind: The class.
-        given: Names of the arguments.
-        leave_out: Names of parameters that the caller passes itself.
+    The caller itself passes the parameters in `leave_out`.
     """
     names = []
     for parameter in inspect.signature(kind).parameters.values():

@@ -92,9 +92,7 @@ def leaves(space: gym.Space) -> dict[str, gym.Space]:
 def columns_of_spaces(observation_space: gym.Space, action_space: gym.Space) -> Columns:
     """Return the columns of the stored rows of an environment; float64 is stored as float32.
 
-    Args:
-        observation_space: Space of one observation; each part of a Dict or Tuple is one column.
-        action_space: Space of one action; a Dict or Tuple of Boxes is one column.
+    Each part of a Dict or Tuple of observations is one column, a Dict or Tuple of actions is one column.
 
     Raises:
         ValueError: A space has no fixed shape.

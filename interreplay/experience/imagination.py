@@ -37,15 +37,7 @@ PUBLISHED: dict[str, Schedule] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Frequency of fits and number of generated rows.
-
-    Attributes:
-        fit_every: Env steps between fits.
-        fit_rows: Maximum number of rows of a fit; None for all.
-        per_step: Number of rollouts per env step.
-        schedule: Rollout length; None for the environment's published schedule.
-        keep_fits: Number of fits for which generated rows are kept.
-    """
+    """Frequency of fits and number of generated rows, as for `ModelBased`; a schedule of None is the published one."""
 
     fit_every: int
     fit_rows: int | None
@@ -171,12 +163,7 @@ class Imagination:
     def use_environment(
         self, environment: str, arguments: Mapping[str, Any], compute_terminated: GoalFn | None = None
     ) -> None:
-        """Set the termination function and the rollout lengths of an environment.
-
-        Args:
-            environment: Environment id.
-            arguments: Keyword arguments of the environment.
-            compute_terminated: The environment's function of goals, if it has one.
+        """Set the termination function, which may be one of goals, and the rollout lengths of an environment.
 
         Raises:
             ValueError: As `connect`.

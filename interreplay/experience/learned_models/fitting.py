@@ -52,8 +52,7 @@ class FitSettings:
 class EarlyStopping:
     """Records the best errors of the members of an ensemble, and which members have stopped.
 
-    Args:
-        patience: Epochs without an improvement of 1 % after which a member stops.
+    A member stops after `patience` epochs without an improvement of 1 %.
 
     Attributes:
         best: Smallest error of each member so far ``(m,)``.

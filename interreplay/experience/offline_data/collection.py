@@ -45,11 +45,7 @@ class Facts:
 class Collection:
     """Rows of recorded experience.
 
-    Args:
-        data: Paths, patterns such as ``results/*`` and ids. Repeated datasets and copies of a store are read once.
-        spaces: Spaces of the environment that the rows must match; None for the spaces of the data.
-        where: Conditions that the rows must fulfill.
-        relabel: Recomputes rewards and terminations; None keeps the recorded ones.
+    Arguments are as for `Offline`. Repeated datasets and copies of a store are read once.
 
     Attributes:
         name: Name in messages.

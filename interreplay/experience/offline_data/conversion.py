@@ -24,11 +24,7 @@ Spaces = tuple[gym.Space, gym.Space]
 
 
 class Conversion:
-    """Converts the rows of a dataset to rows of an environment.
-
-    Args:
-        spaces: Spaces of the environment; None for the spaces of the dataset.
-    """
+    """Converts the rows of a dataset to rows of an environment; without `spaces`, to those of its own spaces."""
 
     def __init__(self, dataset: Dataset, spaces: Spaces | None):
         self._name = dataset.name

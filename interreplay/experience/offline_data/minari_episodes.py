@@ -78,12 +78,7 @@ def _download(name: str) -> None:
 
 
 def check_new(name: str, purpose: str = "--record_data") -> None:
-    """Check that a dataset of this name can be written.
-
-    Args:
-        name: The name.
-        purpose: Beginning of messages; the flag of `interreplay evaluate` by default.
-    """
+    """Check that a dataset of this name can be written; messages begin with `purpose`, by default a flag."""
     minari = _minari(f"{purpose} {name}")
     if not is_id(name):
         raise UsageError(

@@ -47,12 +47,7 @@ def open_rows(
 ) -> FixedStorage:
     """Return the rows of recorded experience, memory-mapped from a copy that the first call creates.
 
-    Args:
-        name: A path, a pattern or an id, or several of these, see `Collection`.
-        spaces: Spaces of the environment that the rows must match; None for the spaces of the data.
-        gamma: Discount factor per step.
-        where: Conditions, see `Where.of`.
-        relabel: Function that recomputes rewards and terminations, or its name, see `Relabel`.
+    Arguments are as for `Offline`; `name` is its `data`.
 
     Raises:
         UsageError: The data do not exist, are damaged or belong to another environment, or the cache is not writable.

@@ -20,15 +20,8 @@ def write_minari(store: ExperienceStore, name: str, newest: int | None = None) -
     """Write the episodes of a store as a Minari dataset, with actions in the environment's units.
 
     An episode that was interrupted is truncated. An episode whose beginning was dropped starts with its first row. A
-    game of Atari, in which each lost life is a termination, becomes an episode per life.
-
-    Args:
-        store: The store.
-        name: Name of the new dataset.
-        newest: Number of newest episodes, or games, to write; None for all.
-
-    Returns:
-        The name with the numbers of episodes and steps.
+    game of Atari, in which each lost life is a termination, becomes an episode per life. Only the `newest` episodes, or
+    games, are written; None for all. Return the name with the numbers of episodes and steps.
     """
     header = store.header
     return write(

@@ -45,9 +45,6 @@ class ExperienceStore:
 
     Rows that a power failure left incomplete are omitted with a warning.
 
-    Args:
-        folder: Folder of the store.
-
     Attributes:
         header: Environment, spaces and columns.
         segments: The segments with rows.

@@ -259,14 +259,7 @@ class StoreWriter:
     # -- resuming ---------------------------------------------------------------------------------
 
     def rewind(self, step: int) -> int:
-        """Move the rows after an env step into a separate store, ``<name>_aside_<step>``, next to this one.
-
-        Args:
-            step: The last env step to keep.
-
-        Returns:
-            The number of moved rows.
-        """
+        """Move the rows after an env step to a store ``<name>_aside_<step>`` next to this one; return their number."""
         moved = 0
 
         def move() -> None:
