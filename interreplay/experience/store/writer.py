@@ -206,7 +206,7 @@ class StoreWriter:
         self._joined.append(columns)
 
     def _commit(self) -> None:
-        """Write the rows that were added."""
+        """Write the rows that were added, after dropping the oldest segments if there are too many rows."""
         self._join()
         if not self._joined:
             return
@@ -216,7 +216,11 @@ class StoreWriter:
         if not self._files or self._segments[-1][1] >= self._per_segment:
             self._begin_segment()
         count = len(columns["step"])
-        self._drop_oldest(self._most - count)
+        while len(self._segments) > 1 and self.rows > self._most - count:
+            oldest, rows = self._segments.pop(0)
+            self.rows -= rows
+            (oldest / JOURNAL).unlink(missing_ok=True)
+            shutil.rmtree(oldest, ignore_errors=True)
         checksum = 0
         for name, column in columns.items():
             data = column.tobytes()
@@ -246,15 +250,6 @@ class StoreWriter:
         self._files[JOURNAL] = _opened(path / JOURNAL, len(kept) * RECORD_BYTES)
         sync(path)
         sync(self.folder)
-
-    def _drop_oldest(self, most: int) -> None:
-        """Drop the oldest segments until at most `most` rows or one segment remain."""
-        while len(self._segments) > 1 and self.rows > most:
-            path, rows = self._segments.pop(0)
-            self.rows -= rows
-            with contextlib.suppress(FileNotFoundError):
-                (path / JOURNAL).unlink()
-            shutil.rmtree(path, ignore_errors=True)
 
     # -- resuming ---------------------------------------------------------------------------------
 

@@ -72,12 +72,7 @@ def act(given: argparse.Namespace) -> int:
     """Run the study and write the report; return the exit code."""
     checkpoint = checkpoint_at(given.run, given.at)
     parent = read_settings(checkpoint)
-    step = steps_of(checkpoint)
-    if step < 0:  # it was renamed
-        from interreplay.rllib.algorithms.loop import LOOP_STATE  # imports Ray
-        from interreplay.rllib.checkpoints import ALGORITHM
-
-        step = state_files.load(checkpoint, ALGORITHM, LOOP_STATE, "env_steps")
+    step = steps_in(checkpoint)
     study = planned(given, checkpoint, parent, step)
     folder = StudyFolder.at(str(given.output_dir))
     numbers = range(len(study.runs))
@@ -105,6 +100,17 @@ def checkpoint_at(run: Path, at: int | None) -> Path:
             "run keeps checkpoints to fork from"
         )
     return max(before, key=steps_of)
+
+
+def steps_in(checkpoint: Path) -> int:
+    """Return the env steps of a checkpoint, which may have been renamed."""
+    steps = steps_of(checkpoint)
+    if steps < 0:
+        from interreplay.rllib.algorithms.loop import LOOP_STATE  # imports Ray
+        from interreplay.rllib.checkpoints import ALGORITHM
+
+        steps = state_files.load(checkpoint, ALGORITHM, LOOP_STATE, "env_steps")
+    return steps
 
 
 def planned(given: argparse.Namespace, checkpoint: Path, parent: Mapping[str, Any], step: int) -> Study:

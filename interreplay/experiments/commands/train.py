@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import shlex
 import sys
 import traceback
@@ -28,7 +29,6 @@ from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.replay_flags import list_buffers, short
 from interreplay.experiments.flags.run_flags import DEFAULTS
 from interreplay.experiments.flags.training_flags import make_parser
-from interreplay.experiments.process import outcome
 from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import GREEN, colored, folded, program, program_for
 from interreplay.experiments.process.progress import reporter_of
@@ -179,9 +179,12 @@ def train(
     best_before = max(folder.returns(evaluations=True), default=math.nan)
     reporter = reporter_of(settings, algo.env_steps, sys.stdout, best_before)
     training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
-    watch = HangWatch(
-        folder.path, hang_timeout, training.pulse, lambda line: outcome.write_past_the_streams(f"{line}; {again}")
-    )
+
+    def report_hang(line: str) -> None:
+        with contextlib.suppress(OSError):  # not to the streams: a thread that hangs may hold their locks
+            os.write(2, f"{os.path.basename(sys.argv[0])}: error: {line}; {again}\n".encode())
+
+    watch = HangWatch(folder.path, hang_timeout, training.pulse, report_hang)
     try:
         with Interrupts(training.stop, training.requests.save) as interrupts, watch:
             for result in training.iterations():
@@ -201,11 +204,10 @@ def train(
     if best := best_checkpoints(folder.path):
         saved = f"{saved}, best {best[-1].name}"
     print(f"results in {folder.path}, {saved}")
-    if settings.wandb:
-        from interreplay.experiments.training.trackers import offline_runs
-
-        if line := offline_runs(folder.path):
-            print(line)
+    offline = sorted(folder.path.glob("wandb/offline-run-*"))
+    if settings.wandb and offline:
+        runs = shlex.join(map(str, offline))
+        print(f"Weights & Biases: the run is in {folder.path / 'wandb'}; upload it with: wandb sync {runs}")
     if training.complete:
         if training.stop_reason and algo.env_steps < settings.total_env_steps:
             print(f"stopped before {settings.total_env_steps:,} {reporter.unit}: {training.stop_reason}")

@@ -7,14 +7,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from interreplay.errors import UsageError, did_you_mean
 from interreplay.experiments.flags.values import boolean
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.outcome import RED, colored
 
-SCOPES = ("learning", "method", "identity", "execution", "invocation")
+Scope = Literal["learning", "method", "identity", "execution", "invocation"]
 """Scopes of flags: the learning problem, the replay method, the run's identity, its execution, or one start of it."""
 ASSIGNED = re.compile(r"[A-Za-z_][\w.-]*=")
 """Beginning of a word with a flag and its value, such as ``gamma=0.95``."""
@@ -70,7 +70,7 @@ class Flag:
         aliases: Further names.
         many: Whether it takes several words, passed to `type` joined by spaces.
         repeat: Whether it may be repeated, collecting a list.
-        scope: One of `SCOPES`.
+        scope: See `Scope`.
         changeable: Whether a resumed run may change it.
         in_study: Flag or key to use in a study instead, "" if a study has none; None if it is a setting of its runs.
     """
@@ -82,12 +82,9 @@ class Flag:
     aliases: tuple[str, ...] = ()
     many: bool = False
     repeat: bool = False
-    scope: str = "learning"
+    scope: Scope = "learning"
     changeable: bool = False
     in_study: str | None = None
-
-    def __post_init__(self) -> None:
-        assert self.scope in SCOPES, self.scope
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments of ``add_argument``."""

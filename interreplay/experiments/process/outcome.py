@@ -110,12 +110,6 @@ def _lasting(stream: TextIO | None) -> TextIO:
     return io.TextIOWrapper(file, encoding=stream.encoding, errors="replace", line_buffering=True)
 
 
-def write_past_the_streams(text: str) -> None:
-    """Write an error's line to descriptor 2 directly: a thread that hangs may hold the locks of the streams."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{os.path.basename(sys.argv[0])}: error: {text}\n".encode())
-
-
 SCRIPTS = {"train": "custom_training.py", "study": "cluster_run.py"}
 """Scripts of the repository by subcommand; the installed package has the subcommands only."""
 

@@ -185,7 +185,12 @@ def train(given: argparse.Namespace) -> int:
             folder = given.output_dir / experiment.name
             if again:
                 write_line(f"{folder} continues with its recorded settings")
-                tuner = _restored(folder, tuner)
+                path = str(folder.absolute())
+                trainable = tuner._local_tuner.trainable
+                restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
+                # The restored callbacks are copies, which this process's signal handlers would not reach.
+                restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
+                tuner = restored
             results = tuner.fit()
             failed |= results.num_errors > 0
             for result in results:
@@ -235,15 +240,6 @@ def resources(experiments: Sequence[Experiment], num_cpus: int | None) -> dict[s
                 "reduce num_env_runners, num_gpus_per_learner and similar settings in --config, or raise --num_cpus"
             )
     return available
-
-
-def _restored(folder: Path, tuner: tune.Tuner) -> tune.Tuner:
-    trainable = tuner._local_tuner.trainable
-    path = str(folder.absolute())
-    restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
-    # The restored callbacks are copies, which this process's signal handlers would not reach.
-    restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
-    return restored
 
 
 def _summary(result: tune.Result) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import shlex
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -46,15 +44,6 @@ def _wandb(project: str, settings: dict[str, Any]) -> LoggerCallback:
     actor = ray.remote(num_cpus=0, runtime_env={"env_vars": variables}, **_force_on_current_node())
     callback._remote_logger_class = actor(callback._logger_actor_cls)
     return callback
-
-
-def offline_runs(folder: Path) -> str:
-    """Return a line about the runs of Weights & Biases that are only on disk, "" if there are none."""
-    found = sorted(folder.glob("wandb/offline-run-*"))
-    if not found:
-        return ""
-    runs = shlex.join(map(str, found))
-    return f"Weights & Biases: the run is in {folder / 'wandb'}; upload it with: wandb sync {runs}"
 
 
 def _mlflow(place: str) -> LoggerCallback:

@@ -104,27 +104,22 @@ class StopWhenSaved(tune.Stopper):
     def __init__(self, progress: Progress):
         self._progress = progress
         self._awaited: set[str] = set()
-        self._deadline = math.inf
+        self.deadline = math.inf
 
     def request(self) -> None:
         """Request the end."""
-        if self._deadline == math.inf:
+        if self.deadline == math.inf:
             self._awaited = set(self._progress.running)
-            self._deadline = time.monotonic() + PATIENCE
-
-    @property
-    def overdue(self) -> bool:
-        """Whether Tune itself has had enough time to end."""
-        return time.monotonic() > self._deadline + PATIENCE
+            self.deadline = time.monotonic() + PATIENCE
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        if self._deadline == math.inf:
+        if self.deadline == math.inf:
             return False
         saved = not self._awaited & self._progress.running
-        return saved or time.monotonic() > self._deadline
+        return saved or time.monotonic() > self.deadline
 
 
 @contextlib.contextmanager
@@ -210,7 +205,7 @@ def run_trials(
     with Interrupts(lambda: requests.append("stop"), lambda: requests.append("save")) as interrupts:
         # In the main thread, Tune would replace these signal handlers.
         threading.Thread(target=fit, daemon=True).start()
-        while not ended.wait(0.5) and not ending.overdue:
+        while not ended.wait(0.5) and time.monotonic() <= ending.deadline + PATIENCE:  # Tune itself may take as long
             beat()
             while requests:
                 request = requests.pop(0)

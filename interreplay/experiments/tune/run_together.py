@@ -255,19 +255,11 @@ def run_together(
                     if worker.events not in ready:
                         continue
                     try:
-                        received = worker.events.recv()
-                    except (EOFError, ConnectionResetError):  # the process has ended
+                        receive(worker, on_event, note)
+                    except EOFError:
                         reason = worker.join()
                         if reason and not interrupts.received:
                             repair(worker, reason, execution.max_failures, on_event)
-                        continue
-                    if isinstance(received, str):
-                        note(received)
-                        continue
-                    event, name, figures = received
-                    if event in ("end", "fail"):
-                        worker.remove(name)
-                    on_event(event, name, figures)
                 if time.monotonic() >= next_beat:
                     beat()
                     next_beat = time.monotonic() + 0.5
@@ -301,6 +293,21 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
         if end > start:
             found.append(ordered[start:end])
     return found
+
+
+def receive(worker: Worker, on_event: OnEvent, note: Callable[[str], object]) -> None:
+    """Report the next event or note of a process; raise EOFError if it has ended."""
+    try:
+        received = worker.events.recv()
+    except ConnectionResetError as error:
+        raise EOFError from error
+    if isinstance(received, str):
+        note(received)
+        return
+    event, name, figures = received
+    if event in ("end", "fail"):
+        worker.remove(name)
+    on_event(event, name, figures)
 
 
 def repair(worker: Worker, reason: str, max_failures: int, on_event: OnEvent) -> None:

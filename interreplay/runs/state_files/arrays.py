@@ -104,23 +104,15 @@ def encode(value: Any, arrays: dict[str, np.ndarray], place: str = "") -> Any:
         if name in arrays:
             raise TypeError(f"{name} names two arrays; keys of a state must differ as text")
         array = np.asarray(value)
-        axes = _memory_order(array)
+        # Tensors of convolutions can have their channels last in memory. The rounding of optimizers depends on this.
+        axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+        if array.flags.c_contiguous or not array.transpose(axes).flags.c_contiguous:  # or an array with gaps
+            axes = list(range(array.ndim))
         arrays[name] = array.transpose(axes)
         return {kind: name, "axes": axes}
     if isinstance(value, PLAIN):
         return {"value": value}
     raise TypeError(f"{place.lstrip('/')} is a {type(value).__name__}; expected an array or a plain value")
-
-
-def _memory_order(array: np.ndarray) -> list[int]:
-    """Return the axes of an array in the order of its memory; unchanged for an array with gaps.
-
-    Tensors of convolutions can have their channels last in memory. The rounding of optimizers depends on this order.
-    """
-    axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
-    if array.flags.c_contiguous or not array.transpose(axes).flags.c_contiguous:
-        return list(range(array.ndim))
-    return axes
 
 
 def decode(node: Any, array: Callable[[str], np.ndarray]) -> Any:
