@@ -254,14 +254,6 @@ def check_number(
         raise ValueError(f"{name} is {value!r}; expected {kind}{bounds}")
 
 
-def as_range(name: str, value: Sequence[Any]) -> tuple[int, int]:
-    """Return two positive integers in ascending order."""
-    whole = len(value) == 2 and all(isinstance(end, Integral) and not isinstance(end, bool) for end in value)
-    if not whole or not 1 <= value[0] <= value[1]:
-        raise ValueError(f"{name} is {value!r}; expected an integer of 1 or more, or two, the smaller one first")
-    return int(value[0]), int(value[1])
-
-
 def _bounds(low: float, high: float, above_low: bool, below_high: bool) -> str:
     """Return the accepted range in words, such as " from 0 to 1"."""
     if high == math.inf:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from interreplay.buffer.part_checks import (
     has_own_code,
 )
 from interreplay.buffer.sample import Sample
-from interreplay.errors import as_range
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
 from interreplay.part import Context, evict, union, wrong_result
@@ -78,7 +78,12 @@ class ReplayBuffer:
     ):
         self._n_step_range = None
         if isinstance(n_step, Sequence):
-            self._n_step_range = as_range("n_step", n_step)
+            whole = len(n_step) == 2 and all(isinstance(end, Integral) and not isinstance(end, bool) for end in n_step)
+            if not whole or not 1 <= n_step[0] <= n_step[1]:
+                raise ValueError(
+                    f"n_step is {n_step!r}; expected an integer of 1 or more, or two, the smaller one first"
+                )
+            self._n_step_range = (int(n_step[0]), int(n_step[1]))
             n_step = self._n_step_range[1]
         self.storage = Storage(capacity, gamma)
         self.selector = Uniform() if selector is None else selector
