@@ -109,6 +109,7 @@ class Imagination:
 
     Attributes:
         env_steps: Rows added in the whole run.
+        columns: The predicted columns, None before the rows are known. Rewards of goals are computed, not predicted.
         context: The argument of `connect`.
         found: Metrics of the last rollouts, by name.
     """
@@ -134,21 +135,16 @@ class Imagination:
         self._given = termination_fn
         self._terminated = termination_fn
         self._schedule = limits.schedule or (1, 1, 0, 0)
-        self._columns: StateColumns | None = None
+        self.columns: StateColumns | None = None
         self._action_shape: tuple[int, ...] = ()
 
     # -- rows and environment -------------------------------------------------------------------------
 
-    @property
-    def has_goals(self) -> bool:
-        """Whether rows have goals, for which rewards are computed instead of predicted."""
-        return self._columns is not None and self._columns.goals
-
     def use_columns(self, columns: Columns) -> None:
         """Set the columns of the rows."""
         self._action_shape = columns["actions"][0]
-        if self._columns is None or {*self._columns.parts.items()} != {*StateColumns.of(columns).parts.items()}:
-            self._columns = StateColumns.of(columns)
+        if self.columns is None or {*self.columns.parts.items()} != {*StateColumns.of(columns).parts.items()}:
+            self.columns = StateColumns.of(columns)
 
     def connect(self, context: Context) -> None:
         """Set the policy, the environment's goal functions and its termination function.
@@ -213,14 +209,14 @@ class Imagination:
     def fit(self, real: ReplayBuffer, rng: np.random.Generator) -> None:
         """Fit the model to stored rows."""
         rows = real.storage[self._stored(real, rng)]
-        if self._columns is None:
+        if self.columns is None:
             self.use_columns(real.storage.columns)
-        assert self._columns is not None
-        self._columns = self._columns.find_copies(rows.obs, rows.next_obs)
-        states = self._columns.flatten(rows.obs)
-        next_states = self._columns.flatten(rows.next_obs)
+        assert self.columns is not None
+        self.columns = self.columns.find_copies(rows.obs, rows.next_obs)
+        states = self.columns.flatten(rows.obs)
+        next_states = self.columns.flatten(rows.next_obs)
         rewards = None
-        if not self._columns.goals:
+        if not self.columns.goals:
             rewards = rows.rewards.float()
         self.dynamics.fit(states, flat_rows(rows.actions).float(), next_states, rewards, rng)
         self._fitted_at = self.env_steps
@@ -260,13 +256,13 @@ class Imagination:
     def _simulation(self) -> Simulation:
         if self.context is None or self.context.policy is None:
             raise ValueError("the model has no policy for its rollouts; call connect(Context(policy=...)) first")
-        assert self._columns is not None and self._terminated is not None
+        assert self.columns is not None and self._terminated is not None
         reward = None
-        if self._columns.goals:
+        if self.columns.goals:
             if self.context.compute_reward is None:
                 raise ValueError("the rewards of goals are unknown; call connect(Context(compute_reward=...)) first")
             reward = partial(goal_values, self.context.compute_reward, torch.float32)
-        return Simulation(self.dynamics, self._columns, self.act, self._terminated, reward)
+        return Simulation(self.dynamics, self.columns, self.act, self._terminated, reward)
 
     @torch.no_grad()
     def act(self, obs: Observation, rng: np.random.Generator) -> Tensor:
@@ -294,9 +290,9 @@ class Imagination:
         state = {"env_steps": self.env_steps, "fitted_at": self._fitted_at, "episodes": self._episodes}
         parts: dict[str, Any] = {}
         copies: list[int] = []
-        if self._columns is not None:
-            parts = dict(zip(self._columns.parts, map(list, self._columns.parts.values()), strict=True))
-            copies = list(self._columns.copies)
+        if self.columns is not None:
+            parts = dict(zip(self.columns.parts, map(list, self.columns.parts.values()), strict=True))
+            copies = list(self.columns.copies)
         return state | {"found": dict(self.found), "parts": parts, "copies": copies, "shape": list(self._action_shape)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -304,7 +300,7 @@ class Imagination:
         self._fitted_at = int(state["fitted_at"])
         self._episodes = int(state["episodes"])
         self.found = dict(state["found"])
-        self._columns = None
+        self.columns = None
         if state["parts"]:
-            self._columns = StateColumns(state["parts"], state["copies"])
+            self.columns = StateColumns(state["parts"], state["copies"])
         self._action_shape = tuple(map(int, state["shape"]))

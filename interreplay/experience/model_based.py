@@ -181,7 +181,8 @@ class ModelBased(Mix):
 
     @property
     def wants_goal_functions(self) -> bool:
-        return super().wants_goal_functions or self.imagination.has_goals
+        columns = self.imagination.columns
+        return super().wants_goal_functions or (columns is not None and columns.goals)
 
     def check(self, columns: Columns) -> None:
         reject_integers(columns, "predicted", also=("actions",))

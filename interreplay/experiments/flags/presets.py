@@ -83,18 +83,12 @@ def load(name: str) -> Preset:
     if name == NONE:
         return DEFAULTS
     if name in names():
-        return _shipped(name)
+        return _shipped(name, FOLDER / f"{name}.yaml")
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         accepted = accepted_names(name, [*names(), NONE])
         raise UsageError(f"unknown preset {name!r}; {accepted}, or a .yaml file of your own")
     return _checked(name, path)
-
-
-@functools.cache
-def _shipped(name: str) -> Preset:
-    """Return a preset of the package; its file is read once, since a study needs it for every run."""
-    return _checked(name, FOLDER / f"{name}.yaml")
 
 
 def read_yaml(path: Path, shown: str) -> Any:
@@ -141,6 +135,9 @@ def _checked(name: str, path: Path) -> Preset:
             if not isinstance(part, dict):
                 raise UsageError(f"preset {name}: {section} is {flags!r}; expected flags and their values")
     return Preset(name, **given)
+
+
+_shipped = functools.cache(_checked)  # a study needs the presets of the package for every run
 
 
 def automatic(env: str, trainer: str) -> Preset:
