@@ -18,12 +18,7 @@ class Episodes:
     """Random episodes of several environments.
 
     Attributes:
-        seed: Seed of all random numbers.
-        envs: Number of environments.
         obs_shape: Shape of an observation, or a dict of shapes of named parts.
-        obs_dtype: Dtype of observations.
-        action_shape: Shape of an action.
-        action_dtype: Dtype of actions.
         ends: Probability of termination, and of truncation, at each row.
         gaps: Probability that the next row of an episode does not continue the previous one.
         ids: Whether rows have episode ids.

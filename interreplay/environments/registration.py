@@ -108,13 +108,9 @@ NAMESPACES = ("ALE/", "MinAtar/", "dm_control/")
 
 
 def register(name: str) -> str:
-    """Register the environment `name` if its package does not do so by itself.
+    """Register an environment such as ``MinAtar/Breakout-v0`` or ``PongNoFrameskip-v4``, unless its package does so.
 
-    Args:
-        name: Id of the environment, such as ``MinAtar/Breakout-v0``, ``ALE/Pong-v5`` or ``PongNoFrameskip-v4``.
-
-    Returns:
-        The extra of this package that installs the missing packages, "" if none are missing.
+    Return the extra of this package that installs the missing packages, "" if none are missing.
     """
     if ":" in name:  # gymnasium imports the module
         search_here()

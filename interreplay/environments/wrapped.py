@@ -38,11 +38,8 @@ def named(
 ) -> tuple[str, dict[str, Any]]:
     """Return the id and arguments for `gymnasium.make`; the id is `NAME` for a wrapped or stacked environment.
 
-    Args:
-        name: Id of the inner environment.
-        arguments: Arguments of the inner environment.
-        wrappers: ``{"type": "module:Class", ...}`` each, the innermost first.
-        frame_stack: Number of observations per stacked observation.
+    `name` and `arguments` are those of the inner environment. Each wrapper is ``{"type": "module:Class", ...}``, the
+    innermost first. `frame_stack` is the number of observations per stacked observation.
     """
     if not wrappers and frame_stack == 1:
         return name, dict(arguments)
