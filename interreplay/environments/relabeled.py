@@ -156,8 +156,8 @@ class Relabeled(gym.Wrapper):
             )
         self._obs: Any = None
 
-    def reset(self, **options: Any) -> Any:
-        obs, info = self.env.reset(**options)
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        obs, info = self.env.reset(seed=seed, options=options)
         self._obs = copy.deepcopy(obs)
         return obs, info
 

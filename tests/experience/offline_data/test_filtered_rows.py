@@ -514,6 +514,14 @@ def test_a_relabeled_environment_can_be_saved_in_the_middle_of_an_episode():
         assert one == two and np.array_equal(obs, other_obs)
 
 
+def test_a_registered_relabeled_environment_passes_the_checks_of_gymnasium(recwarn):
+    def entry_point():
+        return Relabeled(gym.make("Pendulum-v1").unwrapped, lambda obs, action, next_obs, **columns: next_obs[:, 2])
+
+    gym.make(gym.envs.registration.EnvSpec("Relabeled-v0", entry_point)).reset(seed=0)
+    assert not [each for each in recwarn if "reset" in str(each.message)]
+
+
 def test_changed_rewards_are_rejected_when_the_environment_is_made_again(own_rewards):
     relabel = Relabel(f"{own_rewards.stem}:reward")
     Relabeled(gym.make("Pendulum-v1"), relabel.name, relabel.digest)
