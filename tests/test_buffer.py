@@ -127,6 +127,13 @@ def test_states_with_another_capacity_or_other_columns_are_rejected():
         other.load_state_dict(buffer.state_dict())
 
 
+def test_the_state_of_another_method_is_rejected():
+    with pytest.raises(
+        ValueError, match="the selector of the state has no 'progress'; expected a state of Prioritized"
+    ):
+        PER(capacity=20).load_state_dict(Uniform(capacity=20).state_dict())
+
+
 def test_the_state_of_an_empty_buffer_clears_a_full_one():
     for kind in (Uniform, PER, NMER):
         empty, full = kind(capacity=20, seed=0).state_dict(), kind(capacity=20, seed=1)

@@ -482,14 +482,19 @@ class ReplayBuffer:
         """Restore a state; the next batch equals the one that the saved buffer would have drawn.
 
         Raises:
-            ValueError: If the state has another capacity or other columns.
+            ValueError: If the state has another capacity or other columns, or lacks values of a part.
         """
         self.storage.load_state_dict(state["storage"])
         self.rng.bit_generator.state = state["rng"]
         if self._n_step_range is not None and "n_step" in state:  # not if n was fixed before
             self._use_n_step(int(state["n_step"]))
         for name, part in self.parts.items():
-            part.load_state_dict(state[name])
+            try:
+                part.load_state_dict(state[name])
+            except KeyError as error:
+                raise ValueError(
+                    f"the {name} of the state has no {error}; expected a state of {type(part).__name__}"
+                ) from error
 
     def __repr__(self) -> str:
         view = ""
