@@ -92,9 +92,9 @@ class BIER(ReplayBuffer):
         if holdout_split is not None:
             holdout = HoldOut(holdout_split)
         synthesizer = GaussianProcess(
-            form=Form(kernel, nu, ard, mean, per_target, composite),
+            form=Form(kernel, nu, ard, mean=mean, per_target=per_target, composite=composite),
             preparation=Preparation(scaling, pca_components, precision),
-            schedule=Schedule(hyperparameters, fit, train_size, retrain_interval, warm_start),
+            schedule=Schedule(hyperparameters, fit, train_size, every=retrain_interval, warm_start=warm_start),
             coefficient=Beta(alpha),
             sample_posterior=sample_posterior,
             weighted=weighted_updates,
@@ -104,4 +104,7 @@ class BIER(ReplayBuffer):
             interp_decay=interp_decay,
         )
         neighbors = KNN(k, draw=k)  # all of them in random order; the first one is blended
-        super().__init__(capacity, selector, neighbors, synthesizer, credit, n_step, gamma, seed, device)
+        super().__init__(
+            capacity, selector, neighbors, synthesizer,
+            credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device,
+        )

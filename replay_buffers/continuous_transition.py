@@ -61,4 +61,6 @@ class ContinuousTransition(ReplayBuffer):
             mixup: Mixup = AdaptiveMixup(threshold, 3e-4, (256, 256), *blending)
         else:
             mixup = Mixup(Beta(alpha), *blending)
-        super().__init__(capacity, selector, Successor(), mixup, credit, n_step, gamma, seed, device)
+        super().__init__(
+            capacity, selector, Successor(), mixup, credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device
+        )

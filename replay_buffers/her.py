@@ -70,4 +70,6 @@ class HER(ReplayBuffer):
             blend = Mixup()
         relabel = Relabel(k, compute_reward, compute_terminated, blend)
         goals = HindsightGoals(strategy, neighborhood)
-        super().__init__(capacity, selector, goals, relabel, credit, n_step, gamma, seed, device)
+        super().__init__(
+            capacity, selector, goals, relabel, credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device
+        )

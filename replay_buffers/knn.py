@@ -52,4 +52,6 @@ class KNNOutcome(ReplayBuffer):
         device: str = "cpu",
     ):
         outcome = NearestOutcome(prob_interpolation, termination_fn, interp_decay)
-        super().__init__(capacity, selector, KNN(k=k), outcome, credit, n_step, gamma, seed, device)
+        super().__init__(
+            capacity, selector, KNN(k=k), outcome, credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device
+        )

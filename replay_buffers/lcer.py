@@ -67,4 +67,6 @@ class LCER(ReplayBuffer):
             raise ValueError(f"variant is {variant!r}; expected one of {', '.join(map(repr, VARIANTS))}")
         partners = VARIANTS[variant](n_clusters, refresh_every)
         mixup = Mixup(Uniform(), prob_interpolation, termination_fn, interp_decay)
-        super().__init__(capacity, selector, partners, mixup, credit, n_step, gamma, seed, device)
+        super().__init__(
+            capacity, selector, partners, mixup, credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device
+        )

@@ -52,4 +52,7 @@ class NaiveMixup(ReplayBuffer):
         device: str = "cpu",
     ):
         mixup = Mixup(Beta(alpha), prob_interpolation, termination_fn, interp_decay)
-        super().__init__(capacity, selector, RandomNeighbor(), mixup, credit, n_step, gamma, seed, device)
+        partners = RandomNeighbor()
+        super().__init__(
+            capacity, selector, partners, mixup, credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device
+        )

@@ -58,4 +58,6 @@ class NMER(ReplayBuffer):
         device: str = "cpu",
     ):
         mixup = Mixup(Beta(alpha), prob_interpolation, termination_fn, interp_decay)
-        super().__init__(capacity, selector, KNN(k=k), mixup, credit, n_step, gamma, seed, device)
+        super().__init__(
+            capacity, selector, KNN(k=k), mixup, credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device
+        )

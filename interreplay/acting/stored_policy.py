@@ -97,7 +97,15 @@ def load_policy(
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"the policy in {folder} cannot be read: {reason}") from error
     about = {"algorithm": description.get("algorithm"), "env": description.get("env"), "checkpoint": str(folder)}
-    policy = TrainedPolicy(nets.to(device), seen, done, description["normalized"], exploration, seed, about)
+    policy = TrainedPolicy(
+        nets.to(device),
+        seen,
+        done,
+        normalized=description["normalized"],
+        exploration=exploration,
+        seed=seed,
+        about=about,
+    )
     if policy.exploration is not None:
         policy.exploration.anneal(1.0)
     return policy

@@ -161,7 +161,9 @@ class DeviceNMER(ReplayBuffer):
     def _rows_like(self, example: Transitions) -> DeviceRows:
         """Return empty rows on the device with the shapes of an example."""
         seed = self._new_seed()
-        return DeviceRows(self.capacity, example, self._k, self._alpha, self.view.gamma, self.device, seed)
+        return DeviceRows(
+            self.capacity, example, self._k, alpha=self._alpha, gamma=self.view.gamma, device=self.device, seed=seed
+        )
 
     def _new_seed(self) -> int:
         return int(self.rng.integers(2**62))

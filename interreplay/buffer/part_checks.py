@@ -33,9 +33,9 @@ def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:
     if not isinstance(draw, Draw):
         raise PartError(f"{_name(part)} returned a {type(draw).__name__} from draw; expected a Draw")
     _check(part, "slots", draw.slots, (size,), dtype=torch.int64)
-    _check_range(part, "slots", draw.slots, 0, stored - 1)
+    _check_range(part, "slots", draw.slots, low=0, high=stored - 1)
     _check(part, "probabilities", draw.probabilities, (size,))
-    _check_range(part, "probabilities", draw.probabilities, 0.0, 1.0)
+    _check_range(part, "probabilities", draw.probabilities, low=0.0, high=1.0)
     for name in ("weights", "actor_weights", "targets"):
         column = getattr(draw, name)
         if column is not None:
@@ -45,7 +45,7 @@ def check_draw(part: Part, draw: Any, size: int, stored: int) -> None:
 def check_weights(part: Part, weights: Any, size: int) -> None:
     """Check the importance weights that a selector computed for `size` rows."""
     _check(part, "weights", weights, (size,))
-    _check_range(part, "weights", weights, 0.0, float("inf"))
+    _check_range(part, "weights", weights, low=0.0, high=float("inf"))
 
 
 def check_neighbors(part: Part, found: Neighbors, slots: Tensor, stored: int) -> None:
@@ -54,7 +54,7 @@ def check_neighbors(part: Part, found: Neighbors, slots: Tensor, stored: int) ->
     k = given.shape[1] if isinstance(given, Tensor) and given.ndim == 2 else "k"
     _check(part, "neighbors' slots", given, (len(slots), k), dtype=torch.int64)
     least = SYNTHETIC if found.rows is not None else NO_NEIGHBOR
-    _check_range(part, "neighbors' slots", given, least, stored - 1)
+    _check_range(part, "neighbors' slots", given, low=least, high=stored - 1)
     if bool((given == slots.unsqueeze(1)).any()):
         raise PartError(f"{_name(part)} returned an anchor as its own neighbor; expected another row, or {NO_NEIGHBOR}")
     if found.rows is not None:
@@ -77,13 +77,13 @@ def check_synthesized(part: Part, made: Synthesized, anchors: Transitions) -> No
             raise PartError(f"{_name(part)} returned {name} with non-finite values; expected finite ones")
     if made.mix is not None:
         _check(part, "mix", made.mix, (size,))
-        _check_range(part, "mix", made.mix, 0.0, 1.0)
+        _check_range(part, "mix", made.mix, low=0.0, high=1.0)
     if made.variances is not None:
         _check(part, "variances", made.variances, (size, *made.variances.shape[1:]))
-        _check_range(part, "variances", made.variances, 0.0, float("inf"))
+        _check_range(part, "variances", made.variances, low=0.0, high=float("inf"))
     if made.row_weights is not None:
         _check(part, "row_weights", made.row_weights, (size,))
-        _check_range(part, "row_weights", made.row_weights, 0.0, float("inf"))
+        _check_range(part, "row_weights", made.row_weights, low=0.0, high=float("inf"))
 
 
 def _check(part: Part, what: str, given: Any, shape: tuple[int | str, ...], dtype: torch.dtype | None = None) -> None:

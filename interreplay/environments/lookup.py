@@ -80,7 +80,7 @@ def find_environment(
         raise UsageError(f"environment {name!r}: {error}") from error
     except Exception as error:
         raise UsageError(f"environment {name!r}: {described(error)}") from error
-    return Environment(name, env.observation_space, env.action_space, note, stacks)
+    return Environment(name, env.observation_space, env.action_space, note=note, stacks=stacks)
 
 
 def _made(name: str, env_id: str, arguments: Mapping[str, Any]) -> gym.Env:

@@ -262,7 +262,7 @@ class Imagination:
             if self.context.compute_reward is None:
                 raise ValueError("the rewards of goals are unknown; call connect(Context(compute_reward=...)) first")
             reward = partial(goal_values, self.context.compute_reward, torch.float32)
-        return Simulation(self.dynamics, self.columns, self.act, self._terminated, reward)
+        return Simulation(self.dynamics, self.columns, self.act, terminated=self._terminated, reward=reward)
 
     @torch.no_grad()
     def act(self, obs: Observation, rng: np.random.Generator) -> Tensor:

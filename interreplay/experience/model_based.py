@@ -114,14 +114,14 @@ class ModelBased(Mix):
         spaces: Spaces | None = None,
     ):
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__", "spaces")}
-        limits = Limits(fit_every, fit_rows, rollouts, as_schedule(rollout_length), keep_fits)
+        limits = Limits(fit_every, fit_rows, rollouts, schedule=as_schedule(rollout_length), keep_fits=keep_fits)
         if starts not in (*STARTS, None):
             raise ValueError(f"starts is {starts!r}; {accepted_names(str(starts), STARTS)}")
         if patience is None:
             patience = PATIENCE.get(model, 1)
         check_number("model_batch_size", model_batch_size, 1, whole=True)
         check_number("model_learning_rate", model_learning_rate, 0, above_low=True)
-        settings = FitSettings(model_batch_size, model_learning_rate, holdout, patience, max_epochs)
+        settings = FitSettings(model_batch_size, model_learning_rate, holdout, patience=patience, max_epochs=max_epochs)
         self.dynamics = Dynamics(
             kind=model,
             members=members,
@@ -151,7 +151,11 @@ class ModelBased(Mix):
         self.recipe |= {name: value for name, value in given.items() if value != defaults[name]}
         hindsight = starts is None and self.real.synthesizer.recomputes_rewards
         self.imagination = Imagination(
-            self.dynamics, limits, action_noise, starts == "sampled" or hindsight, as_termination_fn(termination_fn)
+            self.dynamics,
+            limits,
+            action_noise,
+            sampled=starts == "sampled" or hindsight,
+            termination_fn=as_termination_fn(termination_fn),
         )
         self.rng = np.random.default_rng(seed_of(seed, 2))
         self._seconds: dict[str, float] = {}  # not part of the state, so that equal runs have equal states

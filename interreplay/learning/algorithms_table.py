@@ -74,7 +74,9 @@ def _of_unrolls(config: str, settings: type, steps: int, envs: int, *mix: Mappin
     """Return an algorithm that learns from unrolls, by default of `steps` steps of `envs` environments each."""
     of_run = {"rollout_fragment_length": steps, "num_envs_per_worker": envs}
     arguments = {"parameters": list(mix)} if mix else {}
-    return Algorithm(config, settings, _BOTH, MIX if mix else FRESH, arguments, unrolls=True, of_run=of_run)
+    return Algorithm(
+        config, settings, _BOTH, buffer=MIX if mix else FRESH, buffer_args=arguments, unrolls=True, of_run=of_run
+    )
 
 
 _RESERVOIR = {"type": "uniform", "capacity": 10_000, "share": 0.5, "insertion": "reservoir"}
@@ -104,7 +106,7 @@ ALGORITHMS = Table(
         "C51": Algorithm("C51Config", C51Settings, _DISCRETE),
         "QRDQN": Algorithm("QRDQNConfig", QRDQNSettings, _DISCRETE),
         "IQN": Algorithm("IQNConfig", IQNSettings, _DISCRETE),
-        "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, "PER", {"alpha": 0.5}),
+        "Rainbow": Algorithm("RainbowConfig", RainbowSettings, _DISCRETE, buffer="PER", buffer_args={"alpha": 0.5}),
         "IMPALA": _of_unrolls("IMPALAConfig", IMPALASettings, 20, 32),
         "CLEAR": _of_unrolls("CLEARConfig", CLEARSettings, 20, 32, {"type": "queue", "share": 0.5}, _RESERVOIR),
         "LASER": _of_unrolls("LASERConfig", LASERSettings, 20, 32, {"type": "queue", "share": 0.25}, _NEWEST),

@@ -138,7 +138,9 @@ class Values(Architecture):
                     raise ValueError(
                         f"{name} is {model[name]} and distribution 'implicit'; expected another distribution"
                     )
-            implicit = ImplicitLayers(inputs, actions, head.fractions, model["hiddens"], model["activation"])
+            implicit = ImplicitLayers(
+                inputs, actions, head.fractions, hiddens=model["hiddens"], activation=model["activation"]
+            )
             return QNetworks(implicit, head, actions, inference_only)
         if model.get("network"):
             listed = ListedValues(model["network"], inputs, actions, head.numbers)

@@ -80,7 +80,7 @@ class Cluster(Neighborhood):
         else:
             before = 0
         z = slice(before, before + dims)
-        return Clustering(capacity, z, self.n_clusters, self.refresh_every, read, moments)
+        return Clustering(capacity, z, self.n_clusters, refresh_every=self.refresh_every, read=read, moments=moments)
 
     def _clustering(self, storage: Storage) -> Clustering:
         if self.clustering is None or self.clustering.written != storage.written:

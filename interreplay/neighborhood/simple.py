@@ -49,14 +49,16 @@ class RandomNeighbor(Neighborhood):
             block = rng.integers(0, len(storage), BLOCK)
             block_keys = discrete.keys(storage, torch.from_numpy(block))
             anchor_keys = discrete.keys(storage, slots[remaining])
-            found[remaining, 0] = _draw_equal(slots[remaining], anchor_keys, block, block_keys, rng)
+            found[remaining, 0] = _draw_equal(slots[remaining], anchor_keys, block, candidate_keys=block_keys, rng=rng)
             remaining = remaining[found[remaining, 0] == NO_NEIGHBOR]
             if not len(remaining):
                 return found
         stored_keys = discrete.keys(storage, torch.arange(len(storage)))
         anchor_keys = discrete.keys(storage, slots[remaining])
         listed = np.flatnonzero(np.isin(stored_keys, anchor_keys))
-        found[remaining, 0] = _draw_equal(slots[remaining], anchor_keys, listed, stored_keys[listed], rng)
+        found[remaining, 0] = _draw_equal(
+            slots[remaining], anchor_keys, listed, candidate_keys=stored_keys[listed], rng=rng
+        )
         return found
 
     def _draw(self, storage: Storage, slots: Tensor, rng: np.random.Generator) -> Tensor:

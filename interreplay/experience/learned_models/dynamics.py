@@ -192,7 +192,15 @@ class Dynamics:
 
     def _new_networks(self, sizes: tuple[int, ...], rng: np.random.Generator) -> Networks:
         bounds = sizes[-1] // 2 if self.kind == STOCHASTIC else 0
-        return Networks(self.members, sizes, rng, bounds, self.dropout, self.device, self.matrix_dtype)
+        return Networks(
+            self.members,
+            sizes,
+            rng,
+            bounds=bounds,
+            dropout=self.dropout,
+            device=self.device,
+            matrix_dtype=self.matrix_dtype,
+        )
 
     @torch.no_grad()
     def step(self, states: Tensor, actions: Tensor, rng: np.random.Generator) -> Prediction:

@@ -159,7 +159,7 @@ def fit(
     working = networks.some(active)
     optimizer = adam(working, settings.learning_rate)
     while len(active) and (settings.max_epochs is None or result.epochs < settings.max_epochs):
-        epoch(working, optimizer, train_rows, train_targets, settings.batch_size, generator)
+        epoch(working, optimizer, train_rows, targets=train_targets, batch_size=settings.batch_size, rng=generator)
         errors[active.numpy(force=True)] = holdout_errors(working, *checked).numpy(force=True)
         better = torch.from_numpy(stopping.observe(errors)).to(active.device)[active]
         networks.put(active[better], [values[better] for values in working.tensors])

@@ -156,4 +156,6 @@ class Simulation:
         rewards = prediction.rewards if self.reward is None else self.reward(obs, actions, next_obs)
         assert rewards is not None
         truncated = ~terminated if last else torch.zeros_like(terminated)
-        return Transitions(obs, actions, rewards, next_obs, terminated, truncated, episodes)
+        return Transitions(
+            obs, actions, rewards, next_obs=next_obs, terminated=terminated, truncated=truncated, episode=episodes
+        )

@@ -159,14 +159,14 @@ class Collection:
         found = {name: np.concatenate(columns) for name, columns in parts.items()}
         if not count:
             empty = np.empty(0)
-            return Facts(empty.astype(np.float32), empty > 0, empty.astype(np.int64), empty > 0, empty)
+            return Facts(empty.astype(np.float32), empty > 0, empty.astype(np.int64), keep=empty > 0, times=empty)
         episodes = numbered_episodes(found["episode"], found["terminated"] | found["truncated"])
         known = dataset.facts()
         times = known.get("time")
         if times is None:
             times = np.full(count, max(path.stat().st_mtime for path in dataset.files))
         keep = self._kept(dataset, episodes, found, known)
-        return Facts(found["rewards"], found["terminated"], episodes, keep, times)
+        return Facts(found["rewards"], found["terminated"], episodes, keep=keep, times=times)
 
     def _action_space(self, dataset: Dataset) -> Any:
         space = self._spaces[1] if self._spaces else dataset.action_space

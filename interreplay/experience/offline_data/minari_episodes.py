@@ -208,10 +208,12 @@ def _dataset(name: str, minari: Any, data: Path) -> Dataset:
                 name,
                 number,
                 named_parts(episode.observations),
-                np.asarray(actions),
-                np.asarray(episode.rewards),
-                np.asarray(episode.terminations, bool),
-                np.asarray(episode.truncations, bool),
+                actions=np.asarray(actions),
+                rewards=np.asarray(episode.rewards),
+                terminated=np.asarray(episode.terminations, bool),
+                truncated=np.asarray(episode.truncations, bool),
             )
 
-    return Dataset(name, files, portions, rows, found.observation_space, found.action_space)
+    return Dataset(
+        name, files, portions, rows=rows, observation_space=found.observation_space, action_space=found.action_space
+    )

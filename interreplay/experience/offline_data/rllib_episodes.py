@@ -97,7 +97,7 @@ def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
     last = np.arange(1, len(actions) + 1) == len(actions)
     terminated = last & bool(episode["is_terminated"])
     truncated = last & bool(episode["is_truncated"])
-    return episode_rows(name, number, obs, actions, rewards, terminated, truncated)
+    return episode_rows(name, number, obs, actions=actions, rewards=rewards, terminated=terminated, truncated=truncated)
 
 
 def _steps(buffer: Mapping[str, Any]) -> Any:

@@ -285,9 +285,9 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
         if study.execution.together:
             from interreplay.experiments.tune.run_together import run_together
 
-            code = run_together(jobs, study.execution, reporter.on_event, reporter.beat, reporter.note)
+            code = run_together(jobs, study.execution, reporter.on_event, beat=reporter.beat, note=reporter.note)
         else:
-            code = run_with_tune(study, folder, address, jobs, reporter)
+            code = run_with_tune(study, folder, address, jobs=jobs, reporter=reporter)
     finally:
         reporter.close()
     for run in todo:
@@ -310,7 +310,9 @@ def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[An
     searcher = sequential(study, folder, functools.partial(settings_of, study, folder))
     execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
     scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
-    return run_study.run_trials(jobs, execution, folder, reporter.on_event, reporter.beat, scheduler, searcher)
+    return run_study.run_trials(
+        jobs, execution, folder, on_event=reporter.on_event, beat=reporter.beat, scheduler=scheduler, searcher=searcher
+    )
 
 
 def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> int:

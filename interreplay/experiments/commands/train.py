@@ -137,8 +137,8 @@ def run(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path | None
                 home,
                 checkpoint,
                 algo.env_steps,
-                settings.total_env_steps,
-                print,
+                total=settings.total_env_steps,
+                notify=print,
                 evaluation_failed=algo.evaluation_failed,
             )
             return train(algo, settings, folder, logs, timeout, unwritten(checkpoint))
@@ -178,7 +178,9 @@ def train(
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
     best_before = max(folder.returns(evaluations=True), default=math.nan)
     reporter = reporter_of(settings, algo.env_steps, sys.stdout, best_before)
-    training = Training(algo, settings, folder, reporter.progress, trackers, reporter.note, unwritten=result)
+    training = Training(
+        algo, settings, folder, progress=reporter.progress, trackers=trackers, notify=reporter.note, unwritten=result
+    )
 
     def report_hang(line: str) -> None:
         with contextlib.suppress(OSError):  # not to the streams: a thread that hangs may hold their locks

@@ -70,8 +70,8 @@ def make_parser() -> FlagParser:
         GROUPS,
         REMOVED | RENAMED,
         completed,
-        COMMON,
-        method_hint,
+        common=COMMON,
+        hint=method_hint,
         usage="%(prog)s [--config FILE] [KEY=VALUE ...] [FLAGS]",
         description="Train an RLlib agent with a replay method. The words of a flag are joined by - or _.",
     )

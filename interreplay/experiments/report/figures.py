@@ -69,7 +69,9 @@ def figures(section: Section, tables: dict[str, pd.DataFrame]) -> list[Figure]:
         if charts:
             stem = f"{section.algorithm.lower()}-{name}"  # ids of environments can contain slashes and colons
             stem = re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:LONGEST_FILE_NAME]
-            found.append(Figure(stem, f"{section.algorithm}: {title}", caption, charts, folded, table))
+            found.append(
+                Figure(stem, f"{section.algorithm}: {title}", caption, charts=charts, folded=folded, table=table)
+            )
 
     add("learning", "learning curves", LEARNING, _learning(section, own["curves"]), "curves")
     add("aggregate", "all environments", AGGREGATE, _dots(own["aggregate"], "iqm", "normalized IQM"), "aggregate")
@@ -136,5 +138,5 @@ def _lines(rows: pd.DataFrame) -> list[Line]:
     lines = []
     for method, part in groups(rows, "method"):
         x, y, low, high = part[["env_steps", "mean", "mean_low", "mean_high"]].to_numpy(float).T
-        lines.append(Line(str(method), x, y, low, high, runs=int(part["runs"].iloc[0])))
+        lines.append(Line(str(method), x, y, low=low, high=high, runs=int(part["runs"].iloc[0])))
     return lines

@@ -86,7 +86,9 @@ def make_report(
         output.mkdir(parents=True, exist_ok=True)
         paths = [output / PAGE]
         remove_earlier(output)
-        paths[0].write_text(page(title, sections, tables, drawn, style, output), "utf-8", "replace")
+        paths[0].write_text(
+            page(title, sections, tables, figures=drawn, styles=style, folder=output), "utf-8", "replace"
+        )
         for name, table in tables.items():
             if len(table):  # otherwise the page states the reason
                 path = output / f"{name}.csv"

@@ -144,7 +144,7 @@ def _section(
     tasks = []
     unscaled = []
     for env in _names("env", runs):
-        task = _task(env, [run for run in usable if run.env == env], methods, measure, scores)
+        task = _task(env, [run for run in usable if run.env == env], methods, measure=measure, scores=scores)
         tasks.append(task)
         if task.shared and task.scale is None:
             unscaled.append(env)
@@ -154,7 +154,7 @@ def _section(
     for short, full in sorted(full_names.items()):
         if short != full:
             notes.append(f"{short}: {full}.")
-    section = Section(algorithm, measure, methods, found, tasks, notes)
+    section = Section(algorithm, measure, methods, baseline=found, tasks=tasks, notes=notes)
     everywhere, scaled = section.everywhere()
     missing = sorted(set(methods) - set(everywhere))
     if missing and scaled:
@@ -210,7 +210,7 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
             if len(members) < FEW:
                 few.append(f"{method} ({len(members)})")
     if not own:
-        return Task(env, {}, {}, {}, None)
+        return Task(env, {}, {}, counted={}, scale=None)
     shared, end = together(own)
     notes = []
     if not shared:
@@ -219,4 +219,11 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
         notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have.")
     if few:
         notes.append(f"Intervals from fewer than five runs are too narrow; a single run has none: {', '.join(few)}.")
-    return Task(env, own, shared, counted, find_scale(env, measure, shared, usable, scores), notes)
+    return Task(
+        env,
+        own,
+        shared,
+        counted=counted,
+        scale=find_scale(env, measure, shared, runs=usable, scores=scores),
+        notes=notes,
+    )

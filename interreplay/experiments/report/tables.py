@@ -243,7 +243,9 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
         if row["environments"] > 1 and np.isfinite(row.get("ratio", np.nan)):
             least = min(fewest[task.env, row["method"]] for task in tasks)
             evidence = f"{row['environments']} environments, {row['runs']} runs"
-            sentence = _ratio_sentence(row["method"], str(section.baseline), row, "ratio", evidence, least)
+            sentence = _ratio_sentence(
+                row["method"], str(section.baseline), row, name="ratio", runs=evidence, fewest=least
+            )
             found.setdefault(row["method"], []).append(sentence)
     for row in select(tables["efficiency"], algorithm=section.algorithm).to_dict("records"):
         least = fewest[row["env"], row["method"]]
@@ -251,10 +253,12 @@ def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, li
         subject = f"{row['env']}: {row['method']}"
         value = row.get("auc_difference", np.nan)
         if np.isfinite(row.get("auc_ratio", np.nan)):
-            sentence = _ratio_sentence(subject, str(section.baseline), row, "auc_ratio", seeds, least)
+            sentence = _ratio_sentence(subject, str(section.baseline), row, name="auc_ratio", runs=seeds, fewest=least)
         elif np.isfinite(value):
             position = "above" if value >= 0 else "below"
-            evidence = _evidence(row["auc_difference_low"], row["auc_difference_high"], 0.0, number, seeds, least)
+            evidence = _evidence(
+                row["auc_difference_low"], row["auc_difference_high"], 0.0, shown=number, runs=seeds, fewest=least
+            )
             sentence = (
                 f"{subject} has a mean return over steps {number(abs(value))} {position} that of "
                 f"{section.baseline}, {evidence}."
@@ -293,7 +297,7 @@ def times(value: float) -> str:
 def _ratio_sentence(subject: str, baseline: str, row: dict[str, Any], name: str, runs: str, fewest: int) -> str:
     low = round(row[f"{name}_low"], DECIMALS)
     high = round(row[f"{name}_high"], DECIMALS)
-    evidence = _evidence(low, high, 1.0, times, runs, fewest)
+    evidence = _evidence(low, high, 1.0, shown=times, runs=runs, fewest=fewest)
     return f"{subject} has {times(row[name])}x the area of {baseline}, {evidence}."
 
 

@@ -97,7 +97,7 @@ def make_run(flags: dict[str, Any], label: str | None, **more: Any) -> PlannedRu
 
     The flag ``buffer_args`` is a mapping. The default label contains the arguments of the replay method.
     """
-    run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", flags.get("seed", 0), flags, **more)
+    run = PlannedRun(flags.get("trainer", "SAC"), "", label or "", seed=flags.get("seed", 0), flags=flags, **more)
     settings = settings_for(run.given())
     env = environment_of(settings).name
     if not label:
@@ -107,7 +107,7 @@ def make_run(flags: dict[str, Any], label: str | None, **more: Any) -> PlannedRu
         label = short(settings.buffer)
         if arguments:
             label += f"({','.join(arguments)})"
-    return PlannedRun(settings.trainer, env, label, settings.seed, flags | {"env": env}, **more)
+    return PlannedRun(settings.trainer, env, label, seed=settings.seed, flags=flags | {"env": env}, **more)
 
 
 def with_values(run: PlannedRun, values: Mapping[str, Any]) -> PlannedRun:

@@ -234,7 +234,9 @@ class Training:
     def _begin_log(self) -> RunLog:
         parameters = vars(self.settings) | {"versions": versions(), "run_id": self.algo.run_id}
         try:
-            log = RunLog(self.folder.path, parameters, self.algo.env_steps, self._trackers, self._notify)
+            log = RunLog(
+                self.folder.path, parameters, self.algo.env_steps, trackers=self._trackers, notify=self._notify
+            )
             self._episodes = EpisodeFile(self.folder.path, self.algo)
             if self._unwritten and not self.folder.has_result(self._unwritten):
                 log.write(self._unwritten, self.algo.env_steps)

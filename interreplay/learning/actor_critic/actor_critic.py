@@ -171,7 +171,7 @@ class ActorCriticUpdate(Update, ABC):
         if self.targets_are_due:
             self.move_targets()
 
-        metrics = measured(loss, errors, target, self.policy_metrics, alpha)
+        metrics = measured(loss, errors, target, policy_metrics=self.policy_metrics, alpha=alpha)
         return UpdateResult(errors.mean(dim=0), metrics, scores)
 
     def temperature(self) -> list[Tensor]:

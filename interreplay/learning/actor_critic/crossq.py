@@ -95,7 +95,7 @@ class CrossQUpdate(ActorCriticUpdate):
         inputs = torch.cat(self.critic_inputs(rows, obs, m), dim=1)
         joint = torch.cat([inputs, torch.cat([next_obs, next_actions], dim=1)])
         values, next_values = self.networks.critics.outputs(joint, training=True).squeeze(-1).chunk(2, dim=1)
-        target = soft_target(self, rows, self.combined(next_values.detach()), next_log_probs, m)
+        target = soft_target(self, rows, self.combined(next_values.detach()), log_probs=next_log_probs, m=m)
         errors = mean_over_views(values, m) - target
         return self.critic_loss(errors, batch), errors, target
 
@@ -110,4 +110,4 @@ class CrossQUpdate(ActorCriticUpdate):
         """Return q_t ``(n,)`` under the running statistics, for the scores of rows that are not learned from."""
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         values = self.combined(self.networks.critics.outputs([next_obs, actions])).squeeze(-1)
-        return soft_target(self, rows, values, log_probs, m)
+        return soft_target(self, rows, values, log_probs=log_probs, m=m)

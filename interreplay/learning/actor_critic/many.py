@@ -136,7 +136,9 @@ class ManyUpdates(Update):
         if first.targets_are_due and self._targets:
             first.polyak(self._targets, self._target_sources, first.settings.tau)
 
-        return UpdateResult(errors.mean(dim=-2), measured(loss, errors, target, self._policy_metrics, alpha))
+        return UpdateResult(
+            errors.mean(dim=-2), measured(loss, errors, target, policy_metrics=self._policy_metrics, alpha=alpha)
+        )
 
     def _draw(self, name: str, batch: Batch, rng: Sequence[torch.Generator]) -> Tensor | None:
         """Return the noise ``(R, ...)`` that a method of the updates draws for each run; None if it draws nothing."""

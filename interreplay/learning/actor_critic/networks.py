@@ -87,7 +87,7 @@ class ActorCriticNetworks(nn.Module):
             inputs += actions
             outputs = self.critic_outputs
         if blocks:
-            return ResidualMLP(count, inputs, width, blocks, outputs)
+            return ResidualMLP(count, inputs, width, blocks=blocks, outputs=outputs)
         return BatchedMLP(count, [inputs, *hiddens, outputs], layer_norm, dropout)
 
     def make_targets(self, of_actor: Sequence[Any], of_critics: Sequence[Any]) -> None:

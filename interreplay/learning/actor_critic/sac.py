@@ -119,7 +119,7 @@ class SACUpdate(ActorCriticUpdate):
     def target_values(self, rows: Transitions, next_obs: Tensor, m: int, rng: Any) -> Tensor:
         actions, log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))
         values = self.lowest_target([self.target_views(rows, next_obs), actions], rng).squeeze(-1)
-        return soft_target(self, rows, values, log_probs, m)
+        return soft_target(self, rows, values, log_probs=log_probs, m=m)
 
 
 def soft_target(update: Any, rows: Transitions, values: Tensor, log_probs: Tensor, m: int) -> Tensor:

@@ -406,4 +406,4 @@ def list_actor_and_critics(networks: Any, network: Mapping[str, Layers]) -> None
 
 def _like(built_in: Any, layers: Layers, place: str) -> LayerStack:
     weights: Sequence[Tensor] = built_in.weights
-    return LayerStack(built_in.count, layers, weights[0].shape[1], weights[-1].shape[2], place)
+    return LayerStack(built_in.count, layers, weights[0].shape[1], outputs=weights[-1].shape[2], place=place)

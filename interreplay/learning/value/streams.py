@@ -165,5 +165,5 @@ def make_layers(
 ) -> ValueLayers:
     """Return `Streams` of dueling or noisy layers, else `OneStream`; arguments as in `Streams`."""
     if dueling or sigma0 is not None:
-        return Streams(inputs, actions, numbers, hiddens, dueling, sigma0, activation)
-    return OneStream(inputs, actions, numbers, hiddens, activation)
+        return Streams(inputs, actions, numbers, hiddens=hiddens, dueling=dueling, sigma0=sigma0, activation=activation)
+    return OneStream(inputs, actions, numbers, hiddens=hiddens, activation=activation)

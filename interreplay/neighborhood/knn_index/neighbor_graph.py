@@ -258,7 +258,9 @@ class NeighborGraph:
         if self.cells.whole:
             search = ExactSearch(self.cells, slots, self.width)
         else:
-            search = CellSearch(self.cells, slots, self.width, self._radius(slots), probes or self.cells.probes)
+            search = CellSearch(
+                self.cells, slots, self.width, known=self._radius(slots), probes=probes or self.cells.probes
+            )
         query, places, squared = search.run()
         own = slots.take(query)
         found = self.cells.slots.take(places).astype(np.int64)

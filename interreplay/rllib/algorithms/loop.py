@@ -201,9 +201,9 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
                 self.learner.single_module.nets,
                 observation_space,
                 action_space,
-                self.config.normalize_actions,
-                copy.deepcopy(self.config.exploration),
-                self.config.seed,
+                normalized=self.config.normalize_actions,
+                exploration=copy.deepcopy(self.config.exploration),
+                seed=self.config.seed,
             )
         progress = self.config.progress(self.env_steps) if explore else None
         if progress is not None and self._acting.exploration is not None:

@@ -123,7 +123,7 @@ def fit(how: Fit, form: Form, start: Hyperparameters, x: Tensor, y: Tensor, spre
     Features x ``(b, m, d)`` and targets y ``(b, m, T)`` are scaled; `spread` is the standard deviation of a feature,
     for the priors. Computes in float64 whatever the precision of the points, because line searches try extreme values.
     """
-    model = Model(form, start.map(Tensor.double), x.double(), y.double(), how.priors, spread)
+    model = Model(form, start.map(Tensor.double), x.double(), y=y.double(), priors=how.priors, spread=spread)
     best = model.start
     highest = torch.full((len(x),), -math.inf, dtype=torch.float64)
     optimizer: Any = torch.optim.Adam(model.parameters(), lr=how.lr)

@@ -75,7 +75,7 @@ def evaluate(
     hyper = schedule.applied(form, batch)
     if schedule.kind == "local":
         hyper = fit(schedule.how, form, hyper, batch.x, batch.y, batch.spread).hyper
-    found = posterior(form, hyper, batch.x, batch.y, queries)
+    found = posterior(form, hyper, batch.x, y=batch.y, queries=queries)
     width = batch.targets.width
     good = ~found.failed
     predicted = {

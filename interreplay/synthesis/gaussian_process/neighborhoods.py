@@ -117,7 +117,7 @@ class Preparation:
         if self.components is not None:
             axes = principal_axes(x, min(self.components, x.shape[2]))
             x = x @ axes
-        return Neighborhoods(x, targets.apply(y), targets, features, axes, SPREAD[self.scaling])
+        return Neighborhoods(x, targets.apply(y), targets, features=features, axes=axes, spread=SPREAD[self.scaling])
 
 
 def inputs_of(rows: Transitions) -> Tensor:

@@ -114,7 +114,7 @@ class GaussianProcess(Blend):
         batch = self.preparation(z, y)
         form = self.form.over(batch.x.shape[2], actions)
         queries = batch.place(offset.unsqueeze(1).to(batch.x))
-        found = posterior(form, self.schedule(form, batch), batch.x, batch.y, queries)
+        found = posterior(form, self.schedule(form, batch), batch.x, y=batch.y, queries=queries)
         mean = found.mean
         if self.sample_posterior:
             mean = mean + found.variance.sqrt() * standard_normal(mean.shape, rng).to(mean)

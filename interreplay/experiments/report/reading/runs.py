@@ -179,7 +179,7 @@ def _read(path: Path) -> Run:
                 )
         found = read_results(path)
         state, note = _state(path, description, found)
-        return Run(path, description, state, "; ".join(filter(None, [note, found.note])), found.table)
+        return Run(path, description, state, note="; ".join(filter(None, [note, found.note])), results=found.table)
     except Exception as error:  # damaged files
         note = " ".join(str(error).replace(f"{path}{os.sep}", "").split())[:LONGEST_NOTE]
         return Run(path, description, UNREADABLE, note or f"damaged files ({type(error).__name__})")
