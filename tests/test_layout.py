@@ -249,6 +249,23 @@ def test_texts_are_in_plain_english():
     assert found == []
 
 
+UNBREAKABLE = re.compile(r"!?\[[^\]]*\]\([^)]*\)|`[^`]*`")
+"""Links and code, which may be longer than a line of Markdown."""
+
+
+def test_lines_of_markdown_are_short():
+    found = []
+    for path, text in tracked_texts().items():
+        if path.suffix != ".md":
+            continue
+        without_code = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+        for line in without_code.splitlines():
+            breakable = " " in UNBREAKABLE.sub("", line).strip()
+            if len(line) > 100 and breakable and not line.startswith(("|", "![")):
+                found.append((name_of(path), line))
+    assert found == []
+
+
 def test_names_of_tests_are_in_plain_english():
     found = []
     for path in sorted((ROOT / "tests").rglob("*.py")):
