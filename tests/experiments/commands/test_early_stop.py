@@ -1,5 +1,6 @@
 """Runs that end before their last step: after a time, at a return, or without improvement."""
 
+import argparse
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,7 +69,7 @@ def test_durations():
     for text, count in {"90s": 90, "30m": 1_800, "2h": 7_200, "1d": 86_400, "1h30m": 5_400}.items():
         assert seconds(text) == count
     for text in ("", "0s", "7200", "1.5h", "30m1h", "-1h", "2 h", "2H", "1" * 12 + "d"):
-        with pytest.raises(ValueError, match="90s, 30m, 2h, 1d or 1h30m"):
+        with pytest.raises(argparse.ArgumentTypeError, match="90s, 30m, 2h, 1d or 1h30m"):
             seconds(text)
 
 

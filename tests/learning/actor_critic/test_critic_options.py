@@ -247,7 +247,7 @@ def test_resets_are_repeated_after_a_resume(networks, kind):
 
 def test_settings_come_as_a_dataclass_and_by_name():
     made = SACUpdate(networks_for(SACNetworks, {}), settings=SACSettings(tau=0.5, actor_lr=0.1), actor_lr=0.2)
-    assert (made.tau, made.settings.actor_lr, made.target_entropy) == (0.5, 0.2, -3.0)
+    assert (made.settings.tau, made.settings.actor_lr, made.target_entropy) == (0.5, 0.2, -3.0)
     half = SACUpdate(networks_for(SACNetworks, {}), settings=SACSettings(target_entropy="half"))
     assert half.target_entropy == -1.5
     with pytest.raises(TypeError, match="actor_rate"):
