@@ -103,7 +103,8 @@ def learn(buffer: ReplayBuffer, sample: Sample, errors: Any) -> None:
 
 def identical(one: Transitions, other: Transitions) -> None:
     """Require that the columns of two transitions are identical."""
-    mine, theirs = one.columns(), other.columns()
+    mine = one.columns()
+    theirs = other.columns()
     require(set(mine) == set(theirs), f"columns are {sorted(mine)}; expected {sorted(theirs)}")
     for name, column in mine.items():
         require(column.dtype == theirs[name].dtype, f"{name} is of {column.dtype}; expected {theirs[name].dtype}")

@@ -25,7 +25,8 @@ from interreplay.selection.shares import Share
 from interreplay.storage.columns import Columns, reject_integers
 from interreplay.transitions import Transitions, with_extras
 
-REAL, MODEL = "real", "model"
+REAL = "real"
+MODEL = "model"
 STARTS = ("stored", "sampled")
 
 

@@ -25,7 +25,9 @@ from interreplay.transitions import Transitions
 
 FORMAT = 3
 CACHE = "INTERREPLAY_CACHE"
-ABOUT, STATE, COPY = "about.json", "rows", "copy"
+ABOUT = "about.json"
+STATE = "rows"
+COPY = "copy"
 PATIENCE = 3600.0
 """Seconds to wait for another process that creates the same copy."""
 

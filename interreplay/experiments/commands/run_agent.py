@@ -22,7 +22,9 @@ from interreplay.learning.algorithms_table import VARIANTS
 
 DEFAULT = "atari/rainbow_dqn"
 """Default configuration of RLcycle."""
-HYPER, MODEL, EXPERIMENT = "configs.hyper_params.", "configs.model.", "configs.experiment_info."
+HYPER = "configs.hyper_params."
+MODEL = "configs.model."
+EXPERIMENT = "configs.experiment_info."
 
 SETTINGS = {
     f"{HYPER}batch_size": "train_batch_size",
