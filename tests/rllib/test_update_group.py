@@ -59,7 +59,8 @@ def test_each_run_equals_the_run_alone(tmp_path, monkeypatch):
     assert len(updating) == 1  # cuBLAS has handles per thread
     for seed, found, reported in together:
         expected, alone_reported = alone[seed]
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+        # Adam amplifies rounding, by how much depends on the processor; other random numbers change weights by .03.
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-4)
         losses = {name: float(number) for name, number in alone_reported["default_policy"].items() if "loss" in name}
         assert {"critic_loss", "actor_loss", "alpha_loss"} <= losses.keys()
         for name, number in losses.items():

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 
 from interreplay.errors import accepted_names, check_number
@@ -52,13 +51,15 @@ def calibration(means: Tensor, variances: Tensor, targets: Tensor) -> dict[str, 
         an overconfident one; ``spread_correlation``: rank correlation, over rows, of variance and squared error, 0
         if one of them is constant.
     """
+    from scipy.stats import spearmanr  # takes long to import, and other algorithms do not need it
+
     squared = (means - targets).square()
     ratio = float((squared.mean() / variances.mean().clamp(min=1e-30)).sqrt())
     errors = squared.mean(dim=1).numpy(force=True)
     spreads = variances.mean(dim=1).numpy(force=True)
     correlation = 0.0
     if np.ptp(errors) and np.ptp(spreads):
-        correlation = float(stats.spearmanr(errors, spreads).statistic)
+        correlation = float(spearmanr(errors, spreads).statistic)
     return {"error_over_spread": ratio, "spread_correlation": correlation}
 
 

@@ -158,11 +158,15 @@ def data(rows, seed=0, noise=0.1):
 def test_fit_restores_the_best_weights_of_each_member(bounds, monkeypatch):
     made = Networks(4, [4, 32, 32, 6 if bounds else 3], np.random.default_rng(0), bounds)
     inputs, targets = data(60, noise=0.5)  # few and noisy rows are overfitted soon
-    rng, trained = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
     held = split(60, 0.3, rng)[1]
-    monkeypatch.setattr(
-        fitting, "epoch", lambda networks, *rest: trained.append(len(networks)) or EPOCH(networks, *rest)
-    )
+    trained = []
+
+    def counted(networks, *arguments, **options):
+        trained.append(len(networks))
+        EPOCH(networks, *arguments, **options)
+
+    monkeypatch.setattr(fitting, "epoch", counted)
     found = fit(made, inputs, targets, held, FitSettings(batch_size=10, patience=4, learning_rate=0.01), rng)
     curve = np.array(found.curve)
     assert np.allclose(holdout_errors(made, inputs[held], targets[held]).numpy(), found.errors, rtol=1e-6)

@@ -59,7 +59,7 @@ TRAIN = [
     ("--tau 0", "--tau", "above 0", "'0'"),
     ("--seed x", "--seed", "whole number", "'x'"),
     ("--seed 99999999999", "--seed", "from 0 to 2147483647", "'99999999999'"),
-    ("--buffer ''", "--buffer", "name of a replay method", "''"),
+    ("--buffer ''", "--buffer", "must be a name", "''"),
     ("--wandb ''", "--wandb", "must be a name, got ''"),
     ("--mlflow ''", "--mlflow", "must be a name, got ''"),
     ("--max_time soon", "--max_time", "90s, 30m, 2h, 1d or 1h30m, got 'soon'"),
