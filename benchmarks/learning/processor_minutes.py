@@ -222,10 +222,10 @@ def draw() -> None:
                 panel.plot(curve[:, 0], curve[:, 2], color=f"C{color}", lw=0.8, alpha=0.6)
             minutes = np.linspace(max(c[0, 0] for c in curves), min(c[-1, 0] for c in curves), 100)
             mean = np.mean([np.interp(minutes, curve[:, 0], curve[:, 2]) for curve in curves], axis=0)
-            panel.plot(minutes, mean, color=f"C{color}", lw=2.2, label=f"{name} ({len(curves)} seeds)")
+            panel.plot(minutes, mean, color=f"C{color}", lw=2.2, label=name)
         panel.set(title=env, xlabel="minutes of processor time")
-        panel.legend(frameon=False, fontsize=8)
     panels[0].set_ylabel("evaluation return")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, dpi=120)
 
