@@ -28,8 +28,8 @@ FIRE = 1
 def learner_view(info: dict[str, Any], reward: float, terminated: bool) -> tuple[float, bool]:
     """Return the reward and termination to store after a step of an environment that ``has_learner_view``.
 
-    `reward` and `terminated` are those of the environment with its wrappers: what a wrapper has changed is stored as it
-    is.
+    `reward` and `terminated` come from the environment with its wrappers. Values that a wrapper has changed are stored
+    as the wrapper returned them.
     """
     if KEY not in info:  # the first step of an episode has the outcome of the game
         return reward, terminated

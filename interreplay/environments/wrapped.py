@@ -38,7 +38,7 @@ def named(
 ) -> tuple[str, dict[str, Any]]:
     """Return the id and arguments for `gymnasium.make`; the id is `NAME` for a wrapped or stacked environment.
 
-    `name` and `arguments` are those of the inner environment. Each wrapper is ``{"type": "module:Class", ...}``, the
+    `name` and `arguments` belong to the inner environment. Each wrapper is ``{"type": "module:Class", ...}``, the
     innermost first. `frame_stack` is the number of observations per stacked observation.
     """
     if not wrappers and frame_stack == 1:

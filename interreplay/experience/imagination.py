@@ -37,7 +37,15 @@ PUBLISHED: dict[str, Schedule] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Frequency of fits and number of generated rows, as for `ModelBased`; a schedule of None is the published one."""
+    """Frequency of fits and number of generated rows.
+
+    Attributes:
+        fit_every: Env steps between fits.
+        fit_rows: Maximum number of rows of a fit; None for all.
+        per_step: Number of rollouts per env step.
+        schedule: Rollout length; None for the environment's published schedule.
+        keep_fits: Number of fits for which generated rows are kept.
+    """
 
     fit_every: int
     fit_rows: int | None

@@ -218,7 +218,9 @@ def test_a_buffer_without_an_entry_that_another_setting_requires_is_rejected(tmp
     fixed = config(buffer="ContinuousTransition", alpha=0.5).build_algo()
     folder = fixed.save_to_path(tmp_path / "fixed")
     adaptive = config(buffer="ContinuousTransition").build_algo()
-    with pytest.raises(CheckpointError, match="the replay buffer in .* does not fit: .* state has no 'temperature'"):
+    with pytest.raises(
+        CheckpointError, match="the replay buffer in .* does not fit: the synthesizer of the state has no 'temperature'"
+    ):
         adaptive.restore_from_path(folder)
 
 

@@ -53,7 +53,8 @@ def test_an_unroll_in_one_pass_equals_single_steps():
 @pytest.mark.parametrize(("env", "trainer"), [("CartPole-v1", "IMPALA"), ("Pendulum-v1", "A2C")])
 def test_learning_uses_the_outputs_of_acting_over_episode_ends(env, trainer):
     algorithm = config(env, trainer, **CELLS).build_algo()
-    runner, rule = algorithm.env_runner, algorithm.learner.update_rule
+    runner = algorithm.env_runner
+    rule = algorithm.learner.update_rule
     parts = [runner.unroll(30) for _ in range(3)]
     assert not parts[0].live.all() or env == "Pendulum-v1"
     assert all((part.state["h"] == 0).all() for part in parts[:1]) and (parts[1].state["h"] != 0).any()

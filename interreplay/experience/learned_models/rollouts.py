@@ -117,7 +117,15 @@ def goal_values(fn: GoalFn, dtype: torch.dtype, obs: Observation, actions: Tenso
 
 @dataclass(frozen=True)
 class Simulation:
-    """A learned model that replaces an environment, with a reward function if the model does not predict rewards."""
+    """A learned model that replaces an environment.
+
+    Attributes:
+        dynamics: The model.
+        columns: Maps observations to states.
+        act: The policy.
+        terminated: Termination function.
+        reward: Reward function, for models that do not predict rewards.
+    """
 
     dynamics: Dynamics
     columns: StateColumns

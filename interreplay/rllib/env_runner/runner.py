@@ -101,8 +101,8 @@ class BatchEnvRunner(SteppingRunner):
     def _first_state(self, env_steps: int = 0, offset: int = 0) -> RunnerState:
         """Return the state before the first step, with seeds and episode ids of this runner.
 
-        The random stream is that of the runner `offset` before this one. A runner that begins after `env_steps` env
-        steps of the run has other seeds and ids.
+        The runner `offset` before this one has the same random stream. A runner that begins after `env_steps` env steps
+        of the run has other seeds and ids.
         """
         index = self.worker_index or 0
         seed = None if self._seed is None else self._seed - offset  # RLlib adds the index to the seed
