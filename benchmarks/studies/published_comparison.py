@@ -1,7 +1,8 @@
 """Compare the preset with published results: ``python -m benchmarks.studies.published_comparison FOLDER``.
 
-FOLDER contains runs of ``studies/sample_efficiency_confirmation.yaml``. Published results are means over seeds, so
-the interquartile mean (IQM) is taken over tasks, of ours as of theirs. Seeds that some tasks lack are listed only.
+FOLDER contains runs of ``studies/sample_efficiency_confirmation.yaml`` or ``sample_efficiency_anchors.yaml``. Published
+results are means over seeds, so the interquartile mean (IQM) is taken over tasks, of ours as of theirs. Seeds that some
+tasks lack are listed only.
 """
 
 from __future__ import annotations
@@ -22,28 +23,29 @@ from interreplay.experiments.report.published import published_curves
 
 ARM = "nmer-layer-norm"
 METHODS = ("BRO (ratio 10)", "FoG")
-STEPS = 25_000
+STEPS = (25_000, 50_000, 100_000)
+"""Env steps of the comparison, as far as the runs reach."""
 SCALES = {"HalfCheetah-v5": 10_000.0}
 """Returns that count as 1 in the interquartile mean; 1,000, the largest possible return, in the control suite."""
 COLORS = {ARM: "#c65d21", METHODS[0]: "#33658a", METHODS[1]: "0.45"}
 DRAWS = 10_000
-APART = 700
-"""Distance in env steps between the published points, which are drawn to the right of `STEPS`."""
+APART = 0.028
+"""Distance between the published points, which are drawn to the right of their steps, as a share of the last step."""
 
 
-def published_at(env: str, method: str) -> tuple[float, float, int]:
-    """Return the published mean at `STEPS`, its standard deviation and the number of seeds; NaN if there is none."""
+def published_at(env: str, method: str, steps: int) -> tuple[float, float, int]:
+    """Return a published mean, its standard deviation and the number of seeds; NaN if there is none."""
     curves = published_curves(env)
-    found = curves[(curves["method"] == method) & (curves["env_steps"] == STEPS)]
+    found = curves[(curves["method"] == method) & (curves["env_steps"] == steps)]
     if found.empty:
         return float("nan"), float("nan"), 0
     row = found.iloc[0]
     return float(row["mean"]), float(row["sd"]), int(row["seeds"])
 
 
-def own_returns(runs: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the evaluation returns ``(n,)`` of `ARM` at `STEPS` by environment."""
-    rows = runs[(runs["arm"] == ARM) & (runs["steps"] == STEPS)]
+def own_returns(runs: pd.DataFrame, steps: int) -> dict[str, np.ndarray]:
+    """Return the evaluation returns ``(n,)`` after `steps` by environment."""
+    rows = runs[runs["steps"] == steps]
     return {env: of_env["value"].to_numpy(float) for env, of_env in rows.groupby("env")}
 
 
@@ -53,20 +55,20 @@ def iqm(means: np.ndarray, envs: Sequence[str]) -> np.ndarray:
     return np.asarray(trim_mean(means / scales, 0.25, axis=-1))
 
 
-def difference(own: dict[str, np.ndarray], method: str) -> tuple[float, float, float]:
-    """Return our IQM minus the published one with its 95 % interval, NaN if a task has one seed only.
+def difference(own: dict[str, np.ndarray], method: str, steps: int) -> tuple[float, float, float]:
+    """Return our IQM after `steps` minus the published one with its 95 % interval, NaN if a task has one seed only.
 
     Our seeds are resampled within tasks. Published means vary by their standard error.
     """
     envs = list(own)
-    point = iqm(means_of(own), envs) - iqm(np.array([published_at(env, method)[0] for env in envs]), envs)
+    point = iqm(means_of(own), envs) - iqm(np.array([published_at(env, method, steps)[0] for env in envs]), envs)
     if min(map(len, own.values())) == 1:
         return float(point), float("nan"), float("nan")
     rng = np.random.default_rng(0)
     ours = np.empty((DRAWS, len(envs)))
     theirs = np.empty((DRAWS, len(envs)))
     for i, env in enumerate(envs):
-        mean, sd, seeds = published_at(env, method)
+        mean, sd, seeds = published_at(env, method, steps)
         ours[:, i] = rng.choice(own[env], (DRAWS, len(own[env]))).mean(axis=1)
         theirs[:, i] = rng.normal(mean, sd / np.sqrt(seeds), DRAWS)
     low, high = np.quantile(iqm(ours, envs) - iqm(theirs, envs), (0.025, 0.975))
@@ -78,49 +80,70 @@ def means_of(own: dict[str, np.ndarray]) -> np.ndarray:
     return np.array([returns.mean() for returns in own.values()])
 
 
-def describe(own: dict[str, np.ndarray]) -> str:
-    """Return the returns on each task and the IQMs as Markdown."""
+def decision(value: float, mean: float, sd: float) -> str:
+    """Return the decision of ``sample_efficiency_anchors.yaml`` about one task."""
+    if abs(value - mean) <= sd:
+        return "level"
+    return "ahead" if value > mean else "behind"
+
+
+def describe(own: dict[str, np.ndarray], steps: int) -> str:
+    """Return the returns after `steps` on each task and the IQMs as Markdown.
+
+    The last column compares our mean with that of the first of `METHODS` plus or minus its standard deviation.
+    """
     rows = []
     for env, returns in own.items():
         cells = [short(env), f"{returns.mean():,.0f}", ", ".join(f"{value:,.0f}" for value in returns)]
         for method in METHODS:
-            mean, sd, seeds = published_at(env, method)
+            mean, sd, seeds = published_at(env, method, steps)
             cells.append(f"{mean:,.0f} ± {sd:,.0f} ({seeds})")
-        rows.append(cells)
+        mean, sd, _ = published_at(env, METHODS[0], steps)
+        rows.append([*cells, decision(returns.mean(), mean, sd)])
     envs = list(own)
     cells = ["IQM over tasks", f"{iqm(means_of(own), envs):.3f}", ""]
     sentences = []
     for method in METHODS:
-        published = np.array([published_at(env, method)[0] for env in envs])
+        published = np.array([published_at(env, method, steps)[0] for env in envs])
         cells.append(f"{iqm(published, envs):.3f}")
-        point, low, high = difference(own, method)
+        point, low, high = difference(own, method, steps)
         interval = "" if np.isnan(low) else f" ({low:+.3f} to {high:+.3f})"
         sentences.append(f"IQM of {ARM} minus that of {method}: {point:+.3f}{interval}")
-    heads = [f"return after {STEPS:,} env steps", ARM, "by seed"]
+    heads = [f"return after {steps:,} env steps", ARM, "by seed"]
     heads += [f"{method}, mean ± sd (seeds)" for method in METHODS]
-    return "\n\n".join([table(heads, [*rows, cells]), *sentences])
+    heads.append(f"compared with {METHODS[0]}")
+    return "\n\n".join([table(heads, [*rows, [*cells, ""]]), *sentences])
 
 
 def draw(runs: pd.DataFrame) -> plt.Figure:
     """Return the figure: our curves on each task, and published means with their standard deviations."""
     envs = sorted(runs["env"].unique(), key=short)
-    figure, axes = plt.subplots(2, -(-len(envs) // 2), figsize=(12, 5), layout="constrained", squeeze=False)
+    rows = 2 if len(envs) > 4 else 1
+    figure, axes = plt.subplots(
+        rows, -(-len(envs) // rows), figsize=(12, 2.5 * rows), layout="constrained", squeeze=False
+    )
     for axis in axes.flat[len(envs) :]:
         axis.remove()
+    last = runs["steps"].max()
     for axis, env in zip(axes.flat, envs, strict=False):
         draw_curves(axis, runs[runs["env"] == env], {ARM: COLORS[ARM]})
         for place, method in enumerate(METHODS, start=1):
-            mean, sd, _ = published_at(env, method)
-            label = f"{method}, published mean ± standard deviation at {STEPS:,}"
-            at = STEPS + APART * place
-            axis.errorbar(at, mean, sd, color=COLORS[method], fmt="o", ms=4, lw=1.4, capsize=3, label=label)
+            points = np.array([published_at(env, method, steps)[:2] for steps in compared_steps(runs)])
+            at = np.array(compared_steps(runs)) + APART * place * last
+            label = f"{method}, published mean ± standard deviation"
+            axis.errorbar(at, *points.T, color=COLORS[method], fmt="o", ms=4, lw=1.4, capsize=3, label=label)
         axis.set_title(short(env), fontsize=10)
         axis.set_ylim(bottom=0)
-        axis.set_xticks([0, 10_000, 20_000], ["0", "10k", "20k"])
-    axes[0, 0].set_ylabel("evaluation return")
-    axes[-1, 0].set_ylabel("evaluation return")
+        axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1_000:.0f}k")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("evaluation return")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
+
+
+def compared_steps(runs: pd.DataFrame) -> list[int]:
+    """Return which of `STEPS` the runs reach."""
+    return [steps for steps in STEPS if steps <= runs["steps"].max()]
 
 
 def by_completeness(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -131,14 +154,13 @@ def by_completeness(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def found_in(folder: Path) -> Found:
-    """Return the table of finished runs, and a function that draws the figure."""
+    """Return the tables of finished runs, and a function that draws the figure."""
     runs = read(folder)
     counted, others = by_completeness(runs[runs["arm"] == ARM])
-    text = describe(own_returns(counted))
-    last = others[others["steps"] == STEPS]
-    for row in last.itertuples():
-        text += f"\n\nnot counted: {short(row.env)}, seed {row.seed}: {row.value:,.0f}"
-    return text, lambda: draw(counted)
+    parts = [describe(own_returns(counted, steps), steps) for steps in compared_steps(runs)]
+    for row in others[others["steps"] == runs["steps"].max()].itertuples():
+        parts.append(f"not counted: {short(row.env)}, seed {row.seed}: {row.value:,.0f} after {row.steps:,} env steps")
+    return "\n\n".join(parts), lambda: draw(counted)
 
 
 if __name__ == "__main__":

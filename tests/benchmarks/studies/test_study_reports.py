@@ -66,16 +66,25 @@ def test_the_interquartile_mean_is_the_mean_of_the_middle_half():
 def test_equal_returns_have_no_difference():
     own = {}
     for env in TASKS:
-        own[env] = np.full(3, published_at(env, "FoG")[0])
-    point, low, high = difference(own, "FoG")
+        own[env] = np.full(3, published_at(env, "FoG", 50_000)[0])
+    point, low, high = difference(own, "FoG", 50_000)
     assert point == pytest.approx(0.0) and low < 0 < high and high - low < 0.3
 
 
 def test_one_seed_of_a_task_has_no_interval():
     own = {"dm_control/walker-walk-v0": np.array([900.0])}
-    point, low, high = difference(own, "BRO (ratio 10)")
-    assert point == pytest.approx(0.9 - published_at(*own, "BRO (ratio 10)")[0] / 1_000) and math.isnan(low + high)
-    assert "minus that of FoG: +0.1" in describe(own)
+    point, low, high = difference(own, "BRO (ratio 10)", 25_000)
+    published = published_at(*own, "BRO (ratio 10)", 25_000)[0]
+    assert point == pytest.approx(0.9 - published / 1_000) and math.isnan(low + high)
+    assert "minus that of FoG: +0.1" in describe(own, 25_000)
+
+
+def test_returns_within_a_published_deviation_are_level():
+    own = {env: np.array([600.0]) for env in TASKS[:3]}
+    rows = describe(own, 25_000).splitlines()[2:5]
+    assert [row.split(" | ")[-1] for row in rows] == ["behind |", "ahead |", "behind |"]
+    own = {"dm_control/finger-spin-v0": np.array([604.1])}
+    assert "| level |" in describe(own, 25_000)
 
 
 def test_seeds_that_a_task_lacks_are_not_counted():
