@@ -1,4 +1,4 @@
-"""BIER. Sander 2021, Bayesian interpolated experience replay, MEng thesis, MIT, hdl.handle.net/1721.1/138972."""
+"""BIER, Bayesian interpolated experience replay. Sander 2021, MEng thesis, MIT, hdl.handle.net/1721.1/138972."""
 
 from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN
@@ -24,7 +24,8 @@ class BIER(ReplayBuffer):
     dynamics and have variances. On MuJoCo's locomotion tasks they are not closer to the simulator than the linear blend
     (benchmarks/RESULTS.md); there it contributes variances and weights.
 
-    Source: Sander 2021, Bayesian interpolated experience replay, MEng thesis, MIT, hdl.handle.net/1721.1/138972.
+    Source: Sander 2021, Interpolated experience replay for improved sample efficiency of model-free deep reinforcement
+    learning algorithms, MEng thesis, MIT, hdl.handle.net/1721.1/138972.
 
     Args:
         k: Number of neighbors to condition on; one of them is blended with the anchor.

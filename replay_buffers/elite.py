@@ -1,4 +1,4 @@
-"""Elite. The elite sampling of a V-trace platform with experience replay (about 2022, unpublished), based on AER."""
+"""Elite. The elite sampling of github.com/parralplex/elite_buffer_vtrace (2022), which has no paper."""
 
 from interreplay import ReplayBuffer
 from interreplay.selection import Elite as EliteSelector
@@ -14,7 +14,7 @@ class Elite(ReplayBuffer):
     suits algorithms that are sensitive to old data, such as those with n-step returns or V-trace. Exploration noise in
     the stored actions makes the ranking less accurate; store the policy's output if possible.
 
-    Source: the elite sampling of a V-trace platform with experience replay (about 2022, unpublished), based on AER.
+    Source: the elite sampling of a V-trace platform, github.com/parralplex/elite_buffer_vtrace (2022); no paper.
 
     Args:
         multiplier: λ at the start of the run.

@@ -1,4 +1,4 @@
-"""Truncated geometric replay. Recency by a closed form, 2026, arXiv:2605.10236."""
+"""Truncated geometric replay. Korniak et al. 2026, arXiv:2605.10236."""
 
 from interreplay import ReplayBuffer
 from interreplay.selection import TruncatedGeometric as TruncatedGeometricSelector
@@ -10,7 +10,7 @@ class TruncatedGeometric(ReplayBuffer):
     The cost is a logarithm per row, without a tree or memory. It is reported to help if updates per step times rows per
     batch are few, and to have no effect if they are many.
 
-    Source: Recency by a closed form, 2026, arXiv:2605.10236.
+    Source: Korniak et al. 2026, When does non-uniform replay matter in reinforcement learning?, arXiv:2605.10236.
 
     Args:
         mean_age: Mean age relative to the oldest stored row; .5 is uniform, smaller values are more recent.

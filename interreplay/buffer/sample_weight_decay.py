@@ -1,4 +1,4 @@
-"""SWD. Sample weight decay, 2026, arXiv:2604.01913 (ICLR 2026)."""
+"""SWD. Wu et al. 2026, Sample weight decay for mitigating plasticity loss, arXiv:2604.01913."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class ByAgeWeight(AgeSelector):
 
 
 class SampleWeightDecay(ByAgeWeight):
-    """P(age) ∝ max(w, 1 − age/T), age 0 the newest row (arXiv:2604.01913, ICLR 2026).
+    """P(age) ∝ max(w, 1 − age/T), age 0 the newest row (Wu et al. 2026, arXiv:2604.01913).
 
     With far fewer than T stored rows, it is nearly uniform.
 

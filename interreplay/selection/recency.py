@@ -96,7 +96,7 @@ class EmphasizedRecent(AnnealedPart, AgeSelector):
 class TruncatedGeometric(AgeSelector):
     """P(age i) ∝ (1 − p)^i for 0 ≤ i < N, with p chosen such that the mean age is a given share of the oldest age.
 
-    arXiv:2605.10236 (2026). Ages are drawn by the closed-form inverse of the distribution function.
+    Korniak et al. 2026, arXiv:2605.10236. Ages are drawn by the closed-form inverse of the distribution function.
 
     Args:
         mean_age: Mean age divided by N − 1, above 0 and at most .5, which is uniform.
