@@ -1,4 +1,4 @@
-"""KNN outcome, the baseline of Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117."""
+"""KNN outcome, a baseline in the code of NMER, github.com/rmsander/interreplay."""
 
 from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN
@@ -14,7 +14,7 @@ class KNNOutcome(ReplayBuffer):
     It shows whether NMER's benefit is due to blending or to the neighbors. The cost is that of NMER, the neighbor
     graph. The error is the change of r and Δs within the distance of a neighbor.
 
-    Source: the baseline in Sander et al. 2022, Neighborhood mixup experience replay, arXiv:2205.09117.
+    Source: a baseline in the code of NMER (Sander et al. 2022), github.com/rmsander/interreplay, with `--use_delta`.
 
     Args:
         k: Number of nearest neighbors; one of them is drawn uniformly.

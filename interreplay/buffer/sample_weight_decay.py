@@ -9,8 +9,9 @@ from interreplay.selection import SampleWeightDecay
 class SWD(ReplayBuffer):
     """Fades old transitions linearly: P(age) ∝ max(floor, 1 − age/horizon), age 0 the newest row.
 
-    Ages are drawn in closed form, without a tree. With far fewer rows than `horizon`, it is nearly uniform. It suits
-    runs of 100,000 steps or more with a low update ratio.
+    Ages are drawn in closed form, without a tree. With far fewer rows than `horizon`, it is nearly uniform, so it suits
+    runs of 100,000 steps or more. The defaults are those of the authors' code for SAC and TD3,
+    github.com/wzhhasadream/CleanRL-JAX.
 
     Args:
         horizon: T in rows.

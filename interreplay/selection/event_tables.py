@@ -64,11 +64,12 @@ class EventTables(Selector):
     """Draws fixed shares of each batch from all rows and from one table per event of the steps that led to it.
 
     Kompella et al. 2023, arXiv:2211.00576. When an event happens at a step, this step and the `history` previous steps
-    of the episode join the table of the event. A table stores slots and drops them when their rows are overwritten
-    (the authors' tables store copies of rows). Each table contributes ⌊share·n⌋ rows or one more, drawn uniformly with
-    replacement. A table with fewer rows than its share of the batch contributes none, and the other shares grow in
-    proportion. There are no importance weights: if an action leads to an event only sometimes, the event is
-    overrepresented, which the authors accept for long histories.
+    of the episode join the table of the event. A table stores slots and drops them when their rows are overwritten.
+    (The authors' tables have their own capacities, and keep rows that have left the table of all rows.) Each table
+    contributes ⌊share·n⌋ rows or one more, drawn uniformly with replacement. A table with fewer rows than its share of
+    the batch contributes none, and the other shares grow in proportion. There are no importance weights: if an action
+    leads to an event only sometimes, the event is overrepresented. The authors derive weights that correct this, and
+    use long histories instead.
 
     Args:
         events: One or more events, as accepted by `make_event`.

@@ -56,7 +56,8 @@ class ActorPrioritized(LossAdjusted):
       critics are wrong.
 
     The loss of each network is the mean over its own rows; the share `uniform_share` of them is uniform. The authors
-    take two smaller steps of critics and actor instead of one. The priorities of all rows are updated.
+    take two smaller steps of critics and actor instead of one. The priorities of all rows are updated; the authors
+    update those of the critics' rows.
 
     Args:
         uniform_share: Share of uniform rows among the rows of each network, 0 to 1.

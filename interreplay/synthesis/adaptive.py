@@ -29,6 +29,10 @@ class AdaptiveMixup(Mixup):
     gradient of mean(log β·(d − τ)) over the blended rows and is clamped to [.001, 1]: d > τ lowers β and moves λ
     towards the ends. The model and β are updated once per batch, after its rows were made.
 
+    In the authors' code (github.com/junfanlin/continuous-transition), β is clamped to [0, 1] for SAC and [1e-6, 1] for
+    TD3, d is computed after the update of the model, and steps before a terminated one are blended, with a fractional
+    termination.
+
     The model's inputs are not normalized. Its initial weights are drawn from `rng`. The state contains everything that
     is learned.
 

@@ -133,7 +133,7 @@ class Mixup(Blend):
 
 
 class NearestOutcome(Blend):
-    """(s_i, a_i, r_j, s_i + Δs_j), Δs = s' − s: NMER's kNN baseline (Sander et al. 2022, arXiv:2205.09117).
+    """(s_i, a_i, r_j, s_i + Δs_j), Δs = s' − s: the kNN baseline in NMER's code (github.com/rmsander/interreplay).
 
     No λ is drawn. The reported λ is the anchor's share of the outcome: 0 for the neighbor's outcome, 1 for the anchor's
     own (terminated ends, chance, no neighbor). The discount is part of the outcome; it differs from the anchor's with
