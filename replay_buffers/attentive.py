@@ -16,7 +16,7 @@ class Attentive(ReplayBuffer):
     Source: Sun et al. 2020, Attentive experience replay, AAAI.
 
     Args:
-        multiplier: λ at the start of the run; the paper tests 2 to 10.
+        multiplier: λ at the start of the run.
         distance: ``"cosine"`` or ``"ln"``.
         features: Maps observations ``(n, ...)`` to compared features ``(n, ...)``; the identity by default.
 

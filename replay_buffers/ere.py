@@ -13,7 +13,7 @@ class ERE(ReplayBuffer):
     Source: Wang & Ross 2019, Boosting soft actor-critic: emphasizing recent experience, arXiv:1906.04009.
 
     Args:
-        eta: η; 1 is uniform, the paper uses .996 for most tasks and .999 for slow ones.
+        eta: η; 1 is uniform.
         c_min: Minimum number of newest rows to draw from.
         final_eta: η at the end of the run, reached linearly; the paper uses 1. None keeps η constant.
 
