@@ -1,4 +1,4 @@
-"""KNN outcome, a baseline in the code of NMER, github.com/rmsander/interreplay."""
+"""KNN outcome, a baseline in the code of NMER (Sander et al. 2022), github.com/rmsander/interreplay."""
 
 from interreplay import ReplayBuffer
 from interreplay.neighborhood import KNN
