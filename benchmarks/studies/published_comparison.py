@@ -29,8 +29,8 @@ SCALES = {"HalfCheetah-v5": 10_000.0}
 """Returns that count as 1 in the interquartile mean; 1,000, the largest possible return, in the control suite."""
 COLORS = {ARM: "#c65d21", METHODS[0]: "#33658a", METHODS[1]: "0.45"}
 DRAWS = 10_000
-APART = 0.028
-"""Distance between the published points, which are drawn to the right of their steps, as a share of the last step."""
+APART = 0.024
+"""Distance between published points of the same step, as a share of the last step."""
 
 
 def published_at(env: str, method: str, steps: int) -> tuple[float, float, int]:
@@ -127,7 +127,7 @@ def draw(runs: pd.DataFrame) -> plt.Figure:
     last = runs["steps"].max()
     for axis, env in zip(axes.flat, envs, strict=False):
         draw_curves(axis, runs[runs["env"] == env], {ARM: COLORS[ARM]})
-        for place, method in enumerate(METHODS, start=1):
+        for place, method in enumerate(METHODS):
             points = np.array([published_at(env, method, steps)[:2] for steps in compared_steps(runs)])
             at = np.array(compared_steps(runs)) + APART * place * last
             label = f"{method}, published mean ± standard deviation"
