@@ -18,7 +18,7 @@ class NaiveMixup(ReplayBuffer):
     Source: Zhang et al. 2018, mixup: beyond empirical risk minimization, arXiv:1710.09412.
 
     Args:
-        alpha: α; the default is that of NMER's code, github.com/rmsander/interreplay.
+        alpha: α; the default follows NMER's code, github.com/rmsander/interreplay.
         selector: Draws the anchors; uniform by default.
         credit: Which rows receive the TD error of a blend; the anchor by default.
         prob_interpolation: Probability with which a row is blended.

@@ -124,17 +124,26 @@ def draw(runs: pd.DataFrame) -> plt.Figure:
     )
     for axis in axes.flat[len(envs) :]:
         axis.remove()
-    last = runs["steps"].max()
+    steps = compared_steps(runs)
+    shift = APART * runs["steps"].max()
     for axis, env in zip(axes.flat, envs, strict=False):
         draw_curves(axis, runs[runs["env"] == env], {ARM: COLORS[ARM]})
         for place, method in enumerate(METHODS):
-            points = np.array([published_at(env, method, steps)[:2] for steps in compared_steps(runs)])
-            at = np.array(compared_steps(runs)) + APART * place * last
+            points = np.array([published_at(env, method, at)[:2] for at in steps])
             label = f"{method}, published mean ± standard deviation"
-            axis.errorbar(at, *points.T, color=COLORS[method], fmt="o", ms=4, lw=1.4, capsize=3, label=label)
+            axis.errorbar(
+                np.array(steps) + shift * place,
+                *points.T,
+                color=COLORS[method],
+                fmt="o",
+                ms=4,
+                lw=1.4,
+                capsize=3,
+                label=label,
+            )
         axis.set_title(short(env), fontsize=10)
         axis.set_ylim(bottom=0)
-        axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1_000:.0f}k")
+        axis.xaxis.set_major_formatter(lambda at, _: f"{at / 1_000:.0f}k")
     for axis in axes[:, 0]:
         axis.set_ylabel("evaluation return")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)

@@ -1,6 +1,6 @@
 """Local clusters: neighbors from the anchor's cluster (LCER; Zahlner 2022).
 
-See `Clustering` for the clusters. The original does not define how soon older rows follow centers that have moved. Here
+See `Clustering` for the clusters. Zahlner does not define how soon older rows follow centers that have moved. Here
 65,536 rows are reassigned at each refresh: all rows up to that number, and beyond it one cluster after another.
 `benchmarks/speed/clusters.py` measures how many rows are not in the cluster of their nearest center.
 """

@@ -130,8 +130,8 @@ class Reducible(Prioritized):
     Both losses are squared TD errors at (s, a), averaged over the critics; L_target uses the target networks' value of
     (s, a). If the error of a row is noise, both losses are equally large and its priority is low. The arguments are
     those of `Prioritized`; the method `ReLo` uses α = .5. The authors' code (github.com/shivakanthsujit/reducible-loss)
-    has this α for SAC and Rainbow, .6 for DQN, and ε = 1e-5; for Rainbow, a difference x of losses becomes x + 1, and
-    exp(x) below 0.
+    has this α for SAC and Rainbow, .6 for DQN, and ε = 1e-5; for Rainbow, a difference x of losses becomes x + 1 if
+    x >= 0, and exp(x) otherwise.
     """
 
     scores_wanted = frozenset({REDUCIBLE_LOSS})
