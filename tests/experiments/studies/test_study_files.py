@@ -427,7 +427,12 @@ STUDIES |= {"actors": 45, "unroll_replay": 110, "pong": 12, "sac_near_partners":
 STUDIES |= {"sample_efficiency_two_critics": 24, "sample_efficiency_second_seed": 12}
 STUDIES |= {"sample_efficiency_screening": 72, "sample_efficiency_residual": 12, "sample_efficiency_anchors": 12}
 STUDIES |= {"sample_efficiency_confirmation": 120, "old_data": 2, "relabeled_data": 30, "actor_learner_recipes": 12}
-STUDIES |= {"sample_efficiency_narrow": 12, "sample_efficiency_resets": 30, "sample_efficiency_long": 16}
+STUDIES |= {
+    "sample_efficiency_narrow": 12,
+    "sample_efficiency_resets": 30,
+    "sample_efficiency_long": 16,
+    "nmer_ten_tasks": 30,
+}
 
 
 @pytest.mark.slow
