@@ -35,21 +35,22 @@ def random_returns(folder: Path) -> dict[str, float]:
     return {env: value["mean"] for env, value in played.items()}
 
 
-def whole_seeds(found: pd.DataFrame) -> pd.DataFrame:
+def whole_seeds(found: pd.DataFrame, fewest: int = 2) -> pd.DataFrame:
     """Return the rows of the seeds that are finished in every task and arm; a study runs one seed after another.
 
     Args:
         found: Learning curves, as `study_curves.read` returns them.
+        fewest: Smallest number of complete seeds; an interval requires two.
 
     Raises:
-        SystemExit: Fewer than two seeds are complete, too few for an interval.
+        SystemExit: Fewer than `fewest` seeds are complete.
     """
     runs = found.drop_duplicates(["env", "arm", "seed"])
     cells = runs["env"].nunique() * runs["arm"].nunique()
     whole = [seed for seed, count in runs["seed"].value_counts().items() if count == cells]
-    if len(whole) < 2:
+    if len(whole) < fewest:
         raise SystemExit(
-            f"two seeds that are finished in all {cells} pairs of task and arm are required; found {len(whole)}"
+            f"{len(whole)} seeds are finished in all {cells} pairs of task and arm; expected at least {fewest}"
         )
     return found[found["seed"].isin(whole)]
 

@@ -70,9 +70,14 @@ CONTRASTS: dict[str, Contrast] = {
 }
 
 
-def effect(tasks: Sequence[Task], contrast: Contrast) -> float:
-    """Return the mean over tasks of the log ratios of two arms."""
-    return float(np.mean([log_ratio(*contrast(task), floor_of(task)) for task in tasks]))
+def effect(tasks: Sequence[Task], contrast: Contrast, floors: Sequence[float] | None = None) -> float:
+    """Return the mean over tasks of the log ratios of two arms.
+
+    `floors` are the lower bounds of mean areas in each task; None for `floor_of` each.
+    """
+    if floors is None:
+        floors = list(map(floor_of, tasks))
+    return float(np.mean([log_ratio(*contrast(task), least) for task, least in zip(tasks, floors, strict=True)]))
 
 
 def interaction(tasks: Sequence[Task]) -> float:
@@ -127,26 +132,37 @@ def bootstrapped(
     return float(found.low), float(found.high)
 
 
-def permuted(tasks: Sequence[Task], contrast: Contrast, permutations: int = 20_000, seed: int = 0) -> float:
-    """Return the two-sided p-value of a test that permutes the labels of two arms within each task."""
+def permuted(
+    tasks: Sequence[Task],
+    contrast: Contrast,
+    permutations: int = 20_000,
+    seed: int = 0,
+    *,
+    floors: Sequence[float] | None = None,
+) -> float:
+    """Return the two-sided p-value of a test that permutes the labels of two arms within each task.
+
+    See `effect` for `floors`.
+    """
     rng = np.random.default_rng(seed)
-    observed = effect(tasks, contrast)
+    if floors is None:
+        floors = list(map(floor_of, tasks))
+    observed = effect(tasks, contrast, floors)
     drawn = np.zeros(permutations)
-    for task in tasks:
+    for task, least in zip(tasks, floors, strict=True):
         ours, theirs = contrast(task)
         pooled = np.tile(np.concatenate([ours, theirs]), (permutations, 1))
         pooled = rng.permuted(pooled, axis=1)
-        least = floor_of(task)
         means = [np.maximum(part.mean(axis=1), least) for part in np.split(pooled, [len(ours)], axis=1)]
         drawn += np.log(means[0] / means[1]) / len(tasks)
     return float((1 + (np.abs(drawn) >= abs(observed) - 1e-12).sum()) / (1 + permutations))
 
 
-def estimate(tasks: Sequence[Task], contrast: Contrast) -> Estimate:
-    """Return the effect of a contrast with its interval and p-value."""
-    low, high = bootstrapped(tasks, lambda drawn: effect(drawn, contrast))
-    ratio, low, high = map(float, np.exp([effect(tasks, contrast), low, high]))
-    return Estimate(ratio, low, high, permuted(tasks, contrast))
+def estimate(tasks: Sequence[Task], contrast: Contrast, floors: Sequence[float] | None = None) -> Estimate:
+    """Return the effect of a contrast with its interval and p-value; see `effect` for `floors`."""
+    low, high = bootstrapped(tasks, lambda drawn: effect(drawn, contrast, floors))
+    ratio, low, high = map(float, np.exp([effect(tasks, contrast, floors), low, high]))
+    return Estimate(ratio, low, high, permuted(tasks, contrast, floors=floors))
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:

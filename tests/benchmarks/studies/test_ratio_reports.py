@@ -1,15 +1,17 @@
 """Reports of the studies of ratios and critics: tables of all seeds, effects, conclusions and figures."""
 
+import itertools
 import json
 
+import numpy as np
 import pytest
 
-from benchmarks.studies import critic_study, near_partners, ratio_statistics, ratio_study
+from benchmarks.studies import critic_study, near_partners, ratio_statistics, ratio_study, ten_tasks
 
 
 def kept(folder, env, arm, seed, value, trainer="SAC"):
     """Write a finished run as Tune does; the return rises from 0 to twice `value`, so that its area is `value`."""
-    run = folder / f"{trainer}_{env}_{arm}_s{seed}"
+    run = folder / f"{trainer}_{env.replace('/', '-')}_{arm}_s{seed}"
     run.mkdir(parents=True)
     (run / "params.json").write_text(json.dumps({"env": env, "trainer": trainer}))
     (run / "status.json").write_text(json.dumps({"state": "finished", "seconds": 120}))
@@ -108,7 +110,7 @@ def test_incomplete_seeds_are_excluded(tmp_path):
 def test_an_interval_needs_two_seeds(tmp_path):
     folder = study(tmp_path / "sac_nmer_ratio", {"Uniform-1": 50, "NMER-1": 50}, seeds=2)
     kept(folder, "A-v0", "NMER-20", 0, 150)
-    message = "two seeds that are finished in all 6 pairs of task and arm are required; found 0"
+    message = "0 seeds are finished in all 6 pairs of task and arm; expected at least 2"
     with pytest.raises(SystemExit, match=message):
         ratio_study.found_in(folder)
 
@@ -142,3 +144,56 @@ def test_near_partners(tmp_path):
 )
 def test_the_conclusion_of_near_partners(low, high, conclusion):
     assert near_partners.conclusion(ratio_statistics.Estimate(1.0, low, high)) == conclusion
+
+
+def ten_tasks_folders(tmp_path, seeds):
+    """Write runs in which NMER has 1.5 times the area of uniform replay, on two tasks; one was used for settings."""
+    envs = ("HalfCheetah-v5", "dm_control/walker-walk-v0")
+    for env, seed in itertools.product(envs, range(seeds)):
+        kept(tmp_path / ten_tasks.CONFIRMATION, env, ten_tasks.ARM, seed, 900 + 9 * seed)
+        kept(tmp_path / "nmer_ten_tasks", env, ten_tasks.BASELINE, seed, 600 + 6 * seed)
+    kept(tmp_path / ten_tasks.CONFIRMATION, envs[0], "recipe", 0, 5_000)  # an arm that is not compared
+    random = {env: {"mean": 0.0} for env in envs}
+    (tmp_path / "nmer_ten_tasks" / "random_returns.json").write_text(json.dumps(random))
+    return tmp_path / "nmer_ten_tasks"
+
+
+@pytest.mark.slow
+def test_ten_tasks(tmp_path):
+    text, draw = ten_tasks.found_in(ten_tasks_folders(tmp_path, 3))
+    for line in (
+        "| walker-walk | 900, 909, 918 | 600, 606, 612 | 1,800, 1,818, 1,836 | 1,200, 1,212, 1,224 | 1.50 (1.4",
+        "| all 2 tasks | 1.50 (1.4",
+        "| the 1 tasks on which no setting was chosen | 1.50 (1.4",
+        "| without HalfCheetah | 1.50 (1.4",
+        "By the decision rule fixed before the first run: the benefit of NMER is confirmed",
+    ):
+        assert line in text
+    assert [axis.get_title() for axis in draw().axes] == ["HalfCheetah", "walker-walk", ""]
+
+
+def test_ten_tasks_with_one_seed_have_no_interval_and_no_decision(tmp_path, monkeypatch):
+    note = "4 of 6 runs have not finished; the decision requires all of them."
+    monkeypatch.setattr(ten_tasks, "missing_runs", lambda folder: note)
+    text, _ = ten_tasks.found_in(ten_tasks_folders(tmp_path, 1))
+    assert "| all 2 tasks | 1.50 | 1.00 |" in text
+    assert text.endswith(note)
+
+
+def test_mean_areas_below_a_hundredth_of_the_published_return_count_as_that():
+    """BRO's published return on walker-walk is 747."""
+    task = {ten_tasks.ARM: np.array([14.94, 14.94]), ten_tasks.BASELINE: np.array([-50.0, 40.0])}
+    assert ten_tasks.ratio_of({"dm_control/walker-walk-v0": task})[0] == pytest.approx(2.0, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "conclusion"),
+    [
+        (1.01, 2.0, "the benefit of NMER is confirmed"),
+        (0.5, 0.99, "NMER harms"),
+        (0.9, 1.15, "the difference is negligible"),
+        (0.9, 1.2, "undecided"),
+    ],
+)
+def test_the_conclusion_of_ten_tasks(low, high, conclusion):
+    assert ten_tasks.conclusion(ratio_statistics.Estimate(1.0, low, high)) == conclusion

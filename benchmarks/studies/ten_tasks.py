@@ -1,0 +1,166 @@
+"""NMER and uniform replay on ten tasks: ``python -m benchmarks.studies.ten_tasks FOLDER``.
+
+FOLDER contains the runs of ``studies/nmer_ten_tasks.yaml``, as written by Tune or `benchmarks.keep_study`, and the
+returns of random actions (``python -m benchmarks.learning.random_returns FOLDER/random_returns.json ENV ...``). The
+folder ``sample_efficiency_confirmation`` next to it contains the runs with NMER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from benchmarks.measure import table
+from benchmarks.studies.arm_pairs import contrast
+from benchmarks.studies.published_comparison import METHODS, iqm, published_at
+from benchmarks.studies.ratio_report import missing_runs, random_returns, tasks_of, whole_seeds
+from benchmarks.studies.ratio_statistics import (
+    Estimate,
+    Task,
+    bootstrapped,
+    effect,
+    estimate,
+    improvement,
+)
+from benchmarks.studies.screening import short
+from benchmarks.studies.study_curves import draw_curves, draw_ratios, read
+from benchmarks.studies.study_report import Found, report
+
+ARM = "nmer-layer-norm"
+BASELINE = "uniform-layer-norm"
+PAIR = contrast(ARM, BASELINE)
+COLORS = {ARM: "#c65d21", BASELINE: "#33658a"}
+CONFIRMATION = "sample_efficiency_confirmation"
+BRO_STEPS = 25_000
+CHOSEN_ON = ("dm_control/cheetah-run-v0", "HalfCheetah-v5", "dm_control/cartpole-swingup-v0")
+"""Tasks on which the preset's settings were chosen."""
+FLOOR = 0.01
+"""Lower bound of mean areas, as a share of BRO's published return."""
+NEGLIGIBLE = 1.16
+"""A ratio between this number and its reciprocal is negligible."""
+
+
+def conclusion(effect: Estimate) -> str:
+    """Return the conclusion from the primary effect, in the words that were fixed in advance."""
+    if effect.low > 1:
+        return "the benefit of NMER is confirmed"
+    if effect.high < 1:
+        return "NMER harms"
+    if effect.low > 1 / NEGLIGIBLE and effect.high < NEGLIGIBLE:
+        return "the difference is negligible"
+    return "undecided"
+
+
+def floors(tasks: Mapping[str, Task]) -> list[float]:
+    """Return the lower bounds of mean areas, in the order of tasks."""
+    return [FLOOR * published_at(env, METHODS[0], BRO_STEPS)[0] for env in tasks]
+
+
+def ratio_of(tasks: Mapping[str, Task]) -> tuple[float, float, float]:
+    """Return the ratio of the areas over some tasks and its 95 % interval, NaN with one seed."""
+    each = list(tasks.values())
+    least = floors(tasks)
+    low = high = np.nan
+    if len(each[0][ARM]) > 1:
+        low, high = bootstrapped(each, lambda drawn: effect(drawn, PAIR, least))
+    return float(np.exp(effect(each, PAIR, least))), float(np.exp(low)), float(np.exp(high))
+
+
+def ratio_text(tasks: Mapping[str, Task]) -> str:
+    """Return the ratio of the areas over some tasks as text, with its interval if there is one."""
+    ratio, low, high = ratio_of(tasks)
+    return f"{ratio:.2f}" if np.isnan(low) else f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+
+
+def by_task(tasks: Mapping[str, Task], runs: pd.DataFrame) -> str:
+    """Return areas and final returns by seed, and the ratio of the areas, for each task as Markdown."""
+    last = runs[runs["steps"] == runs["steps"].max()]
+    lines = []
+    for env, task in tasks.items():
+        rows = last[last["env"] == env]
+        cells = [short(env)]
+        for arm in (ARM, BASELINE):
+            cells.append(_numbers(task[arm]))
+        for arm in (ARM, BASELINE):
+            cells.append(_numbers(rows[rows["arm"] == arm].sort_values("seed")["value"]))
+        lines.append([*cells, ratio_text({env: task})])
+    heads = ["task", f"areas of {ARM}", f"of {BASELINE}", f"returns of {ARM}", f"of {BASELINE}", "ratio of mean areas"]
+    return table(heads, lines)
+
+
+def _numbers(values: Sequence[float] | np.ndarray | pd.Series) -> str:
+    return ", ".join(f"{value:,.0f}" for value in values)
+
+
+def over_tasks(tasks: Mapping[str, Task]) -> str:
+    """Return the ratios over all tasks, over the tasks without `CHOSEN_ON`, and over all tasks but one, as Markdown."""
+    parts = {f"all {len(tasks)} tasks": dict(tasks)}
+    unseen = {env: task for env, task in tasks.items() if env not in CHOSEN_ON}
+    parts[f"the {len(unseen)} tasks on which no setting was chosen"] = unseen
+    for env in tasks:
+        parts[f"without {short(env)}"] = {name: task for name, task in tasks.items() if name != env}
+    lines = []
+    for name, part in parts.items():
+        chance = np.mean([improvement(*PAIR(task)) for task in part.values()])
+        lines.append([name, ratio_text(part), f"{chance:.2f}"])
+    return table(["tasks", "ratio of areas", "probability of improvement"], lines)
+
+
+def final_returns(runs: pd.DataFrame) -> str:
+    """Return the interquartile means over tasks of the final returns of both arms."""
+    last = runs[runs["steps"] == runs["steps"].max()]
+    found = []
+    for arm in (ARM, BASELINE):
+        means = last[last["arm"] == arm].groupby("env")["value"].mean()
+        found.append(f"{arm} {iqm(means.to_numpy(), list(means.index)):.3f}")
+    return f"interquartile means of the final returns over tasks: {', '.join(found)}"
+
+
+def draw(runs: pd.DataFrame, tasks: Mapping[str, Task], random: Mapping[str, float]) -> plt.Figure:
+    """Return the figure: learning curves on each task, and the ratios of areas with their intervals."""
+    figure = plt.figure(figsize=(13, 5), layout="constrained")
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[4, 1])[0]
+    axes = left.subplots(2, -(-len(tasks) // 2), squeeze=False)
+    for axis, env in zip(axes.flat, tasks, strict=False):
+        draw_curves(axis, runs[runs["env"] == env], COLORS)
+        axis.axhline(random[env], color="0.6", lw=0.8, ls=":")
+        axis.set_title(short(env), fontsize=10)
+        axis.xaxis.set_major_formatter(lambda at, _: f"{at / 1_000:.0f}k")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("evaluation return")
+    left.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    ratios = {"all tasks": ratio_of(tasks)}
+    for env, task in tasks.items():
+        ratios[short(env)] = ratio_of({env: task})
+    axis = right.subplots()
+    draw_ratios(axis, ratios, ("all tasks",))
+    axis.set_xscale("log")
+    ticks = [0.25, 0.5, 1, 2, 4, 8]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+    return figure
+
+
+def found_in(folder: Path) -> Found:
+    """Return the tables of the seeds that both arms have on all tasks, and a function that draws the figure."""
+    confirmation = read(folder.parent / CONFIRMATION)
+    both = pd.concat([confirmation[confirmation["arm"] == ARM], read(folder)], ignore_index=True)
+    runs = whole_seeds(both, fewest=1)
+    random = random_returns(folder)
+    tasks = tasks_of(runs, random)
+    parts = [by_task(tasks, runs), over_tasks(tasks), final_returns(runs)]
+    missing = missing_runs(folder)
+    if missing:
+        parts.append(missing)
+    else:
+        primary = estimate(list(tasks.values()), PAIR, floors(tasks))
+        parts.append(f"By the decision rule fixed before the first run: {conclusion(primary)} (p {primary.p:.3f}).")
+    return "\n\n".join(parts), lambda: draw(runs, tasks, random)
+
+
+if __name__ == "__main__":
+    report("benchmarks.studies.ten_tasks", __doc__, found_in)
