@@ -166,17 +166,8 @@ class RunFolder:
         lines = self.path / "result.json"
         try:
             for name, column in (("progress.csv", STEPS), ("episodes.csv", "env_steps")):
-                table = self.path / name
-                if not table.exists():
-                    continue
-                with table.open(newline="") as file, replacement(table) as new:
-                    reader = csv.DictReader(file)
-                    writer = csv.DictWriter(new, reader.fieldnames or [])
-                    if reader.fieldnames:  # an empty table receives its header with its first row
-                        writer.writeheader()
-                    for row in reader:
-                        if None not in row.values() and None not in row and _steps_in(row, column) <= steps:
-                            writer.writerow(row)
+                if (self.path / name).exists():
+                    _drop_later_rows(self.path / name, column, steps)
             if lines.exists():
                 with lines.open() as file, replacement(lines) as new:
                     for line in file:
@@ -209,6 +200,18 @@ class RunFolder:
 
 def _set_aside_name(path: Path) -> Path:
     return free_path(path.with_name(f"{path.name}.set_aside"))
+
+
+def _drop_later_rows(table: Path, column: str, steps: int) -> None:
+    """Drop the rows of a CSV file in which `column` is above `steps`, and incomplete rows."""
+    with table.open(newline="") as file, replacement(table) as new:
+        reader = csv.DictReader(file)
+        writer = csv.DictWriter(new, reader.fieldnames or [])
+        if reader.fieldnames:  # an empty table receives its header with its first row
+            writer.writeheader()
+        for row in reader:
+            if None not in row.values() and None not in row and _steps_in(row, column) <= steps:
+                writer.writerow(row)
 
 
 def _steps_in(row: Any, column: str = STEPS) -> float:

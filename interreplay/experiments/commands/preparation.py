@@ -30,11 +30,13 @@ from interreplay.experiments.flags.training_flags import (
 )
 from interreplay.experiments.process.machine import check_device, check_workers, chosen_device, free_memory, own_gpus
 from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate
+from interreplay.learning.actor_critic.compilation import check_compiler
 from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.actor_critic.tqc import TQCUpdate
 from interreplay.learning.algorithms_table import ALGORITHMS, VARIANTS, architecture_of, check_actions
 from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.losses import check_loss, chosen_losses
+from interreplay.learning.networks.encoders import is_image
 from interreplay.learning.update import CRITIC_LOSS, SUCCESS_COLUMN, Update
 from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.runs.resume import first_settings
@@ -45,6 +47,8 @@ from interreplay.unrolls.mixture import UnrollMix
 Source = RowSource | UnrollMix | None
 UPDATES: dict[str, type[Update]] = {"TQC": TQCUpdate, "CrossQ": CrossQUpdate}
 """Updates that provide less than other actor-critic updates."""
+MANY_UPDATES = 100_000
+"""Number of updates from which compilation saves more time than it takes."""
 WIDTHS = ("hiddens", "critic_hiddens", "lstm_cells")
 
 
@@ -99,7 +103,26 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
         if starts >= settings.total_env_steps:
             line = f"no updates: {line} (--learning_starts), and the run ends at {settings.total_env_steps:,}"
         lines.append(line)
+    if not checkpoints and "torch_compile" not in given:
+        lines.append(compilation_hint(settings, environment.observation_space))
     return PreparedRun(settings, source, tuple(filter(None, lines)))
+
+
+def compilation_hint(settings: SimpleNamespace, observation_space: gym.Space) -> str:
+    """Return a line that recommends compiled updates for a run with many of them, "" if they are not possible."""
+    if not hasattr(settings, "torch_compile") or settings.device != "cpu":
+        return ""
+    vectors = isinstance(observation_space, gym.spaces.Box) and not is_image(observation_space)
+    encodes = settings.network is not None or settings.encoder != "auto"
+    draws = settings.critic_dropout or settings.target_subset
+    updates = settings.updates_per_step * settings.total_env_steps
+    if not vectors or encodes or draws or updates < MANY_UPDATES:
+        return ""
+    try:
+        check_compiler()
+    except UsageError:
+        return ""
+    return f"up to {updates:,.0f} updates: --torch_compile true makes them faster"
 
 
 def check_parent(settings: SimpleNamespace) -> None:

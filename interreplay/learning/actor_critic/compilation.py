@@ -34,15 +34,9 @@ def compiled(function: Callable[..., Any], device: torch.device, constant: bool 
             changed one is followed by another compilation.
 
     Raises:
-        UsageError: PyTorch is too old, there is no C++ compiler, or Python's headers are missing.
+        UsageError: `check_compiler` fails.
     """
-    compile_function: Any = torch.compile  # its annotations lack `isolate_recompiles`
-    if "isolate_recompiles" not in inspect.signature(compile_function).parameters:
-        raise UsageError(f"torch_compile requires PyTorch 2.13 or newer; PyTorch {torch.__version__} is installed")
-    if not shutil.which(os.environ.get("CXX", "")) and not any(map(shutil.which, COMPILERS)):
-        raise UsageError(f"torch_compile needs a C++ compiler: {', '.join(COMPILERS)}, or one that CXX names")
-    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
-        raise UsageError("torch_compile needs Python's headers, on Debian the package python3-dev")
+    check_compiler()
     config: Any = importlib.import_module("torch._dynamo.config")
     config.trace_autograd_ops = True
     config.recompile_limit = config.accumulated_recompile_limit = MOST_PROGRAMS
@@ -51,7 +45,22 @@ def compiled(function: Callable[..., Any], device: torch.device, constant: bool 
         options["guard_filter_fn"] = of_arguments
     if device.type == "cpu":  # on a GPU, CUDA graphs leave out the Python between kernels
         options["cpp_wrapper"] = True
+    compile_function: Any = torch.compile  # its annotations lack `isolate_recompiles`
     return compile_function(function, fullgraph=True, dynamic=False, options=options, isolate_recompiles=True)
+
+
+def check_compiler() -> None:
+    """Check that functions can be compiled on this machine.
+
+    Raises:
+        UsageError: PyTorch is too old, there is no C++ compiler, or Python's headers are missing.
+    """
+    if "isolate_recompiles" not in inspect.signature(torch.compile).parameters:
+        raise UsageError(f"torch_compile requires PyTorch 2.13 or newer; PyTorch {torch.__version__} is installed")
+    if not shutil.which(os.environ.get("CXX", "")) and not any(map(shutil.which, COMPILERS)):
+        raise UsageError(f"torch_compile needs a C++ compiler: {', '.join(COMPILERS)}, or one that CXX names")
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        raise UsageError("torch_compile needs Python's headers, on Debian the package python3-dev")
 
 
 def of_arguments(conditions: Sequence[Any]) -> list[bool]:
