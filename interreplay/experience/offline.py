@@ -103,7 +103,7 @@ class Offline:
 
     @property
     def storage(self) -> FixedStorage:
-        """The rows."""
+        """The recorded rows."""
         assert isinstance(self.buffer.storage, FixedStorage)
         return self.buffer.storage
 
@@ -170,7 +170,7 @@ class Offline:
             )
 
     def add(self, transitions: Transitions) -> None:
-        """Ignore new rows."""
+        """Ignore new rows: the recorded rows are fixed."""
 
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         """Do nothing: recorded episodes have ended."""

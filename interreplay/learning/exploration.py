@@ -133,7 +133,7 @@ class EpsilonGreedy(Exploration):
 
     @property
     def epsilon(self) -> float:
-        """Current ε."""
+        """Current probability ε of a random action."""
         if self.progress >= self.share:
             return self.end_epsilon
         done = self.progress / self.share

@@ -34,7 +34,7 @@ class CriticLoss(ABC):
 
 @dataclass(frozen=True)
 class Squared(CriticLoss):
-    """½δ²."""
+    """Squared loss ½δ²."""
 
     def values(self, errors: Tensor) -> Tensor:
         return 0.5 * errors.square()

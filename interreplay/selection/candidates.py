@@ -41,7 +41,7 @@ class CandidateSelector(AnnealedPart, Selector):
 
     @property
     def current_multiplier(self) -> float:
-        """The current λ."""
+        """Current number of candidates per row, λ."""
         return self.multiplier - (self.multiplier - 1.0) * self.progress**self.alpha
 
     def select(self, stored: SlotStore, size: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:

@@ -71,7 +71,7 @@ class EmphasizedRecent(AnnealedPart, AgeSelector):
 
     @property
     def current_eta(self) -> float:
-        """The current η."""
+        """Current η, which determines from how many of the newest rows a batch is drawn."""
         return self.eta + (self.final_eta - self.eta) * self.progress
 
     def ages(self, count: int, size: int, rng: np.random.Generator) -> np.ndarray:

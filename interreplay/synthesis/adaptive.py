@@ -70,7 +70,7 @@ class AdaptiveMixup(Mixup):
 
     @property
     def temperature(self) -> float:
-        """Current β."""
+        """Current parameter β of the distribution of λ."""
         return self.beta.alpha
 
     def __call__(self, anchors: Transitions, neighbors: Transitions, rng: np.random.Generator) -> Synthesized:

@@ -96,12 +96,12 @@ class Unrolls:
 
     @property
     def steps(self) -> int:
-        """T."""
+        """Number of env steps T of each unroll."""
         return int(self.rewards.shape[0])
 
     @property
     def size(self) -> int:
-        """B."""
+        """Number of unrolls B."""
         return int(self.rewards.shape[1])
 
     @property

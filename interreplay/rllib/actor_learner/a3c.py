@@ -145,7 +145,7 @@ class A3CConfig(ActorLearnerConfig):
 
 
 class A3C(ActorLearner):
-    """A3C."""
+    """Asynchronous advantage actor-critic, configured by `A3CConfig`."""
 
     config_class = A3CConfig
     learner: GradientLearner

@@ -22,7 +22,7 @@ class IMPALAConfig(ActorLearnerConfig):
 
 
 class IMPALA(ActorLearner):
-    """IMPALA."""
+    """Importance-weighted actor-learner architecture, configured by `IMPALAConfig`."""
 
     config_class = IMPALAConfig
 

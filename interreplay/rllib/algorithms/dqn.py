@@ -86,7 +86,7 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
 
 
 class DQN(OffPolicyAlgorithm):
-    """Deep Q-networks."""
+    """Deep Q-networks and their variants, configured by `DQNConfig`."""
 
     config_class = DQNConfig
 

@@ -66,7 +66,7 @@ class SACConfig(SACTraining, OffPolicyConfig):
 
 
 class SAC(OffPolicyAlgorithm):
-    """Soft actor-critic."""
+    """Soft actor-critic, configured by `SACConfig`."""
 
     config_class = SACConfig
 
@@ -100,7 +100,7 @@ class TQCConfig(TQCTraining, SACConfig):
 
 
 class TQC(OffPolicyAlgorithm):
-    """Truncated quantile critics."""
+    """Truncated quantile critics, configured by `TQCConfig`."""
 
     config_class = TQCConfig
 
@@ -137,6 +137,6 @@ class CrossQConfig(CrossQTraining, SACConfig):
 
 
 class CrossQ(OffPolicyAlgorithm):
-    """CrossQ."""
+    """CrossQ, configured by `CrossQConfig`."""
 
     config_class = CrossQConfig

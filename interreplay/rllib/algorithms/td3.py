@@ -78,7 +78,7 @@ class TD3Config(TD3Training, DeterministicConfig):
 
 
 class TD3(OffPolicyAlgorithm):
-    """Twin delayed deep deterministic policy gradient."""
+    """Twin delayed deep deterministic policy gradient, configured by `TD3Config`."""
 
     config_class = TD3Config
 
@@ -112,6 +112,6 @@ class DDPGConfig(DDPGTraining, DeterministicConfig):
 
 
 class DDPG(OffPolicyAlgorithm):
-    """Deep deterministic policy gradient."""
+    """Deep deterministic policy gradient, configured by `DDPGConfig`."""
 
     config_class = DDPGConfig
