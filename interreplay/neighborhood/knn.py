@@ -177,8 +177,7 @@ class KNN(Neighborhood):
         """Restore a state. If it has another k or no graph, rows are indexed again when they are next used."""
         self.graph = None
         self._discrete = None
-        self._needs_rebuild = state.get("k") != self.k or state["width"] != self.width
-        if "graph" in state and not self._needs_rebuild:
+        if "graph" in state and state.get("k") == self.k and state["width"] == self.width:
             self.graph = NeighborGraph(
                 capacity=int(state["capacity"]),
                 dims=int(state["features"]),
@@ -187,6 +186,7 @@ class KNN(Neighborhood):
                 fixed=int(state["fixed"]),
             )
             self.graph.load_state_dict(state["graph"])
+        self._needs_rebuild = self.graph is None
 
 
 def _pick(graph: NeighborGraph, ages: np.ndarray, order: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -355,6 +355,16 @@ def test_a_state_with_another_k_is_indexed_again(k, adds_first, rows):
     assert other.recall() >= 0.99
 
 
+def test_rows_that_are_not_indexed_yet_are_saved():
+    """A state is loaded with another k, saved before the rows are indexed again, and loaded."""
+    world, other, last = World(60, k=4), World(60, k=8), World(60, k=8)
+    world.add(normal(40), 40)
+    other.knn.load_state_dict(world.knn.state_dict())
+    last.storage.load_state_dict(world.storage.state_dict())
+    last.knn.load_state_dict(other.knn.state_dict())
+    assert last.recall() == 1.0
+
+
 def test_rows_that_were_not_observed_raise_an_error():
     world = World(100)
     world.add(normal(5))
