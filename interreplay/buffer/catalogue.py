@@ -15,7 +15,7 @@ from interreplay import neighborhood, selection, synthesis
 from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.device_nmer import DeviceNMER
 from interreplay.buffer.sample_weight_decay import SWD
-from interreplay.environments.own_modules import check_arguments as check_class
+from interreplay.environments.own_modules import check_arguments as check_names
 from interreplay.environments.own_modules import described, own_class
 from interreplay.errors import UsageError, accepted_names, exits_as_errors
 from interreplay.part import Part
@@ -80,14 +80,7 @@ def resolve(kind: Kind) -> Recipe:
 
 def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Reject arguments that `recipe` does not accept."""
-    parameters = inspect.signature(recipe).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    valid = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for name in arguments:
-        if name not in valid:
-            title = getattr(recipe, "__name__", str(recipe))
-            raise ValueError(f"{title} takes no argument {name!r}; {accepted_names(name, valid)}")
+    check_names(getattr(recipe, "__name__", str(recipe)), recipe, arguments)
 
 
 def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> ReplayBuffer:
@@ -170,5 +163,5 @@ def part_class(argument: str, value: Mapping[str, Any]) -> Any:
                 f"{argument} {name!r}: {accepted_names(name, parts)}, or one of your own such as my_module:{name}"
             )
         kind = parts[name]
-    check_class(f"{argument} {name}", kind, [each for each in value if each != "type"])
+    check_names(f"{argument} {name}", kind, [each for each in value if each != "type"])
     return kind
