@@ -27,6 +27,8 @@ ALIGNED = 4
 """Rows are padded to a multiple of four numbers, which a GPU gathers at once."""
 CONTROL = 4
 """Numbers for a draw that are stored in front of each new row, as float64."""
+REWARD, DISCOUNT, WEIGHT, MIX, PROBABILITY, TERMINATED, TRUNCATED, SINGLE = range(8)
+"""Order of the single numbers at the end of a row, and their count; draws write λ and the probability."""
 
 
 class DeviceRows:
@@ -56,10 +58,10 @@ class DeviceRows:
         self._action_shape = example.actions.shape[1:]
         obs = math.prod(self._obs_shape)
         actions = math.prod(self._action_shape)
-        # A row: numbers for draws, obs, actions, next_obs, and numbers from column `_single` on, see `_pack`.
+        # A row: numbers for draws, obs, actions, next_obs, and single numbers from column `_single` on.
         self._widths = (2 * CONTROL, obs, actions, obs)
         self._single = sum(self._widths)
-        width = -(-(self._single + 7) // ALIGNED) * ALIGNED
+        width = -(-(self._single + SINGLE) // ALIGNED) * ALIGNED
         self._room = min(WAITING, capacity)
         self._table = torch.zeros(capacity + self._room + 1, width, device=device)
         self._new = torch.zeros(self._room + 1, width, pin_memory=device.type == "cuda")
@@ -103,7 +105,7 @@ class DeviceRows:
 
     def truncate(self, writes: Iterable[int]) -> None:
         """Mark the stored rows with the write numbers `writes` as truncated."""
-        column = self._single + 6
+        column = self._single + TRUNCATED
         for write in writes:
             place = write % self._capacity
             waiting = write - (self._written - self._waiting)
@@ -120,11 +122,12 @@ class DeviceRows:
         for column, width in zip((rows.obs, rows.actions, rows.next_obs), self._widths[1:], strict=True):
             out[:, start : start + width] = column.numpy(force=True).reshape(n, width)
             start += width
-        out[:, start] = rows.rewards.numpy(force=True)
-        out[:, start + 1] = self._gamma * ~terminated  # discounts
-        out[:, start + 2] = 1.0  # weights
-        out[:, start + 5] = terminated  # behind λ and the probability, which draws write
-        out[:, start + 6] = rows.truncated.numpy(force=True)
+        single = out[:, start:]
+        single[:, REWARD] = rows.rewards.numpy(force=True)
+        single[:, DISCOUNT] = self._gamma * ~terminated
+        single[:, WEIGHT] = 1.0
+        single[:, TERMINATED] = terminated
+        single[:, TRUNCATED] = rows.truncated.numpy(force=True)
 
     def _set_control(self) -> None:
         """Store the numbers that a draw needs in front of the newest row, or behind all rows if none waits."""
@@ -202,40 +205,40 @@ class DeviceRows:
         partners = self._lists.slots[slots, (ticket[1] * available).long()].long()
         anchors = self._table[place]
         others = self._table[partners]
-        first = self._single
-        blended = (anchors[:, first + 5] + others[:, first + 5] == 0) & (available > 0)
+        ended = self._single + TERMINATED
+        blended = (anchors[:, ended] + others[:, ended] == 0) & (available > 0)
         if len(inputs) > 1:
             blended &= ticket[2] < inputs[1]
         mix = torch._sample_dirichlet(self._concentration.expand(size, 2), generator=self._generator)[:, 0]
         mix = torch.where(blended, mix, 1.0)
         rows = torch.lerp(others, anchors, mix[:, None])
-        rows[:, first + 3] = mix
-        rows[:, first + 4] = count.reciprocal()
+        rows[:, self._single + MIX] = mix
+        rows[:, self._single + PROBABILITY] = count.reciprocal()
         partners = torch.where(mix < 1.0, partners, NO_NEIGHBOR)
-        return rows, anchors[:, first + 5 : first + 7] > 0, torch.stack([slots, partners])
+        return rows, anchors[:, ended : ended + 2] > 0, torch.stack([slots, partners])
 
     def columns(self, drawn: tuple[Tensor, Tensor, Tensor]) -> dict[str, Any]:
         """Return the columns of a batch as arguments of `Sample`, which share memory with the result of `draw`."""
         rows, flags, slots = drawn
         _, obs, actions, next_obs, numbers = rows.split((*self._widths, rows.shape[1] - self._single), 1)
-        rewards, discounts, weights, mix, probabilities, *_ = numbers.unbind(1)
+        single = numbers.unbind(1)
         terminated, truncated = flags.unbind(1)
         transitions = unchecked(
             obs=obs.view(len(rows), *self._obs_shape),
             actions=actions.view(len(rows), *self._action_shape),
-            rewards=rewards,
+            rewards=single[REWARD],
             next_obs=next_obs.view(len(rows), *self._obs_shape),
             terminated=terminated,
             truncated=truncated,
-            discounts=discounts,
+            discounts=single[DISCOUNT],
         )
         return {
             "transitions": transitions,
             "slots": slots[0],
-            "weights": weights,
+            "weights": single[WEIGHT],
             "neighbor_slots": slots[1],
-            "mix": mix,
-            "probabilities": probabilities,
+            "mix": single[MIX],
+            "probabilities": single[PROBABILITY],
         }
 
     # -- State -------------------------------------------------------------------------------------
@@ -243,7 +246,7 @@ class DeviceRows:
     @staticmethod
     def nbytes_per_row(features: int, k: int) -> int:
         """Return the bytes of a row with its neighbors, at most, given the number of features of z = [s; a]."""
-        return 4 * (2 * CONTROL + 2 * features + 7 + ALIGNED) + NeighborLists.nbytes_per_row(features, k)
+        return 4 * (2 * CONTROL + 2 * features + SINGLE + ALIGNED) + NeighborLists.nbytes_per_row(features, k)
 
     def fill(self, rows: Transitions, written: int) -> None:
         """Replace all rows by those in all used slots ``(n, ...)``, of which `written` have ever been written."""
