@@ -134,7 +134,6 @@ class MixedSelection(Composite):
         draws = []
         weights = []
         origins = []
-        losses = []
         for number, (name, selector) in enumerate(self.selectors.items()):
             if name not in counts:
                 continue
@@ -144,7 +143,6 @@ class MixedSelection(Composite):
                 own = selector.weights(stored, draw.probabilities)
             draws.append(draw)
             weights.append(own)
-            losses.append((len(draw.slots), draw.critic_loss))
             origins.append(torch.full_like(draw.slots, number))
         slots = torch.cat([draw.slots for draw in draws])
         if self.knows_probabilities:
@@ -152,14 +150,15 @@ class MixedSelection(Composite):
         else:
             probabilities = torch.cat([draw.probabilities * (len(draw.slots) / size) for draw in draws])
         joined = Draw(slots, probabilities, weights=torch.cat(weights), origins=torch.cat(origins))
-        if any(loss is not None for _, loss in losses):
-            joined = joined._replace(critic_loss=ByRows(tuple(losses)))
+        if any(draw.critic_loss is not None for draw in draws):
+            losses = ByRows(tuple((len(draw.slots), draw.critic_loss) for draw in draws))
+            joined = joined._replace(critic_loss=losses)
         if any(draw.actor_weights is not None for draw in draws):
-            actor_weights = torch.ones(size)
-            for own, draw in zip(actor_weights.split([len(draw.slots) for draw in draws]), draws, strict=True):
-                if draw.actor_weights is not None:
-                    own.copy_(draw.actor_weights)
-            joined = joined._replace(actor_weights=actor_weights)
+            actor_weights = []
+            for draw in draws:
+                equal = torch.ones(len(draw.slots))
+                actor_weights.append(equal if draw.actor_weights is None else draw.actor_weights)
+            joined = joined._replace(actor_weights=torch.cat(actor_weights))
         return joined
 
     def probabilities(self, slots: Tensor, stored: SlotStore) -> Tensor:

@@ -127,16 +127,16 @@ class Elite(CandidateSelector):
 
     @torch.no_grad()
     def keep(self, stored: SlotStore, slots: Tensor, size: int) -> Tensor:
-        if len(self._positions) != len(self._replays):
-            self._positions = np.zeros(len(self._replays), np.int32)
+        counts = self._counts(stored)
+        if len(self._positions) != len(counts):
+            self._positions = np.zeros(len(counts), np.int32)
         drawn = slots.numpy()
         positions = np.arange(len(drawn) - 1, -1, -1, dtype=np.int32)
         # numpy keeps the last of several values: the first occurrence. This is much faster than a sort.
         self._positions[drawn[::-1]] = positions
         slots = slots[torch.from_numpy(self._positions[drawn] == positions[::-1])]
         ranked = slots.index_select(0, stable_order(self.distances(stored, slots)))
-        replays = self._counts(stored).index_select(0, ranked)
-        return ranked.index_select(0, kept_ranks(replays, size, self.strategy))
+        return ranked.index_select(0, kept_ranks(counts.index_select(0, ranked), size, self.strategy))
 
     def row_distances(self, storage: Storage, slots: Tensor) -> Tensor:
         """Return the off-policyness ``(n,)`` of the rows in `slots` ``(n,)``.
