@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interreplay.errors import NonFiniteError
 from interreplay.storage.columns import all_finite
-from interreplay.transitions import as_tensor, grouped
+from interreplay.transitions import as_tensor, grouped, map_observation
 
 ONE_MORE = frozenset({"obs"})
 """Columns with an additional entry for the state after the last step."""
@@ -77,7 +77,7 @@ class Unrolls:
         for name, value in given.items():
             if isinstance(value, Mapping):
                 value = dict(value)
-            value = _map_column(as_tensor, value)
+            value = map_observation(as_tensor, value)
             if name in DTYPES:
                 value = value.to(DTYPES[name])
                 if name in PER_UNROLL and not value.dim():
@@ -136,7 +136,7 @@ class Unrolls:
 
     def map(self, fn: Callable[[Tensor], Tensor]) -> Unrolls:
         """Return unrolls with `fn` applied to every column."""
-        return unchecked(**{name: _map_column(fn, getattr(self, name)) for name in NAMES})
+        return unchecked(**{name: map_observation(fn, getattr(self, name)) for name in NAMES})
 
     def __getitem__(self, index: Any) -> Unrolls:
         """Return some of the unrolls: an index, a slice, indices, or a mask ``(B,)``."""
@@ -147,7 +147,7 @@ class Unrolls:
         chosen = {}
         for name in NAMES:
             take = per_unroll if name in PER_UNROLL else per_step
-            chosen[name] = _map_column(take, getattr(self, name))
+            chosen[name] = map_observation(take, getattr(self, name))
         return unchecked(**chosen)
 
     def to(self, device: torch.device | str) -> Unrolls:
@@ -214,12 +214,6 @@ def unchecked(**columns: Any) -> Unrolls:
     made = object.__new__(Unrolls)
     made.__dict__.update(columns)
     return made
-
-
-def _map_column(fn: Callable[[Any], Tensor], value: Any) -> Any:
-    if isinstance(value, dict):
-        return {part: fn(column) for part, column in value.items()}
-    return fn(value)
 
 
 NAMES = tuple(map(operator.attrgetter("name"), fields(Unrolls)))

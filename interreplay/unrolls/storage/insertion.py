@@ -114,7 +114,7 @@ class Elite(Insertion):
         empty = min(count, store.capacity - len(store))
         slots = np.arange(len(store), len(store) + count)
         if empty < count:
-            distances = store.distances(slice(None)).copy()
+            distances = store.distances(slice(None))
             distances[len(store) : len(store) + empty] = -1.0  # new unrolls are nearer than all stored ones
             candidates = rng.integers(0, store.capacity, (count - empty, self.candidates))
             for number, drawn in enumerate(candidates, start=empty):
