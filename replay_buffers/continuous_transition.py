@@ -56,11 +56,15 @@ class ContinuousTransition(ReplayBuffer):
         seed: int | None = None,
         device: str = "cpu",
     ):
-        blending = (prob_interpolation, termination_fn, interp_decay)
         if alpha is None:
-            mixup: Mixup = AdaptiveMixup(threshold, 3e-4, (256, 256), *blending)
+            mixup: Mixup = AdaptiveMixup(
+                threshold,
+                prob_interpolation=prob_interpolation,
+                termination_fn=termination_fn,
+                interp_decay=interp_decay,
+            )
         else:
-            mixup = Mixup(Beta(alpha), *blending)
+            mixup = Mixup(Beta(alpha), prob_interpolation, termination_fn, interp_decay)
         super().__init__(
             capacity, selector, Successor(), mixup, credit=credit, n_step=n_step, gamma=gamma, seed=seed, device=device
         )

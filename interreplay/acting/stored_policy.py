@@ -147,7 +147,8 @@ def _networks(
     check_action_space(action_space, architecture.acts_in)
     model = resolved(architecture, observation_space, model)
     encoder, width = encoder_of(observation_space, model)
-    nets = assembled(architecture.make(width, flat_actions(action_space), model, True), encoder, model)
+    made = architecture.make(width, flat_actions(action_space), model, inference_only=True)
+    nets = assembled(made, encoder, model)
     weights = state_files.load(folder / POLICY)
     for part in PARTS:
         getattr(nets, part).load_state_dict({name: torch.from_numpy(array) for name, array in weights[part].items()})
