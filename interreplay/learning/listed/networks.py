@@ -54,19 +54,7 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
     network.pop("features", None)
     recurrent = family == "unrolls" and bool(features) and features[-1].kind == "LSTM"
     if recurrent:
-        memory = features.pop()
-        for name in memory.arguments:
-            if name != "hidden_size":
-                raise ValueError(
-                    f"network.features.{memory.name}: LSTM takes no argument {name!r} here; expected only hidden_size"
-                )
-        cells = int(memory.arguments.get("hidden_size", 256))
-        if found.get("lstm_cells") not in (None, cells):
-            raise ValueError(
-                f"lstm_cells is {found['lstm_cells']} and network.features ends with an LSTM of {cells}; expected only "
-                "its hidden_size"
-            )
-        found["lstm_cells"] = cells
+        found["lstm_cells"] = cells_of(features.pop(), found.get("lstm_cells"))
         if features and not images:
             raise ValueError(
                 f"network.features lists {features[-1].kind} before the LSTM; without images, expected only the LSTM, "
@@ -90,19 +78,25 @@ def with_built_in(model: Mapping[str, Any], family: str, space: gym.Space) -> di
         network["features"] = as_list(features)
     if not network:
         return found | {"network": None}
-    plain = plain_streams(network)
-    built_in = None
-    if plain is not None:
-        features_first = plain.pop("features", Plain((), ended=False))
-        if family == "values":
-            built_in = _values(features_first, plain)
-        elif family == "unrolls":
-            built_in = _unrolls(features_first, plain)
-        else:
-            built_in = _actor_and_critics(features_first, plain, separate="critic_hiddens" in model)
+    built_in = settings_of(network, family, separate="critic_hiddens" in model)
     if built_in is None:
         return found | {"network": network}
     return found | built_in | {"network": None}
+
+
+def cells_of(memory: Layer, given: int | None) -> int:
+    """Return the number of cells of a listed LSTM; raise a ValueError if the setting `given` contradicts it."""
+    for name in memory.arguments:
+        if name != "hidden_size":
+            raise ValueError(
+                f"network.features.{memory.name}: LSTM takes no argument {name!r} here; expected only hidden_size"
+            )
+    cells = int(memory.arguments.get("hidden_size", 256))
+    if given not in (None, cells):
+        raise ValueError(
+            f"lstm_cells is {given} and network.features ends with an LSTM of {cells}; expected only its hidden_size"
+        )
+    return cells
 
 
 def check_streams(network: Collection[str], family: str, images: bool) -> None:
@@ -248,8 +242,24 @@ def plain_streams(network: Mapping[str, Layers]) -> dict[str, Plain] | None:
     return found
 
 
+def settings_of(network: Mapping[str, Layers], family: str, separate: bool) -> dict[str, Any] | None:
+    """Return the settings of an equal built-in network; None if there is none.
+
+    `separate` is whether critics have their own setting of widths, as in CrossQ.
+    """
+    streams = plain_streams(network)
+    if streams is None:
+        return None
+    features = streams.pop("features", Plain((), ended=False))
+    if family == "values":
+        return _values(features, streams)
+    if family == "unrolls":
+        return _unrolls(features, streams)
+    return _actor_and_critics(features, streams, separate)
+
+
 def _values(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in value network; None if there is none."""
+    """Return the settings of an equal built-in value network, as `settings_of` does."""
     first, *others = streams.values()
     if first.layer_norm or any(other != first for other in others):
         return None
@@ -263,7 +273,7 @@ def _values(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | N
 
 
 def _unrolls(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in policy with its value, as `_values` does."""
+    """Return the settings of an equal built-in policy with its value, as `settings_of` does."""
     actor = streams["actor"]
     if actor != streams["critic"] or actor.layer_norm or actor.sigma0 is not None:
         return None
@@ -273,10 +283,7 @@ def _unrolls(features: Plain, streams: Mapping[str, Plain]) -> dict[str, Any] | 
 
 
 def _actor_and_critics(features: Plain, streams: Mapping[str, Plain], separate: bool) -> dict[str, Any] | None:
-    """Return the settings of an equal built-in actor and critics, as `_values` does.
-
-    `separate` is whether critics have their own setting of widths, as in CrossQ.
-    """
+    """Return the settings of an equal built-in actor and critics, as `settings_of` does."""
     if streams.keys() != {"actor", "critic"} or features.widths:
         return None
     actor = streams["actor"]
