@@ -79,6 +79,6 @@ _READERS: dict[str, tuple[str, Any]] = {
     "env=": ("env", str),
     "return>=": ("min_return", Number().read),
     "success": ("success", lambda _: True),
-    "version>=": ("min_version", int),
+    "version>=": ("min_version", Whole(0).read),
     "newest=": ("newest", Whole(1).read),
 }

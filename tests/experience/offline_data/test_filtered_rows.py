@@ -212,6 +212,7 @@ def test_sources_of_other_spaces_are_rejected_with_the_condition_that_leaves_the
         ("return>=-200", Where(min_return=-200.0)),
         ("return>=5432.126", Where(min_return=5432.126)),
         ("return>=1e-7", Where(min_return=np.float64(1e-7))),
+        ("version>=1e3", Where(min_version=1000)),
     ],
 )
 def test_conditions_are_read_from_text(text, expected):
@@ -231,6 +232,7 @@ def test_conditions_are_read_from_text(text, expected):
         "success=1",
         5,
         "version>=",
+        "version>=-1",
     ],
 )
 def test_malformed_conditions_are_rejected(text):
