@@ -6,7 +6,6 @@ import contextlib
 import copy
 import importlib.util
 import io
-import logging
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from interreplay.acting.trained_policy import TrainedPolicy, column_type
 from interreplay.environments.actions import BoxActions, NestedActions, actions_of
 from interreplay.environments.spaces import flat_actions, leaves, nested
 from interreplay.errors import InterreplayError, UsageError
+from interreplay.imports import warnings_not_logged
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.encoders import Flat
 from interreplay.learning.networks.layers import BatchedMLP
@@ -292,11 +292,6 @@ def compared(policy: TrainedPolicy, run: Runner, parts: dict[str, np.ndarray]) -
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress what exporters print, log and warn about."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
+    with warnings_not_logged(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
+from interreplay.imports import warnings_not_logged
 
 PREFIX = "MinAtar/"
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
@@ -75,12 +76,8 @@ _FIXED = ("channels", "action_map", "random")
 
 
 def _package() -> Any:
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # the import warns that it cannot render
-    try:
+    with warnings_not_logged():  # the import warns that it cannot render
         return importlib.import_module("minatar")
-    finally:
-        logging.disable(before)
 
 
 def register() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from interreplay.environments.actions import NestedActions
 from interreplay.environments.spaces import leaves, named_parts
 from interreplay.errors import UsageError
 from interreplay.experience.offline_data.dataset import Dataset, episode_rows, first_line, readable
+from interreplay.imports import warnings_not_logged
 from interreplay.transitions import Transitions
 
 METADATA = "metadata.json"
@@ -63,18 +63,15 @@ def _download(name: str) -> None:
     from minari.storage import hosting
     from minari.storage.remotes import DEFAULT_REMOTE
 
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
     try:
-        hosting.download_dataset(name)
+        with warnings_not_logged():
+            hosting.download_dataset(name)
     except Exception as error:  # the client's exceptions differ between its versions
         remote = os.environ.get("MINARI_REMOTE", DEFAULT_REMOTE)
         raise UsageError(
             f"offline data minari:{name} is not on this machine and cannot be downloaded from {remote}: "
             f"{first_line(error)}"
         ) from error
-    finally:
-        logging.disable(before)
 
 
 def check_new(name: str, purpose: str = "--record_data") -> None:
