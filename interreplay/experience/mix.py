@@ -67,7 +67,6 @@ class Mix(SharedSources[RowSource]):
             raise ValueError("the mix has no sources; expected at least one")
         self.recipe = {"type": "Mix", "sources": dict(sources), "shares": shares and dict(shares)}
         self.shares = Shares(list(sources), shares)
-        self._numbers = dict(zip(sources, range(len(sources)), strict=True))
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
@@ -138,7 +137,7 @@ class Mix(SharedSources[RowSource]):
         drawn = []
         for name, rows in counts.items():
             drawn.append(self.sources[name].sample(rows))
-        return JoinedSample(drawn, list(map(self._numbers.__getitem__, counts)))
+        return JoinedSample(drawn, list(map(self.shares.names.index, counts)))
 
     def _counts(self, size: int) -> dict[str, int]:
         """Return the number of rows of each source in the next batch of `size` rows."""
@@ -153,7 +152,7 @@ class Mix(SharedSources[RowSource]):
             drawn = []
             for name, rows in counts.items():
                 drawn.append(self.sources[name].batches(rows, times))
-            origins = list(map(self._numbers.__getitem__, counts))
+            origins = list(map(self.shares.names.index, counts))
             for samples in zip(*drawn, strict=True):
                 yield JoinedSample(samples, origins)
 
