@@ -77,12 +77,12 @@ class Unrolls:
         for name, value in given.items():
             if isinstance(value, Mapping):
                 value = dict(value)
-            value = map_observation(as_tensor, value)
+            converted: Any = map_observation(as_tensor, value)
             if name in DTYPES:
-                value = value.to(DTYPES[name])
-                if name in PER_UNROLL and not value.dim():
-                    value = value.expand(size).to(rewards.device).clone()
-            self.__dict__[name] = value
+                converted = converted.to(DTYPES[name])
+                if name in PER_UNROLL and not converted.dim():
+                    converted = converted.expand(size).to(rewards.device).clone()
+            self.__dict__[name] = converted
         for name, column in self.columns().items():
             attribute = attribute_of(name)
             lead: tuple[int, ...] = (size,)
