@@ -97,7 +97,6 @@ class StateAugmentation(Synthesizer):
             raise ValueError(f"strength is {strength}; expected None, because {augmentation} has no strength")
         if strength is not None:
             check_number("strength", strength, 0, above_low=augmentation == "mixup")
-        self.augmentation = augmentation
         self.views = int(views)
         self.change, default = KINDS[augmentation]
         self.strength = default if strength is None else float(strength)

@@ -35,7 +35,6 @@ class InvertedFile:
     """
 
     def __init__(self, capacity: int, dims: int):
-        self.capacity = capacity
         self.dims = dims
         pages = -(-capacity // PAGE) + MAX_CELLS + 1
         # Allocated once, but only rows in use take memory. [vector, squared length, 1]: one product is a distance.
