@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from interreplay.experience.learned_models.rollouts import Simulation, StateColu
 from interreplay.learning.update import flat_rows
 from interreplay.part import Context, standard_normal
 from interreplay.storage.columns import Columns
-from interreplay.transitions import Observation, Transitions, cat, map_observation, observation_parts
+from interreplay.transitions import Observation, Transitions, cat, observation_parts, pick
 
 Schedule = tuple[float, float, float, float]
 """Initial length, final length, and the two env steps between which the length grows."""
@@ -151,8 +150,9 @@ class Imagination:
     def use_columns(self, columns: Columns) -> None:
         """Set the columns of the rows."""
         self._action_shape = columns["actions"][0]
-        if self.columns is None or {*self.columns.parts.items()} != {*StateColumns.of(columns).parts.items()}:
-            self.columns = StateColumns.of(columns)
+        given = StateColumns.of(columns)
+        if self.columns is None or self.columns.parts != given.parts:
+            self.columns = given
 
     def connect(self, context: Context) -> None:
         """Set the policy, the environment's goal functions and its termination function.
@@ -280,8 +280,7 @@ class Imagination:
         policy = self.context.on_rows(self.context.policy)
         outputs = []
         for start in range(0, count, ROWS_AT_ONCE):
-            piece = itemgetter(slice(start, start + ROWS_AT_ONCE))
-            outputs.append(policy(map_observation(piece, obs)))
+            outputs.append(policy(pick(obs, slice(start, start + ROWS_AT_ONCE))))
         given = torch.cat(outputs)
         if self.context.policy_is_gaussian:
             mean, log_std = given.chunk(2, dim=-1)
@@ -299,7 +298,7 @@ class Imagination:
         parts: dict[str, Any] = {}
         copies: list[int] = []
         if self.columns is not None:
-            parts = dict(zip(self.columns.parts, map(list, self.columns.parts.values()), strict=True))
+            parts = {name: list(shape) for name, shape in self.columns.parts.items()}
             copies = list(self.columns.copies)
         return state | {"found": dict(self.found), "parts": parts, "copies": copies, "shape": list(self._action_shape)}
 

@@ -15,7 +15,7 @@ from interreplay.environments.terminations import TerminationFn
 from interreplay.experience.learned_models.dynamics import Dynamics
 from interreplay.learning.update import flat_rows
 from interreplay.storage.columns import Columns, observation_columns, part_of
-from interreplay.transitions import Observation, Transitions, join_parts, map_observation, observation_parts
+from interreplay.transitions import Observation, Transitions, join_parts, observation_parts, pick
 
 
 class StateColumns:
@@ -34,14 +34,14 @@ class StateColumns:
     """
 
     def __init__(self, parts: Mapping[str, Sequence[int]], copies: Sequence[int] | None = None):
-        self.parts = dict(zip(parts, map(tuple, parts.values()), strict=True))
+        self.parts = {name: tuple(shape) for name, shape in parts.items()}
         self.goals = {ACHIEVED, DESIRED} <= self.parts.keys()
         others = dict(self.parts)
         goal_width = 0
         if self.goals:
             goal_width = prod(others.pop(ACHIEVED))
             del others[DESIRED]
-        self._widths = dict(zip(others, map(prod, others.values()), strict=True))
+        self._widths = {name: prod(shape) for name, shape in others.items()}
         self._known = sum(self._widths.values())
         if copies is None:
             copies = [-1] * goal_width
@@ -85,10 +85,10 @@ class StateColumns:
             achieved[:, self._free] = states[:, self._known :]
             split |= {ACHIEVED: achieved, DESIRED: given[DESIRED]}
         parts = {}
-        for name, like in given.items():
+        for name, part in given.items():
             parts[name] = split[name].reshape(n, *self.parts[name])
             if self.goals:
-                parts[name] = parts[name].to(like.dtype)
+                parts[name] = parts[name].to(part.dtype)
         return join_parts(parts)
 
     def find_copies(self, *observations: Observation) -> StateColumns:
@@ -152,7 +152,7 @@ class Simulation:
             if len(rows):
                 yield rows
             alive = ~rows.terminated
-            obs = map_observation(lambda part: part[alive], rows.next_obs)  # noqa: B023
+            obs = pick(rows.next_obs, alive)
             episodes = rows.episode[alive]
 
     def step(self, obs: Observation, rng: np.random.Generator, episodes: Tensor, last: bool) -> Transitions:
