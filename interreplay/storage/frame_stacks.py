@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ class FrameStacks:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return sum(map(attrgetter("nbytes"), self.frames.values()))
+        return sum(frames.nbytes for frames in self.frames.values())
 
     def begin(self, transitions: Transitions, capacity: int) -> Columns:
         """Inspect the first rows of a storage of `capacity` rows; return the columns of its chain."""
