@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
@@ -47,7 +47,7 @@ class JoinedSample(Sample):
         self.__dict__.update(  # the dataclass is frozen
             parts=tuple(parts),
             numbers=tuple(origins),
-            transitions=cat([part.transitions for part in parts]),
+            transitions=cat(list(map(attrgetter("transitions"), parts))),
             targets=None,
         )
         self.__dict__["weights"] = self._joined("weights")
@@ -57,11 +57,11 @@ class JoinedSample(Sample):
 
     @cached_property
     def probabilities(self) -> Tensor:
-        return torch.cat([self._probabilities(part) for part in self.parts])
+        return torch.cat(list(map(self._probabilities, self.parts)))
 
     @cached_property
     def write_count(self) -> Tensor:
-        return self._repeated([part.write_count for part in self.parts])
+        return self._repeated(map(attrgetter("write_count"), self.parts))
 
     @cached_property
     def origins(self) -> Tensor:
@@ -69,7 +69,7 @@ class JoinedSample(Sample):
 
     @cached_property
     def critic_loss(self) -> CriticLoss | None:
-        losses = [part.critic_loss for part in self.parts]
+        losses = list(map(attrgetter("critic_loss"), self.parts))
         if not any(losses):
             return None
         return ByRows(tuple(zip(map(len, self.parts), losses, strict=True)))
@@ -94,18 +94,15 @@ class JoinedSample(Sample):
         return part.probabilities * (len(part) / len(self))
 
     def _joined(self, name: str) -> Tensor:
-        return torch.cat([getattr(part, name) for part in self.parts])
+        return torch.cat(list(map(attrgetter(name), self.parts)))
 
     def _repeated(self, numbers: Iterable[Any]) -> Tensor:
         """Return a number of each part for each of its rows."""
-        repeated = []
-        for part, number in zip(self.parts, numbers, strict=True):
-            repeated.append(torch.full_like(part.slots, number))
-        return torch.cat(repeated)
+        return torch.cat(list(map(torch.full_like, map(attrgetter("slots"), self.parts), numbers)))
 
     def _filled(self, name: str) -> Tensor | None:
         """Return an optional column of all parts, filled for parts that lack it; None if all lack it."""
-        columns = [getattr(part, name) for part in self.parts]
+        columns = list(map(attrgetter(name), self.parts))
         given = [column for column in columns if column is not None]
         if not given:
             return None

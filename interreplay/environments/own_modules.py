@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import operator
 import os
 import sys
 import traceback
@@ -97,7 +98,7 @@ def own_class(reference: str, base: type | tuple[type, ...], what: str) -> Any:
     example = f"my_module:My{accepted[0].__name__}"
     if not module:
         raise UsageError(f"{what} {reference!r} has no module; expected a name such as {example}")
-    bases = " or ".join(kind.__name__ for kind in accepted)
+    bases = " or ".join(map(operator.attrgetter("__name__"), accepted))
     loaded = import_own(module, f"{what} {reference!r}", example)
     found = getattr(loaded, name, None)  # also calls a module's __getattr__
     if inspect.isclass(found) and issubclass(found, base):

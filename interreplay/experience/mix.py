@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Mix(SharedSources[RowSource]):
 
     @property
     def capacity(self) -> int:
-        return sum(source.capacity for source in self.sources.values())
+        return sum(map(attrgetter("capacity"), self.sources.values()))
 
     @property
     def device(self) -> torch.device:
@@ -94,7 +95,7 @@ class Mix(SharedSources[RowSource]):
 
     @property
     def brings_critic_loss(self) -> bool:
-        return all(source.brings_critic_loss for source in self.sources.values())
+        return all(map(attrgetter("brings_critic_loss"), self.sources.values()))
 
     def check_offers(self, offers: Collection[str], algorithm: str) -> None:
         for source in self.sources.values():
@@ -102,7 +103,7 @@ class Mix(SharedSources[RowSource]):
 
     @property
     def wants_goal_functions(self) -> bool:
-        return any(source.wants_goal_functions for source in self.sources.values())
+        return any(map(attrgetter("wants_goal_functions"), self.sources.values()))
 
     def check(self, columns: Columns) -> None:
         views = {}

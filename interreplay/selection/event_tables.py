@@ -121,8 +121,10 @@ class EventTables(Selector):
     def observe(self, storage: SlotStore, slots: Tensor) -> None:
         assert isinstance(storage, Storage), "events happen at stored transitions"
         if not self._tables:
-            self._tables = [SlotSet(storage.capacity) for _ in self.events]
-        happened = [event(storage, slots).tolist() for event in self.events]
+            self._tables = list(map(SlotSet, [storage.capacity] * len(self.events)))
+        happened = []
+        for event in self.events:
+            happened.append(event(storage, slots).tolist())
         ends = (storage.column("terminated")[slots] | storage.column("truncated")[slots]).tolist()
         episodes = storage.column("episode")[slots].tolist()
         writes = storage.write_numbers(slots).tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -100,12 +101,12 @@ class Shares:
             rows[name] += 1
             left[name] -= 1
         for _ in range(-missing):  # more than one row is carried over
-            name = min((name for name in rows if rows[name]), key=left.__getitem__)
+            name = min(filter(rows.__getitem__, rows), key=left.__getitem__)
             rows[name] -= 1
             left[name] += 1
         for name, rest in left.items():
             carried[places[name]] = rest
-        return {name: count for name, count in rows.items() if count}, carried
+        return dict(filter(itemgetter(1), rows.items())), carried
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume."""

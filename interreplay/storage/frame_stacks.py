@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class FrameStacks:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return sum(frames.nbytes for frames in self.frames.values())
+        return sum(map(attrgetter("nbytes"), self.frames.values()))
 
     def begin(self, transitions: Transitions, capacity: int) -> Columns:
         """Inspect the first rows of a storage of `capacity` rows; return the columns of its chain."""

@@ -184,11 +184,11 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
     joined: dict[str, Any] = {}
     for name in NAMES:
         dim = 0 if name in PER_UNROLL else 1
-        values = [getattr(part, name) for part in parts]
+        values = list(map(operator.attrgetter(name), parts))
         if isinstance(values[0], dict):
             joined[name] = {}
             for key in values[0]:
-                joined[name][key] = torch.cat([value[key] for value in values], dim)
+                joined[name][key] = torch.cat(list(map(operator.itemgetter(key), values)), dim)
         else:
             joined[name] = torch.cat(values, dim)
     return unchecked(**joined)
@@ -216,7 +216,7 @@ def unchecked(**columns: Any) -> Unrolls:
     return made
 
 
-NAMES = tuple(field.name for field in fields(Unrolls))
+NAMES = tuple(map(operator.attrgetter("name"), fields(Unrolls)))
 DTYPES = {
     "rewards": torch.float32,
     "terminated": torch.bool,

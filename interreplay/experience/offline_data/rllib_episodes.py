@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -108,5 +109,5 @@ def _stacked(data: Any, start: int) -> Any:
     if isinstance(data, Mapping):
         return {name: _stacked(part, start) for name, part in data.items()}
     if isinstance(data, list) and data and isinstance(data[0], Mapping):
-        return {name: _stacked([step[name] for step in data], start) for name in data[0]}
+        return {name: _stacked(list(map(itemgetter(name), data)), start) for name in data[0]}
     return np.asarray(data)[start:]
