@@ -235,10 +235,10 @@ def test_a_setting_of_minus_one_is_kept():
         config().training(actor_lr=-1).build_algo()
 
 
-def test_a_learning_rate_may_be_a_number_of_numpy():
-    changed = config().training(lr=np.float32(1e-3))
-    changed.validate()
-    assert changed.lr == pytest.approx(1e-3)
+def test_a_learning_rate_and_a_seed_may_be_numbers_of_numpy():
+    algorithm = config(seed=np.int64(3)).training(lr=np.float32(1e-3)).build_algo()
+    assert algorithm.config.lr == pytest.approx(1e-3)
+    assert algorithm.learner.generator.initial_seed() == 3
 
 
 def test_n_step_and_gamma_reach_the_buffer():

@@ -368,6 +368,7 @@ class LoopConfig(AlgorithmConfig):
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
         if self.seed is not None:
             self._check_setting("seed", SEED)
+            self.seed = int(self.seed)  # PyTorch rejects NumPy's integers
 
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
