@@ -132,7 +132,7 @@ class TrainedPolicy:
             self._rng = torch.Generator(device=self._device)
             self._rng.seed()
             if self._seed is not None:
-                self._rng.manual_seed(self._seed)
+                self._rng.manual_seed(int(self._seed))
         return self._rng
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ def _column(name: str, space: gym.Space, given: Any) -> np.ndarray:
     if name:
         which += f"'s part {name!r}"
     shape = space.shape or ()
-    if array.shape != shape and array.shape[1:] != shape:
+    if array.shape != shape and (array.shape[1:] != shape or not len(array)):
         raise ValueError(f"{which} has the shape {array.shape}; expected {shape}, or (n, ...) for several observations")
     dtype = column_type(space)
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):

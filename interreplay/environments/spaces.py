@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from torch import Tensor
 
 from interreplay.storage.columns import Columns, column_of
 
@@ -151,6 +152,8 @@ def as_column(observation: Any) -> Any:
     """Return observations as arrays, float64 as float32, and the parts of Dicts and Tuples as named columns."""
     if isinstance(observation, dict | tuple):
         return {name: as_column(part) for name, part in named_parts(observation).items()}
+    if isinstance(observation, Tensor):
+        observation = observation.detach().cpu()
     array = np.asarray(observation)
     if array.dtype.char == "d":  # float64 in any byte order
         return array.astype(np.float32)

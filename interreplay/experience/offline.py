@@ -233,6 +233,8 @@ def recipe(kind: Any, catalogue: Collection[str]) -> dict[str, Any]:
             f"the source {kind} has no type; expected a replay method, such as {{'type': 'NMER', 'k': 10}}"
         )
     name = arguments["type"]
+    if isinstance(name, Path):
+        return {**arguments, "type": Offline, "data": str(name)}
     if isinstance(name, str) and name not in catalogue and looks_like_data(name):
         return {**arguments, "type": Offline, "data": name}
     return arguments

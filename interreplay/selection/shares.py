@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from numbers import Real
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -121,12 +122,12 @@ class Shares:
 def _ends(name: str, share: Share) -> tuple[float, float]:
     """Return a share at the start and at the end of the run."""
     given: Any = share
-    if isinstance(share, int | float):
+    if isinstance(share, Real):
         given = (share, share)
     if (
         not isinstance(given, Sequence)
         or len(given) != 2
-        or not all(isinstance(end, int | float) and 0 <= end <= 1 for end in given)
+        or not all(isinstance(end, Real) and 0 <= float(end) <= 1 for end in given)
     ):
         raise ValueError(f"the share of {name} is {share!r}; expected 0 to 1, or two such numbers (start, end)")
     return float(given[0]), float(given[1])

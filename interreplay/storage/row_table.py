@@ -39,7 +39,7 @@ class RowTable:
             offsets.append(-(-end // dtype.itemsize) * dtype.itemsize)
             end = offsets[-1] + math.prod(shape) * dtype.itemsize
         widest = max(dtype.itemsize for _, dtype in columns.values())
-        self.width = -(-end // widest) * widest
+        self.width = -(-max(end, 1) // widest) * widest  # numpy cannot view records without bytes
         self.fields = list(columns)
         self._layout = np.dtype(
             {"names": list(columns), "formats": formats, "offsets": offsets, "itemsize": self.width}

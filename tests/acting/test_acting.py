@@ -83,7 +83,7 @@ def test_the_newest_checkpoint_of_a_run_is_taken(saved, tmp_path):
 
 def test_exploring(saved):
     zeros = np.zeros((200, 3), np.float32)
-    sac, again = (interreplay.load_policy(saved("SAC")[0], seed=5) for _ in range(2))
+    sac, again = (interreplay.load_policy(saved("SAC")[0], seed=seed) for seed in (5, np.int64(5)))
     drawn = sac.act(zeros, explore=True)
     assert drawn.std() > 0.1 and np.array_equal(drawn, again.act(zeros, explore=True))
     td3 = saved("TD3")[0]
@@ -116,6 +116,11 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
 @pytest.mark.parametrize(
     ("name", "obs", "message"),
     [
+        (
+            "SAC",
+            np.zeros((0, 3)),
+            r"the observation has the shape \(0, 3\); expected \(3,\), or \(n, ...\) for several",
+        ),
         ("SAC", np.zeros(4), r"the observation has the shape \(4,\); expected \(3,\), or \(n, ...\) for several"),
         ("SAC", {"a": 1}, "the observation has the parts 'a'; expected ''"),
         ("SAC", ["a", "b", "c"], "the observation has the type <U1; expected float32"),
@@ -140,6 +145,11 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
 def test_invalid_observations_are_rejected(saved, name, obs, message):
     with pytest.raises(ValueError, match=message):
         interreplay.load_policy(saved(name)[0]).act(obs)
+
+
+def test_observations_may_be_tensors_with_a_gradient():
+    parts, single = batch_of(gym.spaces.Box(-1, 1, (2,)), torch.ones(3, 2, requires_grad=True))
+    assert not single and np.array_equal(parts[""], np.ones((3, 2)))
 
 
 def test_parts_of_observations_may_be_empty():

@@ -1,5 +1,6 @@
 """Shares are exact, a mix of one source equals the source, and errors reach the source that drew the row."""
 
+import numpy as np
 import pytest
 import torch
 from builders import make, same_sample
@@ -60,6 +61,10 @@ def test_the_share_of_an_empty_source_goes_to_the_others():
 def test_invalid_shares_are_rejected(shares, message):
     with pytest.raises(ValueError, match=message):
         Shares(NAMES, shares)
+
+
+def test_shares_may_be_numbers_of_numpy():
+    assert Shares(NAMES, {"online": np.float32(0.5)}).current == {"online": 0.5, "offline": 0.25, "model": 0.25}
 
 
 def test_a_source_without_a_type_is_rejected():

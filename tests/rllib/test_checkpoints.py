@@ -93,6 +93,13 @@ def test_from_checkpoint_restores_the_whole_algorithm(tmp_path):
     assert_same_run(algorithm, again)
 
 
+def test_settings_of_networks_may_be_numbers_of_numpy(tmp_path):
+    layers = [{"layer": "Linear", "out_features": np.int64(8)}, {"layer": "ELU", "alpha": np.float32(0.5)}, "Linear"]
+    algorithm = config().model(hiddens=[np.int64(8)], actor=layers).build_algo()
+    path = algorithm.save_to_path(tmp_path / "saved")
+    assert same(weights(SAC.from_checkpoint(path)), weights(algorithm))
+
+
 def test_a_state_is_not_changed_by_further_training():
     algorithm = config().training(updates_per_step=0.1).build_algo()
     algorithm.train()

@@ -84,6 +84,38 @@ def test_episodes_that_rllib_wrote_several_times_are_read_once(tmp_path):
     assert len(open_rows(str(tmp_path / "parts.parquet"))) == 4 * 25
 
 
+def test_fragments_of_an_episode_are_joined(tmp_path):
+    """RLlib writes a fragment of each running episode after each sample, with the last observation before it."""
+    found = episodes(3)
+    fragments = []
+    for number, state in enumerate(states(found)):
+        for start, stop in ((0, 10), (10, 20), (20, 25)):
+            before = min(start, 1)
+            buffers = {}
+            for name in ("observations", "actions", "rewards"):
+                extra = 1 if name == "observations" else 0
+                data = state[name]["data"][start - before : stop + extra]
+                buffers[name] = {**state[name], "data": data, "lookback": before}
+            ends = {name: state[name] and stop == 25 for name in ("is_terminated", "is_truncated")}
+            fragments.append({**state, **buffers, **ends, "id_": str(number), "t_started": start, "t": stop})
+    interleaved = [fragments[i] for i in (0, 3, 6, 4, 1, 7, 8, 5)]  # the last fragment of episode 0 is missing
+    items = [msgpack.packb(fragment, default=packed) for fragment in interleaved]
+    write(tmp_path / "1.parquet", items[:4])
+    write(tmp_path / "2.parquet", items[4:])
+    env = gym.make("Pendulum-v1")
+    storage = open_rows(str(tmp_path), (env.observation_space, env.action_space))
+    rows = storage[torch.arange(len(storage))].replace(discounts=None)
+    whole = transitions(found)
+    expected = whole[torch.cat([torch.arange(20), torch.arange(25, 75)])]
+    expected.truncated[19] = True
+    identical(rows, expected)
+    assert storage.successor(torch.tensor([9, 18, 19, 29])).tolist() == [10, 19, -1, 30]
+
+    level = whole.rewards.reshape(3, 25).sum(1)[1:].mean()  # of the finished episodes, one is above it
+    filtered = open_rows(str(tmp_path), (env.observation_space, env.action_space), where=f"return>={level}")
+    assert len(filtered) == 25
+
+
 def test_invalid_episodes_are_rejected_in_one_line(tmp_path):
     write(tmp_path / "a.parquet", [msgpack.packb({"observations": [1]})])
     with pytest.raises(UsageError, match="an episode has no actions; expected RLlib's SingleAgentEpisode"):

@@ -146,6 +146,21 @@ def test_methods_that_stock_algorithms_do_not_support_are_rejected(kind, needs):
         ReplayBuffer(100, buffer="EventTables", events=["success"])
 
 
+def test_several_views_are_rejected():
+    with pytest.raises(ValueError, match="views is 2; expected 1, because RLlib's algorithms learn from one view"):
+        ReplayBuffer(100, buffer="S4RL", views=2)
+
+
+def test_the_steps_of_a_row_are_those_of_its_outcome():
+    """KNNOutcome returns outcomes of neighbors, which may have other numbers of steps than their anchors."""
+    buffer = ReplayBuffer(200, buffer="KNNOutcome", seed=0)
+    buffer.add(Worlds(seed=5).collect(50))
+    drawn = buffer.sample(64, n_step=3, gamma=GAMMA)
+    steps = np.array([episode.get_extra_model_outputs("n_step", 0) for episode in drawn])
+    rows = buffer._drawn.transitions
+    np.testing.assert_allclose(rows.discounts, GAMMA**steps * ~rows.terminated.numpy(), rtol=1e-6)
+
+
 def test_lap_uses_the_mean_error_with_a_warning():
     with pytest.warns(UserWarning, match="LAP uses the mean TD error of the critics here.*not the largest"):
         buffer = ReplayBuffer(100, buffer="LAP", seed=0)

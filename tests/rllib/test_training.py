@@ -215,6 +215,8 @@ def test_request_stop_ends_an_iteration_early_and_training_continues():
         (lambda c: c.replay("NMER", kk=3), "did you mean k"),
         (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean PER"),
         (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
+        (lambda c: c.replay("Uniform", capacity="1000").validate(), "capacity is '1000'; expected an integer of 1"),
+        (lambda c: c.training(lr="1e-3").validate(), "lr is '1e-3'; expected a number above 0, or a schedule"),
         (lambda c: c.training(tau=0.0).validate(), "tau is 0.0"),
         (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),
         (lambda c: config("CartPole-v1", trainer="TD3").build_algo(), "Discrete"),
@@ -231,6 +233,12 @@ def test_a_setting_of_minus_one_is_kept():
     assert algorithm.learner.update_rule.target_entropy == -1.0
     with pytest.raises(ValueError, match="actor_lr is -1"):
         config().training(actor_lr=-1).build_algo()
+
+
+def test_a_learning_rate_and_a_seed_may_be_numbers_of_numpy():
+    algorithm = config(seed=np.int64(3)).training(lr=np.float32(1e-3)).build_algo()
+    assert algorithm.config.lr == pytest.approx(1e-3)
+    assert algorithm.learner.generator.initial_seed() == 3
 
 
 def test_n_step_and_gamma_reach_the_buffer():

@@ -273,3 +273,18 @@ def test_memory_of_a_half_cheetah_row():
     for _ in range(100):
         storage.add(episodes.transitions(50))
     assert storage.chain.tails.used <= 2 * 100, "final observations are reused"
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_observations_may_be_empty(chunk):
+    """Bandits have no observations."""
+    rows = make(12, obs_shape=(0,))
+    storage = Storage(8)
+    for start in range(0, 12, chunk):
+        storage.add(rows[start : start + chunk])
+    again = Storage(8)
+    again.load_state_dict(storage.state_dict())
+    for each in (storage, again):
+        stored = each[torch.arange(4, 12) % 8]
+        assert stored.obs.shape == stored.next_obs.shape == (8, 0)
+        assert torch.equal(stored.rewards, rows.rewards[4:])

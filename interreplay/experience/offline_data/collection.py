@@ -244,13 +244,15 @@ def name_of(data: str | Sequence[str]) -> str:
     """Return the name of the data for messages.
 
     Raises:
-        UsageError: The list is empty.
+        UsageError: The data are neither a path or id nor a list of them, or the list is empty.
     """
     if isinstance(data, str):
         return data
+    if not isinstance(data, Sequence):
+        raise UsageError(f"offline data is {data!r}; expected a path or an id, or a list of them")
     if not data:
         raise UsageError("offline data: the list is empty; expected at least one path or id")
-    return data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
+    return str(data[0]) if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
 
 
 def _unique(data: str | Sequence[str]) -> list[Dataset]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from interreplay.environments.spaces import named_parts
 from interreplay.errors import UsageError
@@ -32,7 +33,7 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
 
     RLlib records these outputs unless ``normalize_actions`` is False; its env runners clip them before scaling.
     Without ``output_max_rows_per_file``, RLlib writes all previous episodes again in each iteration; copies are left
-    out.
+    out. Fragments of an episode, which RLlib writes after each sample, are joined.
     """
     import msgpack
     import pyarrow.parquet
@@ -57,16 +58,35 @@ def open_parquet(name: str, files: list[Path]) -> Dataset:
                 if episode.get("id_") is not None:
                     key = (str(episode["id_"]), episode.get("t_started"), episode.get("t"))
                 found.setdefault(key, episode)
-    episodes = list(found.values())
-    if not episodes:
+    if not found:
         raise UsageError(f"offline data {name} holds no episodes")
+    with readable(name):
+        episodes = _numbered(found.values())
 
     def portions() -> Iterator[Transitions]:
-        for number, episode in enumerate(episodes):
+        for number, episode in episodes:
             with readable(name):
                 yield _rows(name, number, episode)
 
     return Dataset(name, files, portions, normalized=True)
+
+
+def _numbered(fragments: Iterable[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return fragments with the numbers of their episodes; the fragments of an episode are consecutive and in order."""
+    by_id: dict[Any, list[dict[str, Any]]] = {}
+    for position, fragment in enumerate(fragments):
+        key = position if fragment.get("id_") is None else str(fragment["id_"])
+        by_id.setdefault(key, []).append(fragment)
+    numbered: list[tuple[int, dict[str, Any]]] = []
+    number = -1
+    for of_episode in by_id.values():
+        reached = None
+        for fragment in sorted(of_episode, key=lambda each: each.get("t_started") or 0):
+            if reached is None or fragment.get("t_started") != reached:
+                number += 1
+            numbered.append((number, fragment))
+            reached = fragment.get("t")
+    return numbered
 
 
 def _array(value: dict[Any, Any]) -> Any:
@@ -97,7 +117,8 @@ def _rows(name: str, number: int, episode: Mapping[str, Any]) -> Transitions:
     last = np.arange(1, len(actions) + 1) == len(actions)
     terminated = last & bool(episode["is_terminated"])
     truncated = last & bool(episode["is_truncated"])
-    return episode_rows(name, number, obs, actions=actions, rewards=rewards, terminated=terminated, truncated=truncated)
+    rows = episode_rows(name, number, obs, actions=actions, rewards=rewards, terminated=terminated, truncated=truncated)
+    return rows.replace(truncated=torch.from_numpy(truncated))  # an end without a mark may be continued
 
 
 def _steps(buffer: Mapping[str, Any]) -> Any:

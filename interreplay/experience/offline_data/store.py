@@ -23,7 +23,7 @@ from interreplay.storage.fixed_rows import FixedStorage
 from interreplay.storage.ring import Storage
 from interreplay.transitions import Transitions
 
-FORMAT = 3
+FORMAT = 4
 CACHE = "INTERREPLAY_CACHE"
 ABOUT = "about.json"
 STATE = "rows"

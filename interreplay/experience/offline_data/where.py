@@ -52,6 +52,8 @@ class Where:
             if match is None or key not in _READERS:
                 raise UsageError(f"where: {part.strip()!r} is invalid; expected {SYNTAX}")
             name, read = _READERS[key]
+            if name in found:
+                raise UsageError(f"where: {part.strip()!r} is the second condition of its kind; expected one of each")
             try:
                 found[name] = read(match["value"])
             except ValueError:

@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 from filelock import FileLock, Timeout
 
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, check_number
 from interreplay.experience.store.header import HEADER, META, REPORTS_SUCCESS, Columns, Header, width
 from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
@@ -84,6 +84,7 @@ class StoreWriter:
         notify: Callable[[str], object] = str,
         seconds: float = SECONDS,
     ):
+        check_number("most_rows", most_rows, 1, whole=True)
         self.folder = folder
         self.rows = 0
         self.recording = True

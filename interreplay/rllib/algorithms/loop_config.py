@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import Field, fields
+from numbers import Real
 from typing import Any, ClassVar
 
+import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.models.catalog import MODEL_DEFAULTS
@@ -340,6 +342,10 @@ class LoopConfig(AlgorithmConfig):
                 f"replay_buffer_config is {self.replay_buffer_config}, which has an open search space; "
                 "expected tune.Tuner(config.algo_class, param_space=config) to choose from it"
             )
+        if self.lr is not None and not Rate().admits(self.lr):
+            raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
+        if isinstance(self.lr, Real):
+            self.lr = float(self.lr)  # RLlib rejects the other types of numbers
         self._check_setting("num_env_runners", Whole(0))
         self._check_setting("num_envs_per_env_runner", Whole(1))
         super().validate()
@@ -360,10 +366,9 @@ class LoopConfig(AlgorithmConfig):
                 f"{self.train_batch_size_per_learner}; expected one of them, both are the batch of the one learner"
             )
         self._check_setting("evaluation_max_episode_steps", OrWord(Whole(1), "none", None))
-        if self.lr is not None and not Rate().admits(self.lr):
-            raise ValueError(f"lr is {self.lr!r}; expected {Rate().described}")
         if self.seed is not None:
             self._check_setting("seed", SEED)
+            self.seed = int(self.seed)  # PyTorch rejects NumPy's integers
 
     def _check_setting(self, name: str, accepts: Any) -> None:
         value = getattr(self, name)
@@ -414,9 +419,9 @@ class LoopConfig(AlgorithmConfig):
 
     @property
     def network_settings(self) -> dict[str, Any]:
-        """The settings that determine the networks, by name."""
+        """The settings that determine the networks, by name, without numbers of numpy, which JSON lacks."""
         names = (*COMMON, *self.module_class.architecture.settings)
-        return {name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)}
+        return with_python_numbers({name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)})
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -432,6 +437,17 @@ class LoopConfig(AlgorithmConfig):
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return super()._model_config_auto_includes | self.network_settings | {"exploration": self.exploration}
+
+
+def with_python_numbers(value: Any) -> Any:
+    """Return nested containers with Python's numbers in place of numpy's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {name: with_python_numbers(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(with_python_numbers, value))
+    return value
 
 
 def by_attributes(settings: Mapping[str, Any]) -> dict[str, Any]:

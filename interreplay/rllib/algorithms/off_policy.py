@@ -20,7 +20,7 @@ from interreplay.diagnostics.episode_table import EPISODE_LENGTH, EPISODE_RETURN
 from interreplay.diagnostics.on_manifold import OnManifold
 from interreplay.environments.registration import WRAPPED, own_name
 from interreplay.environments.spaces import columns_of_spaces
-from interreplay.errors import NonFiniteError
+from interreplay.errors import NonFiniteError, check_number
 from interreplay.experience import Mix, Replay, RowSource, make_source
 from interreplay.experience.recipes import as_settings
 from interreplay.experience.store import StoreWriter
@@ -95,7 +95,10 @@ class OffPolicyConfig(LoopConfig):
         if self.on_manifold_rows and n_step not in (1, (1, 1), [1, 1]):
             raise ValueError(f"on_manifold_rows simulates single steps and n_step is {n_step}; expected n_step 1")
         capacity = self.replay_buffer_config.get("capacity")
-        if capacity is not None and capacity < self.train_batch_size_per_learner:
+        if capacity is None:
+            capacity = self.train_batch_size_per_learner
+        check_number("capacity", capacity, 1, whole=True)
+        if capacity < self.train_batch_size_per_learner:
             raise ValueError(
                 f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
             )

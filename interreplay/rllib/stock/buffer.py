@@ -184,9 +184,13 @@ class ReplayBuffer(PrioritizedEpisodeReplayBuffer, metaclass=ComparableWithNames
             self.buffer.use_view(view)
         sample = self.buffer.sample(num_items or batch_size_B or self.batch_size_B)
         self._drawn = sample
-        spans = view.spans(self.buffer.storage, sample.slots.cpu()).numpy()
-        self._log_sample(sample, float(spans.mean()))
-        return episodes_of(sample, spans, self._spaces, to_numpy)
+        steps = view.spans(self.buffer.storage, sample.slots.cpu()).numpy()
+        if 0 < gamma < 1:  # a row may have the outcome of another one, with other steps
+            discounts = sample.transitions.discounts.cpu().double().numpy()
+            known = discounts > 0
+            steps[known] = np.rint(np.log(discounts[known]) / np.log(gamma))
+        self._log_sample(sample, float(steps.mean()))
+        return episodes_of(sample, steps, self._spaces, to_numpy)
 
     def _log_sample(self, sample: Sample, n_step: float) -> None:
         """Log a draw: its rows, the different rows and episodes among them, and the mean n-step."""
@@ -259,6 +263,9 @@ def check_recipe(arguments: dict[str, Any]) -> None:
 def _check_method(buffer: CoreBuffer) -> None:
     """Reject a replay method that RLlib's algorithms do not support, and warn about limited support."""
     buffer.check_offers(frozenset(), "an algorithm of RLlib's own")
+    views = getattr(buffer.synthesizer, "views", 1)
+    if views > 1:
+        raise ValueError(f"views is {views}; expected 1, because RLlib's algorithms learn from one view of each row")
     if LARGEST_ERROR in buffer.scores_wanted or buffer.brings_critic_loss:
         warnings.warn(
             f"{type(buffer).__name__} uses the mean TD error of the critics here, which is what RLlib's algorithms "

@@ -240,6 +240,11 @@ def test_malformed_conditions_are_rejected(text):
         Where.of(text)
 
 
+def test_a_second_condition_of_one_kind_is_rejected():
+    with pytest.raises(UsageError, match="where: 'newest=5' is the second condition of its kind; expected one of each"):
+        Where.of("newest=10, success, newest=5")
+
+
 def test_no_row_fulfills_the_conditions(tmp_path):
     *_, names = two_stores(tmp_path)
     with pytest.raises(UsageError, match="no rows with return>=1000000 in offline data .* and 1 more$"):
@@ -542,3 +547,17 @@ def test_a_mix_draws_its_shares_from_several_runs(tmp_path):
     expected = Offline(names, where=Where(min_return=-2.0), spaces=SPACES)
     assert len(mix.sources["offline"]) == len(expected) < 57
     assert repr(expected) == f"Offline('{names[0]} and 1 more': Uniform)"
+
+
+def test_paths_may_be_objects(tmp_path):
+    _, second, (_, name) = two_stores(tmp_path)
+    for data in (Path(name), [Path(name)]):
+        assert len(Offline(data, spaces=SPACES)) == len(second)
+    mix = Mix({"online": "Uniform", "offline": Path(name)}, capacity=100, spaces=SPACES)
+    assert len(mix) == len(second)
+
+
+@pytest.mark.parametrize("data", [None, 3, {"a", "b"}])
+def test_other_data_than_names_are_rejected(data):
+    with pytest.raises(UsageError, match="expected a path or an id, or a list of them"):
+        Offline(data)

@@ -439,3 +439,9 @@ def test_observations_with_parts_come_back_and_serve_hindsight(tmp_path):
 
 def distance(achieved, desired, info):
     return -np.linalg.norm(achieved - desired, axis=-1)
+
+
+@pytest.mark.parametrize("most_rows", [0, 1e3])
+def test_an_invalid_number_of_rows_is_rejected(tmp_path, most_rows):
+    with pytest.raises(ValueError, match=f"most_rows is {most_rows}; expected an integer of 1 or more"):
+        writer_of(tmp_path / "s", most_rows=most_rows)
