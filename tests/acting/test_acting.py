@@ -161,11 +161,6 @@ def test_parts_of_observations_may_be_empty():
     assert not single and parts["goal"].shape == (3, 0)
 
 
-def test_no_observations_are_not_a_single_one():
-    parts, single = batch_of(gym.spaces.Box(-1, 1, (2,)), np.zeros((0, 2)))
-    assert not single and parts[""].shape == (0, 2)
-
-
 @pytest.mark.parametrize(
     ("space", "obs", "expected"),
     [
