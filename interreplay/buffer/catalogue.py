@@ -80,14 +80,7 @@ def resolve(kind: Kind) -> Recipe:
 
 def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Reject arguments that `recipe` does not accept."""
-    parameters = inspect.signature(recipe).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    valid = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for name in arguments:
-        if name not in valid:
-            title = getattr(recipe, "__name__", str(recipe))
-            raise ValueError(f"{title} takes no argument {name!r}; {accepted_names(name, valid)}")
+    check_class(getattr(recipe, "__name__", str(recipe)), recipe, list(arguments))
 
 
 def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> ReplayBuffer:
