@@ -189,6 +189,10 @@ class RunFolder:
         kind = "evaluation" if evaluations else "training"
         return list(map(itemgetter(1), values(self.path, kind)))
 
+    def best_evaluation(self) -> float:
+        """Return the highest mean return of an evaluation so far, NaN without evaluations."""
+        return max(self.returns(evaluations=True), default=math.nan)
+
 
 def _set_aside_name(path: Path) -> Path:
     return free_path(path.with_name(f"{path.name}.set_aside"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import shlex
 import sys
@@ -176,8 +175,7 @@ def train(
     from interreplay.experiments.training.train_loop import Training
 
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
-    best_before = max(folder.returns(evaluations=True), default=math.nan)
-    reporter = reporter_of(settings, algo.env_steps, sys.stdout, best_before)
+    reporter = reporter_of(settings, algo.env_steps, sys.stdout, folder.best_evaluation())
     training = Training(
         algo, settings, folder, progress=reporter.progress, trackers=trackers, notify=reporter.note, unwritten=result
     )
@@ -198,7 +196,7 @@ def train(
         raise
     finally:
         reporter.close()
-    summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
+    summary = reporter.summary(algo.env_steps, folder.best_evaluation())
     if training.complete:
         summary = colored(summary, GREEN, sys.stdout)
     print(summary)
