@@ -73,7 +73,7 @@ def built(config: AlgorithmConfig) -> Algorithm:
 def restore(algorithm: Algorithm, folder: Path) -> None:
     """Load a checkpoint into an algorithm."""
     parts: list[str | None] = [None]
-    if (folder / CHECKPOINT).exists() and "replay_buffer_config" in read_description(folder).get("not_stored", ()):
+    if (folder / CHECKPOINT).exists() and "replay_buffer_config" in read_description(folder)["not_stored"]:
         parts = ["learner_group", "env_runner"]  # the replay method has arguments that are not plain data
     try:
         for part in parts:
