@@ -214,7 +214,7 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     if settings.credit_both:
         arguments["credit"] = InterpolatedPriority()
     online = {"capacity": settings.buffer_size, **arguments}
-    if getattr(settings, "offline_data", None) is None:
+    if settings.offline_data is None:
         return settings.buffer, online
     recorded = {"data": settings.offline_data, "where": settings.offline_where, "relabel": settings.relabel}
     if settings.buffer == MODEL_BASED:
