@@ -310,10 +310,7 @@ def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
     flags = only(given, (*PRIORITY_ARGUMENTS, "use_importance_sampling"))
     if flags and not prioritized:
         raise UsageError(f"--{min(flags)} needs --prioritized_replay")
-    priorities = {}
-    for flag, argument in PRIORITY_ARGUMENTS.items():
-        if flag in given:
-            priorities[argument] = given[flag]
+    priorities = {argument: given[flag] for flag, argument in PRIORITY_ARGUMENTS.items() if flag in given}
     if given.get("use_importance_sampling", True):
         return priorities
     if priorities.get("beta"):
