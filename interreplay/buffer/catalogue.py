@@ -80,7 +80,7 @@ def resolve(kind: Kind) -> Recipe:
 
 def check_arguments(recipe: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Reject arguments that `recipe` does not accept."""
-    check_names(getattr(recipe, "__name__", str(recipe)), recipe, arguments)
+    check_names(getattr(recipe, "__name__", str(recipe)), recipe, list(arguments))
 
 
 def make_buffer(kind: Kind, defaults: Mapping[str, Any] | None = None, **arguments: Any) -> ReplayBuffer:

@@ -38,6 +38,11 @@ class Environment(NamedTuple):
     note: str
     stacks: tuple[str, ...] = ()
 
+    @property
+    def spaces(self) -> tuple[gym.Space, gym.Space]:
+        """Space of one observation, and space of one action."""
+        return self.observation_space, self.action_space
+
 
 def find_environment(
     env_id: str,

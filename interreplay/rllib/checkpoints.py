@@ -47,6 +47,8 @@ BUFFER = "replay_buffer"
 LEARNER = ("learner_group", "learner")
 NETWORKS = "/".join((*LEARNER, "rl_module"))
 """Components of an algorithm: its learner, and the networks of the learner."""
+OF_BUFFER = ("replay buffer", "capacity")
+"""Properties of the replay buffer, which may differ if it is not restored."""
 RL_MODULE = "_rl_module_spec"
 """Setting with a user's RLModule."""
 DERIVED = frozenset(("_is_frozen", "class", "policies", "simple_optimizer", "_run_training_always"))
@@ -101,6 +103,15 @@ class CheckpointedAlgorithm(Algorithm):
             if name not in CHANGEABLE:
                 found[f"setting {name}"] = str(value)
         return found
+
+    def check_identity(self, folder: Path, with_buffer: bool) -> None:
+        """Raise CheckpointError if a checkpoint does not fit; properties `OF_BUFFER` only count `with_buffer`."""
+        saved = read_description(folder)["fits"]
+        for name, mine in self._identity().items():
+            if saved.get(name) != mine and (with_buffer or name not in OF_BUFFER):
+                raise CheckpointError(
+                    f"the checkpoint {folder} has the {name} {saved.get(name)!r}; this run has {mine!r}"
+                )
 
     @override(Algorithm)
     def save_to_path(
@@ -169,12 +180,7 @@ class CheckpointedAlgorithm(Algorithm):
             ValueError: The folder is not local.
         """
         folder = state_files.resolve(local_folder(path, filesystem))
-        saved = read_description(folder)["fits"]
-        for name, mine in self._identity().items():
-            if saved.get(name) != mine and not (component and name in ("replay buffer", "capacity")):
-                raise CheckpointError(
-                    f"the checkpoint {folder} has the {name} {saved.get(name)!r}; this run has {mine!r}"
-                )
+        self.check_identity(folder, with_buffer=not component)
         parts = component.split("/") if component else []
         state = state_files.load(folder, ALGORITHM, *parts)
         for part in reversed(parts):

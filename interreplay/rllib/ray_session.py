@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,19 +96,19 @@ def thread_limits(threads: int) -> dict[str, str]:
     return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
 
 
-def start_ray(num_cpus: int | None) -> None:
+def start_ray(cpus: int) -> None:
     """Start Ray quietly, unless it is running already."""
     quiet()
-    start_local(num_cpus)
+    start_local(cpus)
 
 
-def start_local(cpus: int | None) -> None:
+def start_local(cpus: int) -> None:
     """Start Ray on 127.0.0.1 without a dashboard and with its own token, unless it is running already.
 
     Ray's processes run in their own sessions, so that signals to the group of this process do not reach them.
 
     Args:
-        cpus: Number of CPUs that Ray manages; None for all CPUs of the machine.
+        cpus: Number of CPUs that Ray manages.
     """
     if not ray.is_initialized():
         if "RAY_AUTH_TOKEN" not in os.environ and "RAY_AUTH_TOKEN_PATH" not in os.environ:
@@ -131,21 +131,30 @@ def start_local(cpus: int | None) -> None:
 
 
 @contextlib.contextmanager
-def _loopback() -> Iterator[None]:
-    """Let a Ray that starts inside the block listen on 127.0.0.1, as it does by default on Windows and macOS."""
-    name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
-    constant = ray_constants.ENABLE_RAY_CLUSTER
-    variable = os.environ.get(name)
-    os.environ[name] = "0"
-    ray_constants.ENABLE_RAY_CLUSTER = False
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables inside the block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Let a Ray that starts inside the block listen on 127.0.0.1, as it does by default on Windows and macOS."""
+    constant = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        with variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}):
+            yield
+    finally:
         ray_constants.ENABLE_RAY_CLUSTER = constant
-        if variable is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = variable
 
 
 @contextlib.contextmanager

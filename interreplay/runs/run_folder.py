@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import math
@@ -170,10 +169,7 @@ class RunFolder:
                     _drop_later_rows(self.path / name, column, steps)
             if lines.exists():
                 with lines.open() as file, replacement(lines) as new:
-                    for line in file:
-                        with contextlib.suppress(ValueError):
-                            if _steps_in(json.loads(line)) <= steps:
-                                new.write(line)
+                    new.writelines(line for line in file if _steps_in_line(line) <= steps)
         except OSError as error:
             raise self._kept_results(error) from error
 
@@ -186,16 +182,16 @@ class RunFolder:
         if not lines.exists():
             return False
         with lines.open() as file:
-            for line in file:
-                with contextlib.suppress(ValueError):
-                    if _steps_in(json.loads(line)) == _steps_in(result):
-                        return True
-        return False
+            return _steps_in(result) in map(_steps_in_line, file)
 
     def returns(self, evaluations: bool) -> list[float]:
         """Return the mean returns so far, of evaluations or of training."""
         kind = "evaluation" if evaluations else "training"
         return list(map(itemgetter(1), values(self.path, kind)))
+
+    def best_evaluation(self) -> float:
+        """Return the highest mean return of an evaluation so far, NaN without evaluations."""
+        return max(self.returns(evaluations=True), default=math.nan)
 
 
 def _set_aside_name(path: Path) -> Path:
@@ -219,6 +215,14 @@ def _steps_in(row: Any, column: str = STEPS) -> float:
     try:
         return float(row[column])
     except (KeyError, ValueError, TypeError):
+        return math.inf
+
+
+def _steps_in_line(line: str) -> float:
+    """Return the env steps of a line of ``result.json``, infinity for damaged lines."""
+    try:
+        return _steps_in(json.loads(line))
+    except ValueError:
         return math.inf
 
 

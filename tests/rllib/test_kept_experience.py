@@ -388,7 +388,7 @@ def test_other_algorithms_environments_and_missing_columns_are_rejected(tmp_path
 
 def test_forks_keep_the_optimizer_of_the_parent(tmp_path, monkeypatch):
     monkeypatch.setattr(forking, "find_checkpoints", lambda path: [path])
-    monkeypatch.setattr(forking, "_check", lambda algo, folder: None)
+    monkeypatch.setattr(OffPolicyAlgorithm, "check_identity", lambda *args, **options: None)
     monkeypatch.setattr(forking, "read_settings", lambda folder: {"optimizer": "Adam"})
     monkeypatch.setattr(forking.state_files, "resolve", lambda folder: folder)
     algo = object.__new__(OffPolicyAlgorithm)

@@ -89,9 +89,8 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
     if not checkpoints:
         lines.append(preset_summary(given, settings))
     lines.append(describe(settings))
-    if getattr(settings, "offline_data", None) is not None:
-        spaces = (environment.observation_space, environment.action_space)
-        key, recorded = check_recorded(settings, spaces)
+    if settings.offline_data is not None:
+        key, recorded = check_recorded(settings, environment.spaces)
         settings = settings.replaced(offline_key=key)
         lines.append(recorded)
     source, memory = checked_source(settings, environment)
@@ -162,7 +161,6 @@ def checked_source(settings: SimpleNamespace, environment: Environment, here: bo
 
 def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource:
     """Build the source of a run's batches, and check that it can store the environment's rows."""
-    spaces = (environment.observation_space, environment.action_space)
     kind, arguments = source_of(settings)
     device = "cpu"
     if settings.device == "cuda" and not settings.cuda_graph:  # with graphs, the learner copies batches itself
@@ -172,7 +170,7 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
         "n_step": settings.n_step,
         "gamma": settings.gamma,
         "device": device,
-        "spaces": spaces,
+        "spaces": environment.spaces,
     }
     method = settings.buffer
     try:
@@ -184,9 +182,10 @@ def source_for(settings: SimpleNamespace, environment: Environment) -> RowSource
     if source.wants_goal_functions and settings.frame_stack > 1:
         raise UsageError(f"--frame_stack {settings.frame_stack}: goals would be stacked, too; {method} requires 1")
     try:
-        source.check(columns_of_spaces(*spaces))
+        source.check(columns_of_spaces(*environment.spaces))
     except ValueError as error:
-        raise UsageError(f"{method} cannot store {settings.env}: {error}; its spaces are {spaces}") from error
+        problem = f"{method} cannot store {settings.env}: {error}"
+        raise UsageError(f"{problem}; its spaces are {environment.spaces}") from error
     return source
 
 
@@ -204,7 +203,7 @@ def check_method(settings: SimpleNamespace, source: RowSource) -> None:
         if isinstance(source, ModelBased) and not source.wants_goal_functions:
             name, arguments = environment_config(vars(settings))
             source.imagination.use_environment(name, arguments)
-        if getattr(settings, "on_manifold_rows", 0):
+        if settings.on_manifold_rows:
             name, arguments = environment_config(vars(settings))
             env = gym.make(name, **arguments)
             try:
@@ -227,9 +226,9 @@ def mix_for(settings: SimpleNamespace, environment: Environment) -> UnrollMix | 
 
 def check_networks(settings: SimpleNamespace, environment: Environment) -> None:
     """Reject incompatible layers, and networks that do not fit into memory."""
-    spaces = (environment.observation_space, environment.action_space)
+    architecture = ARCHITECTURES[architecture_of(settings.trainer)]
     try:
-        count, need = network_bytes(ARCHITECTURES[architecture_of(settings.trainer)], *spaces, vars(settings))
+        count, need = network_bytes(architecture, *environment.spaces, vars(settings))
     except ValueError as error:
         subject = re.split(r"\W", str(error))[0]
         prefix = "--" if hasattr(settings, subject) else "--network: "
@@ -276,14 +275,13 @@ def replay_bytes(settings: SimpleNamespace, environment: Environment, source: So
     Raises:
         UsageError: The unrolls cannot be stored, or cannot make batches of the requested size.
     """
-    spaces = (environment.observation_space, environment.action_space)
     if isinstance(source, UnrollMix):
         try:
-            return estimate_unrolls(*spaces, source, settings.rollout_fragment_length)
+            return estimate_unrolls(*environment.spaces, source, settings.rollout_fragment_length)
         except ValueError as error:
             raise UsageError(f"{settings.buffer} cannot store {settings.env}: {error}") from error
     if source is None or settings.updates is not None:
         return 0  # recorded rows are mapped from their files
     if type(source) is Mix and settings.offline_data is not None:
         source = source.sources["online"]
-    return estimate(*spaces, source, environment.stacks)
+    return estimate(*environment.spaces, source, environment.stacks)

@@ -74,13 +74,14 @@ def read_experiment(name: str, words: Sequence[str]) -> tuple[list[str], bool] |
     words = [f"trainer={trainer}", "--preset=none"]
     hyper = dict(contents.get("hyper_params", {}))
     if trainer in ("A2C", "A3C"):
-        words += [f"entropy_coeff={hyper.pop('alpha')}"] if "alpha" in hyper else []
-        rates = [hyper.pop(f"{network}_learning_rate", None) for network in ("actor", "critic")]
-        clips = [hyper.pop(f"{network}_gradient_clip", None) for network in ("actor", "critic")]
-        words += [f"lr={rates[0]}"] if rates[0] else []
-        words += [f"grad_clip={clips[0]}"] if clips[0] else []
-        if rates[0] != rates[1] or clips[0] != clips[1]:
-            raise UsageError(f"{place}: actor and critic differ; expected one learning rate and one gradient clip")
+        if "alpha" in hyper:
+            words.append(f"entropy_coeff={hyper.pop('alpha')}")
+        for flag, setting in (("lr", "learning_rate"), ("grad_clip", "gradient_clip")):
+            value = hyper.pop(f"actor_{setting}", None)
+            if hyper.pop(f"critic_{setting}", None) != value:
+                raise UsageError(f"{place}: actor and critic differ; expected one learning rate and one gradient clip")
+            if value:
+                words.append(f"{flag}={value}")
     for key, value in flat({"hyper_params": hyper, "experiment_info": about}, separator="."):
         last = key.rpartition(".")[2]
         if last in IGNORED or (last in ("weight_decay", "q_reg_coeff") and not value):

@@ -290,15 +290,13 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
             code = run_with_tune(study, folder, address, jobs=jobs, reporter=reporter)
     finally:
         reporter.close()
-    for run in todo:
-        if run.name in reporter.failed:
-            trial = folder.trial(run)
-            reason = reporter.failed[run.name]
-            with contextlib.suppress(OSError):  # full disk
-                if trial.status()["failures"][-1:] == [shortened(reason)]:
-                    trial.note(state=FAILED)
-                else:  # the process ended before it could record the failure
-                    trial.note_failure(reason, FAILED)
+    for name, reason in reporter.failed.items():
+        trial = TrialFolder(folder.path / name)
+        with contextlib.suppress(OSError):  # full disk
+            if trial.status()["failures"][-1:] == [shortened(reason)]:
+                trial.note(state=FAILED)
+            else:  # the process ended before it could record the failure
+                trial.note_failure(reason, FAILED)
     return summary(study, folder, code, again)
 
 

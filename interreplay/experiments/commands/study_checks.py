@@ -65,8 +65,7 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     environment = environment_of(settings)
     check_actions(settings.trainer, settings.env, environment.action_space, flag="--trainers")
     if here and settings.offline_data is not None:
-        spaces = (environment.observation_space, environment.action_space)
-        check_recorded(settings, spaces)
+        check_recorded(settings, environment.spaces)
     checked_source(settings.replaced(offline_data=None), environment, here)
 
 

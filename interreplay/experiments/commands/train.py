@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import shlex
 import sys
@@ -166,20 +165,19 @@ def train(
     folder: RunFolder,
     trackers: Sequence[Any] = (),
     hang_timeout: float = 0.0,
-    result: dict[str, Any] | None = None,
+    missing: dict[str, Any] | None = None,
 ) -> int:
     """Train to the end or until a signal, writing results and checkpoints; return the exit code.
 
-    The folder is locked by this process. `hang_timeout` is as for `HangWatch`, `result` is a row of results that a full
-    disk prevented from being written.
+    The folder is locked by this process. `hang_timeout` is as for `HangWatch`; `missing` is a row of results that could
+    not be written because of a full disk.
     """
     from interreplay.experiments.training.train_loop import Training
 
     again = f"continue with: {program()} --resume {shlex.quote(str(folder.path))}"
-    best_before = max(folder.returns(evaluations=True), default=math.nan)
-    reporter = reporter_of(settings, algo.env_steps, sys.stdout, best_before)
+    reporter = reporter_of(settings, algo.env_steps, sys.stdout, folder.best_evaluation())
     training = Training(
-        algo, settings, folder, progress=reporter.progress, trackers=trackers, notify=reporter.note, unwritten=result
+        algo, settings, folder, progress=reporter.progress, trackers=trackers, notify=reporter.note, unwritten=missing
     )
 
     def report_hang(line: str) -> None:
@@ -198,7 +196,7 @@ def train(
         raise
     finally:
         reporter.close()
-    summary = reporter.summary(algo.env_steps, max(folder.returns(evaluations=True), default=math.nan))
+    summary = reporter.summary(algo.env_steps, folder.best_evaluation())
     if training.complete:
         summary = colored(summary, GREEN, sys.stdout)
     print(summary)

@@ -129,13 +129,12 @@ def _read(contents: Mapping[Any, Any], place: str) -> dict[str, Any]:
                 value = {part: value}
             found[name] = _merged(found.get(name), value)
             continue
-        if name not in FLAGS or name in INVOKED or (dot and name not in ARGUMENTS):
-            if name in INVOKED:
-                raise UsageError(f"{place}: {key} is not a setting of a run; give it as --{name} on the command line")
-            instead = REMOVED | RENAMED
-            hint = instead.get(name) or did_you_mean(name, [*(FLAGS.keys() - INVOKED), *NAMES, DEFAULTS])
-            problem = f"unknown key {str(key)!r}; {hint}; --help all lists every flag"
-            raise UsageError(f"{place}: {problem}".replace("; ;", ";").replace("?;", "?"))
+        if name in INVOKED:
+            raise UsageError(f"{place}: {key} is not a setting of a run; give it as --{name} on the command line")
+        if name not in FLAGS or (dot and name not in ARGUMENTS):
+            hint = (REMOVED | RENAMED).get(name) or did_you_mean(name, [*(FLAGS.keys() - INVOKED), *NAMES, DEFAULTS])
+            problem = "; ".join(filter(None, [f"unknown key {str(key)!r}", hint, "--help all lists every flag"]))
+            raise UsageError(f"{place}: {problem}".replace("?;", "?"))
         if name in found and not dot:
             raise UsageError(f"{place} contains {name} twice, the second time as {key!r}; give it once")
         try:

@@ -214,7 +214,7 @@ def source_of(settings: SimpleNamespace) -> tuple[str, dict[str, Any]]:
     if settings.credit_both:
         arguments["credit"] = InterpolatedPriority()
     online = {"capacity": settings.buffer_size, **arguments}
-    if getattr(settings, "offline_data", None) is None:
+    if settings.offline_data is None:
         return settings.buffer, online
     recorded = {"data": settings.offline_data, "where": settings.offline_where, "relabel": settings.relabel}
     if settings.buffer == MODEL_BASED:
@@ -310,10 +310,7 @@ def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
     flags = only(given, (*PRIORITY_ARGUMENTS, "use_importance_sampling"))
     if flags and not prioritized:
         raise UsageError(f"--{min(flags)} needs --prioritized_replay")
-    priorities = {}
-    for flag, argument in PRIORITY_ARGUMENTS.items():
-        if flag in given:
-            priorities[argument] = given[flag]
+    priorities = {argument: given[flag] for flag, argument in PRIORITY_ARGUMENTS.items() if flag in given}
     if given.get("use_importance_sampling", True):
         return priorities
     if priorities.get("beta"):

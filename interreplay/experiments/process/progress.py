@@ -171,16 +171,14 @@ class Reporter(ProgressOutput):
 
 def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:
     """Return the reporter of a run, which counts updates if the run makes no env steps."""
-    unit = "steps"
-    if getattr(settings, "updates", None) is not None:
-        unit = "updates"
+    unit = "steps" if settings.updates is None else "updates"
     return Reporter(
         settings.total_env_steps,
         steps,
         stream,
         quiet=settings.quiet,
         unit=unit,
-        warm_up=getattr(settings, "learning_starts", 0),
+        warm_up=settings.learning_starts,
         best=best,
     )
 

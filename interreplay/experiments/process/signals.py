@@ -47,10 +47,10 @@ class Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a program that a signal stopped: 75 after SIGTERM, else 128 + the signal's number."""
+        """The exit code of a program that a signal stopped: 75 after SIGTERM, else 128 + its number; 0 without one."""
         if self.received == signal.SIGTERM:
             return RESUMABLE
-        return 128 + self.received
+        return 128 + self.received if self.received else 0
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGUSR1:

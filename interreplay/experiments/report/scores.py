@@ -88,15 +88,14 @@ def find_scale(
 
 def _start(shared: Mapping[str, Curves], runs: Sequence[Run]) -> tuple[float, str]:
     """Return the mean return of random actions if runs report it, else the first value of the curves."""
-    random: list[float] = []
+    at_random: list[float] = []
     for run in runs:
         settings = run.description.settings
         begins = settings.get("learning_starts", settings.get("num_steps_sampled_before_learning_starts"))
         if isinstance(begins, int | float):
             steps, returns = points(run, "training")
-            random.extend(returns[steps <= begins])
-    if random:
-        return float(np.mean(random)), "the mean training return before learning starts, with random actions"
-    for curves in shared.values():
-        random.append(curves.values[:, 0].mean())
-    return float(np.mean(random)), "the mean return at the first common step"
+            at_random.extend(returns[steps <= begins])
+    if at_random:
+        return float(np.mean(at_random)), "the mean training return before learning starts, with random actions"
+    first = [curves.values[:, 0].mean() for curves in shared.values()]
+    return float(np.mean(first)), "the mean return at the first common step"

@@ -215,7 +215,7 @@ def _task(env: str, usable: Sequence[Run], methods: Sequence[str], measure: str,
     notes = []
     if not shared:
         notes.append("The methods have no steps in common: no tables.")
-    elif len(shared) and any(own[method].steps[-1] > end for method in own):
+    elif any(own[method].steps[-1] > end for method in own):
         notes.append(f"Compared up to {end:,.0f} steps, the last that all methods have.")
     if few:
         notes.append(f"Intervals from fewer than five runs are too narrow; a single run has none: {', '.join(few)}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -129,15 +130,14 @@ def aggregate_table(sections: Sequence[Section]) -> pd.DataFrame:
     rows = []
     for section in sections:
         methods, tasks = section.everywhere()
-        for method in methods:
-            for kind in SUMMARIES:
-                own = strata(tasks, method, kind)
-                row: dict[str, Any] = {"algorithm": section.algorithm, "method": method, "measure": kind}
-                row |= {"environments": len(tasks), "runs": sum(map(len, own))}
-                row |= _estimate("mean", mean, own) | _estimate("iqm", iqm, own)
-                if section.baseline in methods and method != section.baseline:
-                    row |= _estimate("ratio", ratio(len(tasks)), own + strata(tasks, section.baseline, kind))
-                rows.append(row)
+        for method, kind in itertools.product(methods, SUMMARIES):
+            own = strata(tasks, method, kind)
+            row: dict[str, Any] = {"algorithm": section.algorithm, "method": method, "measure": kind}
+            row |= {"environments": len(tasks), "runs": sum(map(len, own))}
+            row |= _estimate("mean", mean, own) | _estimate("iqm", iqm, own)
+            if section.baseline in methods and method != section.baseline:
+                row |= _estimate("ratio", ratio(len(tasks)), own + strata(tasks, section.baseline, kind))
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -148,13 +148,11 @@ def improvement_table(sections: Sequence[Section]) -> pd.DataFrame:
         methods, tasks = section.ranked()
         if section.baseline not in methods:
             continue
-        for method in methods:
-            for kind in SUMMARIES:
-                if method != section.baseline:
-                    both = strata(tasks, method, kind) + strata(tasks, section.baseline, kind)
-                    row = {"algorithm": section.algorithm, "method": method, "baseline": section.baseline}
-                    row["measure"] = kind
-                    rows.append(row | _estimate("probability", improvement(len(tasks)), both))
+        for method, kind in itertools.product(methods, SUMMARIES):
+            if method != section.baseline:
+                both = strata(tasks, method, kind) + strata(tasks, section.baseline, kind)
+                row = {"algorithm": section.algorithm, "method": method, "baseline": section.baseline, "measure": kind}
+                rows.append(row | _estimate("probability", improvement(len(tasks)), both))
     return pd.DataFrame(rows)
 
 
@@ -221,9 +219,8 @@ def groups(table: pd.DataFrame, *columns: str) -> list[tuple[Any, pd.DataFrame]]
     """Return the values of columns with their rows, in order of appearance; [] for an empty table."""
     if not len(table):
         return []
-    if len(columns) == 1:
-        return list(table.groupby(columns[0], sort=False))
-    return list(table.groupby(list(columns), sort=False))
+    by = columns[0] if len(columns) == 1 else list(columns)
+    return list(table.groupby(by, sort=False))
 
 
 def summaries(section: Section, tables: dict[str, pd.DataFrame]) -> dict[str, list[str]]:

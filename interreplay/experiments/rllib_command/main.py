@@ -185,12 +185,7 @@ def train(given: argparse.Namespace) -> int:
             folder = given.output_dir / experiment.name
             if again:
                 write_line(f"{folder} continues with its recorded settings")
-                path = str(folder.absolute())
-                trainable = tuner._local_tuner.trainable
-                restored = tune.Tuner.restore(path, trainable=trainable, resume_unfinished=True, restart_errored=True)
-                # The restored callbacks are copies, which this process's signal handlers would not reach.
-                restored._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
-                tuner = restored
+                tuner = restored(tuner, folder)
             results = tuner.fit()
             failed |= results.num_errors > 0
             for result in results:
@@ -202,6 +197,16 @@ def train(given: argparse.Namespace) -> int:
                 sys.stderr.write(f"rllib: stopped; {how}\n")
                 return interrupts.exit_code
     return int(failed)
+
+
+def restored(tuner: tune.Tuner, folder: Path) -> tune.Tuner:
+    """Return the recorded tuner of an experiment's folder, with the algorithm and the callbacks of a new one."""
+    made = tune.Tuner.restore(
+        str(folder.absolute()), trainable=tuner._local_tuner.trainable, resume_unfinished=True, restart_errored=True
+    )
+    # The restored callbacks are copies, which this process's signal handlers would not reach.
+    made._local_tuner._run_config.callbacks = tuner._local_tuner._run_config.callbacks
+    return made
 
 
 def asked_for(given: argparse.Namespace) -> list[Experiment]:

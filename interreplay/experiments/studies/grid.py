@@ -15,7 +15,7 @@ import yaml
 from interreplay.errors import RefusedRuns, UsageError, check_keys, did_you_mean
 from interreplay.experiments.flags.original_flags import BLENDS, BUFFER_ARGUMENTS, GAUSSIAN_PROCESS_NAMES, METHODS
 from interreplay.experiments.flags.replay_flags import readable, short
-from interreplay.experiments.flags.run_flags import FLAGS
+from interreplay.experiments.flags.run_flags import ALIASES, FLAGS
 from interreplay.experiments.flags.study_flags import FILE_KEYS
 from interreplay.experiments.flags.training_flags import environment_of, settings_for
 from interreplay.experiments.flags.values import only, read_written, without, written
@@ -160,7 +160,7 @@ def typed(settings: Any) -> dict[str, Any]:
     found = {}
     for key, value in (settings or {}).items():
         name = str(key).replace("-", "_")
-        name = next((flag.name for flag in FLAGS.values() if name in flag.aliases), name)
+        name = ALIASES.get(name, name)
         if name not in FLAGS:
             near = did_you_mean(name, sorted(name for name, flag in FLAGS.items() if flag.in_study is None))
             raise UsageError(

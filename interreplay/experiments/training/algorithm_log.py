@@ -109,11 +109,8 @@ def described(algo: Any, total_env_steps: int | None = None) -> dict[str, Any]:
         "gamma": config.gamma,
         "total_env_steps": total_env_steps,
     }
-    for name in config.own_settings():
-        found[name] = getattr(config, name)
-    # RLlib has other names for these flags.
-    if "num_steps_sampled_before_learning_starts" in found:
-        found["learning_starts"] = found.pop("num_steps_sampled_before_learning_starts")
+    for attribute, field in config.own_settings().items():
+        found[field.name] = getattr(config, attribute)
     found["train_batch_size"] = config.train_batch_size_per_learner
 
     def name_of(value: Any) -> str:

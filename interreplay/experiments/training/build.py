@@ -17,7 +17,7 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 
 OF_LOOP = ("steps_per_iteration", "matrix_dtype", "cuda_graph", "normalize_observations")
 """Settings of all training loops, by the names of their flags."""
-OF_ROWS = ("n_step", "scale_rewards", "updates_per_step", "on_manifold_rows", "episode_table")
+OF_ROWS = ("learning_starts", "n_step", "scale_rewards", "updates_per_step", "on_manifold_rows", "episode_table")
 """Settings of algorithms that replay transitions."""
 
 
@@ -74,7 +74,6 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
         config.replay(name, **arguments)
         of_loop |= only(vars(s), OF_ROWS)
         of_loop["collect"] = s.updates is None
-        of_loop["num_steps_sampled_before_learning_starts"] = s.learning_starts
     config.training(**algorithm_settings(s) | of_loop, gamma=s.gamma, anneal_steps=s.total_env_steps)
     config.env_runners(
         num_env_runners=s.num_workers,

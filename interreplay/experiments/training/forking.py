@@ -20,11 +20,8 @@ from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.checkpoints import ALGORITHM, BUFFER
 from interreplay.runs import state_files
-from interreplay.runs.checkpoints import read_description
 from interreplay.runs.run_folder import find_checkpoints, read_settings
 
-MAY_DIFFER = ("replay buffer", "capacity")
-"""Properties in which a fork may differ from its parent."""
 OF_METHOD = (
     *("buffer", "buffer_args", "prioritized", "credit_both", "buffer_size", "n_step"),
     *("offline_data", "offline_where", "relabel"),
@@ -50,7 +47,7 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
         raise UsageError(f"--fork_from applies to replayed transitions; {settings.trainer} learns from unrolls")
     assert isinstance(algo, OffPolicyAlgorithm)
     folder = state_files.resolve(find_checkpoints(Path(settings.fork_from))[0])
-    _check(algo, folder)
+    algo.check_identity(folder, with_buffer=False)
     parent = read_settings(folder)
     optimizer = parent.get("optimizer")
     if optimizer != getattr(settings, "optimizer", optimizer):
@@ -82,13 +79,6 @@ def fork(algo: Any, settings: SimpleNamespace, notify: Callable[[str], object], 
         reseed(algo, settings.seed)
     rows = len(algo.replay_buffer)
     notify(f"forked from {folder} at step {algo.env_steps:,}: {rows:,} transitions, {settings.buffer} {state}")
-
-
-def _check(algo: Any, folder: Path) -> None:
-    saved = read_description(folder)["fits"]
-    for name, mine in algo._identity().items():
-        if name not in MAY_DIFFER and saved.get(name) != mine:
-            raise CheckpointError(f"the checkpoint {folder} has the {name} {saved.get(name)!r}; this run has {mine!r}")
 
 
 def reseed(algo: OffPolicyAlgorithm, seed: int) -> None:

@@ -179,15 +179,18 @@ class Training:
             return True
         return self.algo.env_steps >= self.settings.total_env_steps and not self.algo.evaluation_failed
 
+    @property
+    def _evaluates(self) -> bool:
+        return bool(self.settings.evaluation_interval)
+
     def iterations(self) -> Iterator[dict[str, Any]]:
         """Train and yield the result of each iteration. Write a checkpoint at the end."""
         log = self._begin_log()
-        evaluations = bool(self.settings.evaluation_interval)
         early_stop = EarlyStop(
             target=self.settings.stop_at_return,
             patience=self.settings.stop_without_improvement,
-            kind="evaluation" if evaluations else "training",
-            earlier=self.folder.returns(evaluations),
+            kind="evaluation" if self._evaluates else "training",
+            earlier=self.folder.returns(self._evaluates),
         )
         self.stop_reason = early_stop.reason
         self.pulse()  # records the counts at the beginning
@@ -203,26 +206,7 @@ class Training:
         try:
             while not self.complete:
                 self._handle_requests()
-                repeated = self.algo.evaluation_failed
-                result = self.algo.train()
-                is_known = repeated and self.folder.has_result(result)
-                found = return_in(result, evaluations)
-                if found is not None and not is_known:
-                    early_stop.add(found.value)
-                    self.stop_reason = early_stop.reason
-                if self.stop_reason:
-                    result |= {"done": True, "stop_reason": self.stop_reason}
-                if not is_known:
-                    self._write(log, result)
-                self._keep_due(self.algo.env_steps)
-                freq = self.settings.checkpoint_freq
-                if self.complete or (freq and result["training_iteration"] % freq == 0):
-                    self.save()
-                if found is not None and self.settings.keep_best:
-                    before = self.folder.best()
-                    if before is None or found > before:
-                        self._checkpoint(self.folder.save_best, found)
-                yield result
+                yield self._iterate(log, early_stop)
         except _Stop:
             pass
         finally:
@@ -230,6 +214,29 @@ class Training:
             if self._store is not None:
                 self._store.close()
         self.save()
+
+    def _iterate(self, log: RunLog, early_stop: EarlyStop) -> dict[str, Any]:
+        """Train for one iteration, write its result and the checkpoints that are due, and return the result."""
+        repeated = self.algo.evaluation_failed
+        result = self.algo.train()
+        is_known = repeated and self.folder.has_result(result)
+        found = return_in(result, self._evaluates)
+        if found is not None and not is_known:
+            early_stop.add(found.value)
+            self.stop_reason = early_stop.reason
+        if self.stop_reason:
+            result |= {"done": True, "stop_reason": self.stop_reason}
+        if not is_known:
+            self._write(log, result)
+        self._keep_due(self.algo.env_steps)
+        freq = self.settings.checkpoint_freq
+        if self.complete or (freq and result["training_iteration"] % freq == 0):
+            self.save()
+        if found is not None and self.settings.keep_best:
+            before = self.folder.best()
+            if before is None or found > before:
+                self._checkpoint(self.folder.save_best, found)
+        return result
 
     def _begin_log(self) -> RunLog:
         parameters = vars(self.settings) | {"versions": versions(), "run_id": self.algo.run_id}

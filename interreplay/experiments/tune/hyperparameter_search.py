@@ -42,12 +42,14 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
     for name, text in search.items():
         try:
             call = ast.parse(str(text).strip(), mode="eval").body
-            assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords
-            assert call.func.id in DISTRIBUTIONS
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)) or call.keywords:
+                raise SyntaxError
+            if call.func.id not in DISTRIBUTIONS:
+                raise SyntaxError
             arguments = [plain(ast.literal_eval(argument)) for argument in call.args]  # lists, as in study.yaml
             found[name] = getattr(tune, call.func.id)(*arguments)
             found[name].sample(random_state=np.random.RandomState(0))
-        except (SyntaxError, AssertionError):
+        except SyntaxError:
             raise UsageError(f"search: {name}={text}: {FORM}") from None
         except Exception as error:  # raised by Tune for arguments that the distribution does not accept
             raise UsageError(f"search: {name}={text}: {' '.join(str(error).split())}; {FORM}") from None
@@ -162,11 +164,8 @@ def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
     """Return one of Tune's schedulers for jobs: ``fifo``, which stops no run, ``asha`` or ``median``."""
     if name == "fifo":
         return FIFOScheduler()
-    most = 0
-    each = 0
-    for settings in jobs:
-        most = max(most, settings["total_env_steps"])
-        each = max(each, settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]))
+    most = max(settings["total_env_steps"] for settings in jobs)
+    each = max(settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]) for settings in jobs)
     common: dict[str, Any] = {"time_attr": "env_steps", "metric": "score", "mode": "max"}
     common["grace_period"] = min(most, max(each, most // 9))
     if name == "median":

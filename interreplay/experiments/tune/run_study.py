@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,22 +121,7 @@ class StopWhenSaved(tune.Stopper):
         return saved or time.monotonic() > self.deadline
 
 
-@contextlib.contextmanager
-def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables inside the block; later runs of Tune in this process are not affected."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@variables(_TUNE)
+@ray_session.variables(_TUNE)  # later runs of Tune in this process are not affected
 def run_trials(
     jobs: Sequence[Job],
     execution: Execution,
@@ -219,9 +203,7 @@ def run_trials(
                 "with a smaller --max_concurrent if they filled the memory themselves"
             ) from errors[0]
         raise errors[0]
-    if interrupts.received:
-        return interrupts.exit_code
-    return 0
+    return interrupts.exit_code
 
 
 def start(address: str, execution: Execution, jobs: Sequence[Job], notify: Callable[[str], Any]) -> Execution:

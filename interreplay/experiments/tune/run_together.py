@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -138,7 +139,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
 
     with Interrupts(lambda: request("stop"), lambda: request("save"), silent=True) as interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # blocked by the parent process
-        left = [job for job in jobs if not TrialFolder(job[0]).is_over]
+        left = [(folder, settings) for folder, settings in jobs if not TrialFolder(folder).is_over]
         for attempt in range(execution.max_failures + 1):
             if not left or interrupts.received:
                 break
@@ -157,7 +158,7 @@ def work(jobs: Sequence[Job], execution: Execution, events: Connection) -> None:
                 except OSError:  # the parent process was killed
                     request("stop")
             left = [job for job, run in zip(left, runs, strict=True) if run.failed]
-    sys.exit(interrupts.exit_code if interrupts.received else 0)
+    sys.exit(interrupts.exit_code)
 
 
 def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool) -> None:
@@ -166,23 +167,22 @@ def execute(run: RunInThread, events: queue.SimpleQueue[Event | str], last: bool
     events.put(("start", name, {}))
     figures: dict[str, Any] = {}
     try:
-        try:
-            with run:
-                for figures in run.results():
-                    events.put(("result", name, figures))
-        finally:
-            run.leave()
+        with contextlib.ExitStack() as exits:
+            exits.callback(run.leave)
+            exits.enter_context(run)
+            for figures in run.results():
+                events.put(("result", name, figures))
         status = run.folder.status()
         end = {"state": run.over, "env_steps": status["env_steps"], "reason": status.get("reason", "")}
-        events.put(("end", name, figures | {"done": True} | end))
     except FolderInUse as error:
-        events.put(("end", name, {"done": True, "state": NOT_STARTED, "reason": str(error)}))
+        end = {"state": NOT_STARTED, "reason": str(error)}
     except PermanentFailure as error:
         end = {"state": FAILED, "env_steps": run.folder.status()["env_steps"], "reason": str(error)}
-        events.put(("end", name, figures | {"done": True} | end))
     except BaseException as error:
         run.failed = True
         events.put(("fail" if last else "retry", name, {"reason": described(error)}))
+        return
+    events.put(("end", name, figures | {"done": True} | end))
 
 
 class Worker:
@@ -220,7 +220,7 @@ class Worker:
 
     def remove(self, name: str) -> None:
         """Exclude a run that has ended from further starts of the process."""
-        self._jobs = [job for job in self._jobs if job[0].name != name]
+        self._jobs = [(folder, settings) for folder, settings in self._jobs if folder.name != name]
 
     def unfinished(self) -> list[str]:
         """Return the names of the runs that have not ended."""
@@ -252,20 +252,17 @@ def run_together(
             while running := [worker for worker in workers if worker.events is not None]:
                 ready = wait([worker.events for worker in running], timeout=0.5)
                 for worker in running:
-                    if worker.events not in ready:
+                    if worker.events not in ready or receive(worker, on_event, note):
                         continue
-                    try:
-                        receive(worker, on_event, note)
-                    except EOFError:
-                        reason = worker.join()
-                        if reason and not interrupts.received:
-                            repair(worker, reason, execution.max_failures, on_event)
+                    reason = worker.join()
+                    if reason and not interrupts.received:
+                        repair(worker, reason, execution.max_failures, on_event)
                 if time.monotonic() >= next_beat:
                     beat()
                     next_beat = time.monotonic() + 0.5
     finally:
         send(signal.SIGKILL)  # processes that are left after another Ctrl-C
-    return interrupts.exit_code if interrupts.received else 0
+    return interrupts.exit_code
 
 
 def start(workers: Sequence[Worker]) -> None:
@@ -282,9 +279,9 @@ def start(workers: Sequence[Worker]) -> None:
 def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     """Distribute jobs evenly over processes; jobs that differ only in method and seed stay together."""
     alike: dict[str, list[Job]] = {}
-    for job in jobs:
-        learned = without(job[1], ("buffer", "buffer_args", "seed"))
-        alike.setdefault(repr(sorted(learned.items())), []).append(job)
+    for folder, settings in jobs:
+        learned = without(settings, ("buffer", "buffer_args", "seed"))
+        alike.setdefault(repr(sorted(learned.items())), []).append((folder, settings))
     ordered = list(itertools.chain(*alike.values()))
     found = []
     for number in range(count):
@@ -295,19 +292,20 @@ def shares(jobs: Sequence[Job], count: int) -> list[list[Job]]:
     return found
 
 
-def receive(worker: Worker, on_event: OnEvent, note: Callable[[str], object]) -> None:
-    """Report the next event or note of a process; raise EOFError if it has ended."""
+def receive(worker: Worker, on_event: OnEvent, note: Callable[[str], object]) -> bool:
+    """Report the next event or note of a process; return False if the process has ended."""
     try:
         received = worker.events.recv()
-    except ConnectionResetError as error:
-        raise EOFError from error
+    except (EOFError, ConnectionResetError):
+        return False
     if isinstance(received, str):
         note(received)
-        return
+        return True
     event, name, figures = received
     if event in ("end", "fail"):
         worker.remove(name)
     on_event(event, name, figures)
+    return True
 
 
 def repair(worker: Worker, reason: str, max_failures: int, on_event: OnEvent) -> None:

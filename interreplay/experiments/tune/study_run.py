@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
@@ -24,9 +23,17 @@ from interreplay.experiments.process.hang_watch import HangWatch
 from interreplay.experiments.process.outcome import RED, colored, write_line
 from interreplay.experiments.process.progress import Reporter, reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
-from interreplay.experiments.studies import trial_folder as states
 from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, OVER, RUNNING, TrialFolder
+from interreplay.experiments.studies.trial_folder import (
+    CRASHED,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    OVER,
+    RUNNING,
+    STOPPED,
+    TrialFolder,
+)
 from interreplay.experiments.training.build import build
 from interreplay.experiments.training.forking import fork
 from interreplay.experiments.training.train_loop import Training
@@ -174,7 +181,7 @@ class StudyRun:
 
     def ended_from_outside(self) -> None:
         """Record that Tune ended the run: by a scheduler, or because the whole study stops."""
-        self.over = INTERRUPTED if self._requested == "stop" else states.STOPPED
+        self.over = INTERRUPTED if self._requested == "stop" else STOPPED
         if self.training is not None and self.training.complete:  # a scheduler judged its last result
             self.over = FINISHED
         self._note(self.over)
@@ -211,10 +218,10 @@ class StudyRun:
             self.training.rescue()
         with contextlib.suppress(OSError):  # full disk
             self.folder.note(seconds=self._seconds(), env_steps=self._steps())
-            self.folder.note_failure(line, states.FAILED if permanent else states.CRASHED)
+            self.folder.note_failure(line, FAILED if permanent else CRASHED)
             (self.folder.path / "error.txt").write_text(traceback.format_exc())
         if permanent:
-            self.over = states.FAILED
+            self.over = FAILED
             raise PermanentFailure(line) from error
         raise error
 
@@ -272,8 +279,7 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
 
     def progress(steps: int) -> None:
         if not reporters:  # the run is ready
-            best = max(folder.returns(evaluations=True), default=math.nan)
-            reporters.append(reporter_of(run.settings, steps, stream, best))
+            reporters.append(reporter_of(run.settings, steps, stream, folder.best_evaluation()))
         reporters[0].progress(steps)
 
     run = StudyRun(folder.path, settings, hang_timeout, progress)
@@ -291,6 +297,4 @@ def _attempt(folder: TrialFolder, settings: dict[str, Any], hang_timeout: float,
     status = run.folder.status()
     reason = status.get("reason") or "by a signal"
     write_line(f"{run.over} ({reason}) at {status['env_steps']:,} steps; the same command resumes it", stream)
-    if interrupts.received:
-        return interrupts.exit_code
-    return RESUMABLE
+    return interrupts.exit_code or RESUMABLE

@@ -130,9 +130,7 @@ class Requests:
         return None
 
     def _forget(self, index: int) -> None:
-        for reference, request in list(self._in_flight.items()):
-            if request.runner == index:
-                del self._in_flight[reference]
+        self._in_flight = {one: request for one, request in self._in_flight.items() if request.runner != index}
 
 
 class AsyncCollector(RemoteCollector):

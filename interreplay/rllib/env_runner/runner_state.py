@@ -57,11 +57,8 @@ def success_of(info: Any) -> Any:
 
 def columns_of_infos(names: Names, infos: Sequence[Any]) -> dict[str, np.ndarray]:
     """Return the named columns ``(n,)`` that come from infos: whether each step was a success."""
-    if SUCCESS_COLUMN in names:
-        wanted = True
-    else:
-        wanted = REPORTED_SUCCESS in names and any(success_of(info) is not None for info in infos)
-    if not wanted:
+    reported = REPORTED_SUCCESS in names and any(success_of(info) is not None for info in infos)
+    if not (reported or SUCCESS_COLUMN in names):
         return {}
     return {SUCCESS_COLUMN: np.array(list(map(success_of, infos))).astype(bool)}
 
@@ -106,10 +103,7 @@ class EpisodeLog:
         """Count one step of the environments `live` ``(n,)`` bool, and close the episodes that are done."""
         self.returns += rewards * live
         self.lengths += live
-        ended = done & live
-        if not ended.any():
-            return
-        for i in np.flatnonzero(ended):
+        for i in np.flatnonzero(done & live):
             success = success_of(infos[i])
             self.finished.append(
                 FinishedEpisode(

@@ -90,9 +90,7 @@ def ratio(pairs: int) -> Callable[..., Any]:
     """
 
     def statistic(*strata: Array, axis: int = -1) -> Any:
-        logs = []
-        for stratum in strata:
-            logs.append(np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)))
+        logs = [np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)) for stratum in strata]
         return np.exp(np.mean(logs[:pairs], axis=0) - np.mean(logs[pairs:], axis=0))
 
     return statistic

@@ -179,9 +179,7 @@ def method_names(runs: Sequence[Description]) -> list[tuple[str, str]]:
 
 def _differences(runs: Sequence[Description]) -> set[str]:
     """Return the names in which runs differ: settings known for all of them, and arguments of the replay method."""
-    known = set(runs[0].settings)
-    for run in runs:
-        known &= run.settings.keys()
+    known = set.intersection(*(set(run.settings) for run in runs))
     names: set[str] = set()
     for run in runs:
         names |= run.arguments.keys()
