@@ -310,7 +310,10 @@ def _priorities(given: Mapping[str, Any], prioritized: bool) -> dict[str, Any]:
     flags = only(given, (*PRIORITY_ARGUMENTS, "use_importance_sampling"))
     if flags and not prioritized:
         raise UsageError(f"--{min(flags)} needs --prioritized_replay")
-    priorities = {argument: given[flag] for flag, argument in PRIORITY_ARGUMENTS.items() if flag in given}
+    priorities = {}
+    for flag, argument in PRIORITY_ARGUMENTS.items():
+        if flag in given:
+            priorities[argument] = given[flag]
     if given.get("use_importance_sampling", True):
         return priorities
     if priorities.get("beta"):

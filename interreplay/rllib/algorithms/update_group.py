@@ -162,7 +162,10 @@ def shared_batch(sample: Sample) -> Batch:
     """
     if sample.critic_loss is not None or sample.targets is not None:
         raise UsageError("batches of this replay method have their own loss or targets; use --together 0")
-    columns = {name: column for name, column in vars(sample.transitions).items() if name in READ}
+    columns = {}
+    for name, column in vars(sample.transitions).items():
+        if name in READ:
+            columns[name] = column
     extras = {name: sample.transitions.extras[name] for name in VIEWS if name in sample.transitions.extras}
     return Batch(Transitions(**columns, extras=extras), sample.weights, sample.row_weights, sample.actor_weights)
 

@@ -114,7 +114,11 @@ class SerialEnvs(VectorWrapper):
 
 def integer_parts(space: Any) -> dict[str, Any]:
     """Return the parts of an observation space that contain integers, by name."""
-    return {name: part for name, part in leaves(space).items() if np.dtype(part.dtype).kind in "biu"}
+    found = {}
+    for name, part in leaves(space).items():
+        if np.dtype(part.dtype).kind in "biu":
+            found[name] = part
+    return found
 
 
 def _name_of(env: Any) -> str:

@@ -68,7 +68,9 @@ def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> 
     def joined(*columns: Any) -> Any:
         return np.concatenate(columns)
 
-    columns: Columns = {name: map_observation(joined, *map(itemgetter(name), parts)) for name in parts[0]}
+    columns: dict[str, Any] = {}
+    for name in parts[0]:
+        columns[name] = map_observation(joined, *map(itemgetter(name), parts))
     return Transitions(**columns)
 
 

@@ -90,7 +90,9 @@ def ratio(pairs: int) -> Callable[..., Any]:
     """
 
     def statistic(*strata: Array, axis: int = -1) -> Any:
-        logs = [np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)) for stratum in strata]
+        logs = []
+        for stratum in strata:
+            logs.append(np.log(np.maximum(np.mean(stratum, axis=axis), FLOOR)))
         return np.exp(np.mean(logs[:pairs], axis=0) - np.mean(logs[pairs:], axis=0))
 
     return statistic

@@ -123,7 +123,9 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
         shown = ", ".join(map(str, listed))
         raise UsageError(f"no runs in {shown}; the folder of a run contains result.json and params.json")
     names = method_names(list(map(attrgetter("description"), runs)))
-    found = [replace(run, method=short, full_name=full) for run, (short, full) in zip(runs, names, strict=True)]
+    found = []
+    for run, (short, full) in zip(runs, names, strict=True):
+        found.append(replace(run, method=short, full_name=full))
     return _mark_repeats(found)
 
 
