@@ -164,8 +164,11 @@ def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:
     """Return one of Tune's schedulers for jobs: ``fifo``, which stops no run, ``asha`` or ``median``."""
     if name == "fifo":
         return FIFOScheduler()
-    most = max(settings["total_env_steps"] for settings in jobs)
-    each = max(settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]) for settings in jobs)
+    most = 0
+    each = 0
+    for settings in jobs:
+        most = max(most, settings["total_env_steps"])
+        each = max(each, settings["steps_per_iteration"] * max(1, settings["evaluation_interval"]))
     common: dict[str, Any] = {"time_attr": "env_steps", "metric": "score", "mode": "max"}
     common["grace_period"] = min(most, max(each, most // 9))
     if name == "median":
