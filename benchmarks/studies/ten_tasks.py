@@ -139,7 +139,8 @@ def draw(runs: pd.DataFrame, tasks: Mapping[str, Task], random: Mapping[str, flo
     axis = right.subplots()
     draw_ratios(axis, ratios, ("all tasks",))
     axis.set_xscale("log")
-    ticks = [0.25, 0.5, 1, 2, 4, 8]
+    axis.set_xlabel("area, ratio (95 % interval)")
+    ticks = [0.25, 1, 4]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
     return figure
