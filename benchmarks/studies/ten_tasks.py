@@ -139,7 +139,7 @@ def draw(runs: pd.DataFrame, tasks: Mapping[str, Task], random: Mapping[str, flo
     axis = right.subplots()
     draw_ratios(axis, ratios, ("all tasks",))
     axis.set_xscale("log")
-    axis.set_xlabel("area, ratio (95 % interval)")
+    axis.set_xlabel("ratio of areas")
     ticks = [0.25, 1, 4]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
