@@ -18,14 +18,7 @@ from benchmarks.measure import table
 from benchmarks.studies.arm_pairs import contrast
 from benchmarks.studies.published_comparison import METHODS, iqm, published_at
 from benchmarks.studies.ratio_report import missing_runs, random_returns, tasks_of, whole_seeds
-from benchmarks.studies.ratio_statistics import (
-    Estimate,
-    Task,
-    bootstrapped,
-    effect,
-    estimate,
-    improvement,
-)
+from benchmarks.studies.ratio_statistics import Estimate, Task, bootstrapped, effect, estimate, improvement
 from benchmarks.studies.screening import short
 from benchmarks.studies.study_curves import draw_curves, draw_ratios, read
 from benchmarks.studies.study_report import Found, report
@@ -44,13 +37,13 @@ NEGLIGIBLE = 1.16
 """A ratio between this number and its reciprocal is negligible."""
 
 
-def conclusion(effect: Estimate) -> str:
+def conclusion(primary: Estimate) -> str:
     """Return the conclusion from the primary effect, in the words that were fixed in advance."""
-    if effect.low > 1:
+    if primary.low > 1:
         return "the benefit of NMER is confirmed"
-    if effect.high < 1:
+    if primary.high < 1:
         return "NMER harms"
-    if effect.low > 1 / NEGLIGIBLE and effect.high < NEGLIGIBLE:
+    if primary.low > 1 / NEGLIGIBLE and primary.high < NEGLIGIBLE:
         return "the difference is negligible"
     return "undecided"
 
