@@ -33,6 +33,9 @@ CHOSEN_ON = ("dm_control/cheetah-run-v0", "HalfCheetah-v5", "dm_control/cartpole
 """Tasks on which the preset's settings were chosen."""
 FLOOR = 0.01
 """Lower bound of mean areas, as a share of BRO's published return."""
+ALL = "all tasks"
+Ratio = tuple[float, float, float]
+"""A ratio of areas and the bounds of its 95 % interval, NaN with one seed."""
 NEGLIGIBLE = 1.16
 """A ratio between this number and its reciprocal is negligible."""
 
@@ -53,8 +56,8 @@ def floors(tasks: Mapping[str, Task]) -> list[float]:
     return [FLOOR * published_at(env, METHODS[0], BRO_STEPS)[0] for env in tasks]
 
 
-def ratio_of(tasks: Mapping[str, Task]) -> tuple[float, float, float]:
-    """Return the ratio of the areas over some tasks and its 95 % interval, NaN with one seed."""
+def ratio_of(tasks: Mapping[str, Task]) -> Ratio:
+    """Return the ratio of the areas over some tasks."""
     each = list(tasks.values())
     least = floors(tasks)
     low = high = np.nan
@@ -63,13 +66,21 @@ def ratio_of(tasks: Mapping[str, Task]) -> tuple[float, float, float]:
     return float(np.exp(effect(each, PAIR, least))), float(np.exp(low)), float(np.exp(high))
 
 
-def ratio_text(tasks: Mapping[str, Task]) -> str:
-    """Return the ratio of the areas over some tasks as text, with its interval if there is one."""
-    ratio, low, high = ratio_of(tasks)
+def ratios_of(tasks: Mapping[str, Task]) -> dict[str, Ratio]:
+    """Return the ratios over all tasks and on each task, by label."""
+    found = {ALL: ratio_of(tasks)}
+    for env, task in tasks.items():
+        found[short(env)] = ratio_of({env: task})
+    return found
+
+
+def text_of(found: Ratio) -> str:
+    """Return a ratio as text, with its interval if there is one."""
+    ratio, low, high = found
     return f"{ratio:.2f}" if np.isnan(low) else f"{ratio:.2f} ({low:.2f} to {high:.2f})"
 
 
-def by_task(tasks: Mapping[str, Task], runs: pd.DataFrame) -> str:
+def by_task(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio], runs: pd.DataFrame) -> str:
     """Return areas and final returns by seed, and the ratio of the areas, for each task as Markdown."""
     last = runs[runs["steps"] == runs["steps"].max()]
     lines = []
@@ -80,7 +91,7 @@ def by_task(tasks: Mapping[str, Task], runs: pd.DataFrame) -> str:
             cells.append(_numbers(task[arm]))
         for arm in (ARM, BASELINE):
             cells.append(_numbers(rows[rows["arm"] == arm].sort_values("seed")["value"]))
-        lines.append([*cells, ratio_text({env: task})])
+        lines.append([*cells, text_of(ratios[short(env)])])
     heads = ["task", f"areas of {ARM}", f"of {BASELINE}", f"returns of {ARM}", f"of {BASELINE}", "ratio of mean areas"]
     return table(heads, lines)
 
@@ -89,18 +100,22 @@ def _numbers(values: Sequence[float] | np.ndarray | pd.Series) -> str:
     return ", ".join(f"{value:,.0f}" for value in values)
 
 
-def over_tasks(tasks: Mapping[str, Task]) -> str:
+def over_tasks(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio]) -> str:
     """Return the ratios over all tasks, over the tasks without `CHOSEN_ON`, and over all tasks but one, as Markdown."""
-    parts = {f"all {len(tasks)} tasks": dict(tasks)}
+    lines = [_line(ALL, tasks, ratios[ALL])]
+    parts = {}
     unseen = {env: task for env, task in tasks.items() if env not in CHOSEN_ON}
     parts[f"the {len(unseen)} tasks on which no setting was chosen"] = unseen
     for env in tasks:
         parts[f"without {short(env)}"] = {name: task for name, task in tasks.items() if name != env}
-    lines = []
     for name, part in parts.items():
-        chance = np.mean([improvement(*PAIR(task)) for task in part.values()])
-        lines.append([name, ratio_text(part), f"{chance:.2f}"])
+        lines.append(_line(name, part, ratio_of(part)))
     return table(["tasks", "ratio of areas", "probability of improvement"], lines)
+
+
+def _line(name: str, tasks: Mapping[str, Task], ratio: Ratio) -> list[str]:
+    chance = np.mean([improvement(*PAIR(task)) for task in tasks.values()])
+    return [name, text_of(ratio), f"{chance:.2f}"]
 
 
 def final_returns(runs: pd.DataFrame) -> str:
@@ -113,12 +128,13 @@ def final_returns(runs: pd.DataFrame) -> str:
     return f"interquartile means of the final returns over tasks: {', '.join(found)}"
 
 
-def draw(runs: pd.DataFrame, tasks: Mapping[str, Task], random: Mapping[str, float]) -> plt.Figure:
+def draw(runs: pd.DataFrame, ratios: Mapping[str, Ratio], random: Mapping[str, float]) -> plt.Figure:
     """Return the figure: learning curves on each task, and the ratios of areas with their intervals."""
+    envs = sorted(runs["env"].unique())
     figure = plt.figure(figsize=(13, 5), layout="constrained")
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[4, 1])[0]
-    axes = left.subplots(2, -(-len(tasks) // 2), squeeze=False)
-    for axis, env in zip(axes.flat, tasks, strict=False):
+    axes = left.subplots(2, -(-len(envs) // 2), squeeze=False)
+    for axis, env in zip(axes.flat, envs, strict=False):
         draw_curves(axis, runs[runs["env"] == env], COLORS)
         axis.axhline(random[env], color="0.6", lw=0.8, ls=":")
         axis.set_title(short(env), fontsize=10)
@@ -126,11 +142,8 @@ def draw(runs: pd.DataFrame, tasks: Mapping[str, Task], random: Mapping[str, flo
     for axis in axes[:, 0]:
         axis.set_ylabel("evaluation return")
     left.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    ratios = {"all tasks": ratio_of(tasks)}
-    for env, task in tasks.items():
-        ratios[short(env)] = ratio_of({env: task})
     axis = right.subplots()
-    draw_ratios(axis, ratios, ("all tasks",))
+    draw_ratios(axis, dict(ratios), (ALL,))
     axis.set_xscale("log")
     axis.set_xlabel("ratio of areas")
     ticks = [0.25, 1, 4]
@@ -146,14 +159,15 @@ def found_in(folder: Path) -> Found:
     runs = whole_seeds(both, fewest=1)
     random = random_returns(folder)
     tasks = tasks_of(runs, random)
-    parts = [by_task(tasks, runs), over_tasks(tasks), final_returns(runs)]
+    ratios = ratios_of(tasks)
+    parts = [by_task(tasks, ratios, runs), over_tasks(tasks, ratios), final_returns(runs)]
     missing = missing_runs(folder)
     if missing:
         parts.append(missing)
     else:
         primary = estimate(list(tasks.values()), PAIR, floors(tasks))
         parts.append(f"By the decision rule fixed before the first run: {conclusion(primary)} (p {primary.p:.3f}).")
-    return "\n\n".join(parts), lambda: draw(runs, tasks, random)
+    return "\n\n".join(parts), lambda: draw(runs, ratios, random)
 
 
 if __name__ == "__main__":

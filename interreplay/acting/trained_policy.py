@@ -157,16 +157,21 @@ def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray],
         expected = ", ".join(map(repr, sorted(spaces)))
         raise ValueError(f"the observation has the parts {found}; expected {expected}, as in {space}")
     parts = {}
-    counts: dict[str, int | None] = {}
+    counts = {}
     for name, part in spaces.items():
         column = _column(name, part, given[name])
-        counts[name] = len(column) if column.shape != part.shape else None
-        parts[name] = column if column.shape != part.shape else column[None]
+        counts[name] = 0
+        if column.shape == part.shape:
+            column = column[None]
+        else:
+            counts[name] = len(column)
+        parts[name] = column
+    single = 0 in counts.values()
     if len({*counts.values()}) > 1:
         raise ValueError(
-            f"the parts have different numbers of observations (None: a single one): {counts}; expected one number"
+            f"the parts have different numbers of observations (0: a single one): {counts}; expected one number"
         )
-    return parts, None in counts.values()
+    return parts, single
 
 
 def column_type(space: gym.Space) -> np.dtype[Any]:

@@ -103,19 +103,21 @@ def prepared(given: Mapping[str, Any], checkpoints: Sequence[Path], home: Path |
             line = f"no updates: {line} (--learning_starts), and the run ends at {settings.total_env_steps:,}"
         lines.append(line)
     if not checkpoints and "torch_compile" not in given:
-        lines.append(compilation_hint(settings, environment.observation_space))
+        lines.append(compilation_hint(settings, source, environment.observation_space))
     return PreparedRun(settings, source, tuple(filter(None, lines)))
 
 
-def compilation_hint(settings: SimpleNamespace, observation_space: gym.Space) -> str:
+def compilation_hint(settings: SimpleNamespace, source: Source, observation_space: gym.Space) -> str:
     """Return a line that recommends compiled updates for a run with many of them, "" if they are not possible."""
+    if source is None or isinstance(source, UnrollMix):
+        return ""
     if not hasattr(settings, "torch_compile") or settings.device != "cpu":
         return ""
     vectors = isinstance(observation_space, gym.spaces.Box) and not is_image(observation_space)
     encodes = settings.network is not None or settings.encoder != "auto"
     draws = settings.critic_dropout or settings.target_subset
     updates = settings.updates_per_step * settings.total_env_steps
-    if not vectors or encodes or draws or updates < MANY_UPDATES:
+    if not vectors or encodes or draws or source.brings_critic_loss or updates < MANY_UPDATES:
         return ""
     try:
         check_compiler()

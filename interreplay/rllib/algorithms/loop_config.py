@@ -419,7 +419,7 @@ class LoopConfig(AlgorithmConfig):
 
     @property
     def network_settings(self) -> dict[str, Any]:
-        """The settings that determine the networks, by name, without numbers of numpy, which JSON lacks."""
+        """The settings that determine the networks, by name, with Python's numbers, as JSON requires."""
         names = (*COMMON, *self.module_class.architecture.settings)
         return with_python_numbers({name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)})
 
@@ -440,7 +440,10 @@ class LoopConfig(AlgorithmConfig):
 
 
 def with_python_numbers(value: Any) -> Any:
-    """Return nested containers with Python's numbers in place of numpy's."""
+    """Return nested containers with Python's numbers in place of numpy's.
+
+    Unlike `interreplay.runs.resume.plain`, it keeps tuples, which checkpoints compare as text.
+    """
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):

@@ -95,13 +95,12 @@ class OffPolicyConfig(LoopConfig):
         if self.on_manifold_rows and n_step not in (1, (1, 1), [1, 1]):
             raise ValueError(f"on_manifold_rows simulates single steps and n_step is {n_step}; expected n_step 1")
         capacity = self.replay_buffer_config.get("capacity")
-        if capacity is None:
-            capacity = self.train_batch_size_per_learner
-        check_number("capacity", capacity, 1, whole=True)
-        if capacity < self.train_batch_size_per_learner:
-            raise ValueError(
-                f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
-            )
+        if capacity is not None:
+            check_number("capacity", capacity, 1, whole=True)
+            if capacity < self.train_batch_size_per_learner:
+                raise ValueError(
+                    f"capacity is {capacity}; expected at least the batch size {self.train_batch_size_per_learner}"
+                )
         self.update_settings()  # rejects contradictory settings
 
     def check_loss(self, method_with_loss: str | None = None) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from interreplay.errors import UsageError
+from interreplay.experience import make_source
 from interreplay.experiments.commands import preparation
 from interreplay.experiments.flags.training_flags import settings_for
 
@@ -18,8 +19,9 @@ def with_compiler(monkeypatch):
     monkeypatch.setattr(preparation, "check_compiler", lambda: None)
 
 
-def hint(observation_space=VECTORS, **changes):
-    return preparation.compilation_hint(settings_for(LONG | changes), observation_space)
+def hint(observation_space=VECTORS, method="Uniform", **changes):
+    source = make_source(method, capacity=100)
+    return preparation.compilation_hint(settings_for(LONG | changes), source, observation_space)
 
 
 def test_many_updates_are_faster_compiled():
@@ -32,6 +34,7 @@ def test_updates_that_are_few_or_cannot_be_compiled():
     assert hint(observation_space=IMAGES) == ""
     assert hint(critic_dropout=0.01) == ""
     assert hint(target_subset=1) == ""
+    assert hint(method="LAP") == ""  # its batches define the loss
     assert hint(trainer="CrossQ") == ""
     assert hint(trainer="DQN", env="CartPole-v1") == ""
 
