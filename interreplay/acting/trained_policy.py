@@ -72,7 +72,8 @@ class TrainedPolicy:
             explore: Whether to explore; else the action is the best one or the mode.
 
         Raises:
-            ValueError: The observation does not match the space, or the policy has no exploration.
+            ValueError: The observation does not match the space or contains NaN or infinity, or the policy has no
+                exploration.
         """
         parts, single = batch_of(self.observation_space, obs)
         if explore and self.exploration is None:
@@ -148,7 +149,7 @@ def batch_of(space: gym.Space, observation: Any) -> tuple[dict[str, np.ndarray],
         whether the input was a single observation without a batch dimension.
 
     Raises:
-        ValueError: The observation does not match the space.
+        ValueError: The observation does not match the space, or contains NaN or infinity.
     """
     spaces = leaves(space)
     given = parts_of(observation)
@@ -193,6 +194,9 @@ def _column(name: str, space: gym.Space, given: Any) -> np.ndarray:
     if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and dtype.kind != "f"):
         raise ValueError(f"{which} has the type {array.dtype}; expected {dtype}")
     converted = array.astype(dtype, copy=False)
+    if dtype.kind == "f" and not np.isfinite(converted).all():
+        bad = converted[~np.isfinite(converted)][0]
+        raise ValueError(f"{which} contains {bad}; expected finite values")
     if dtype.kind != "f" and not np.array_equal(array, converted):
         raise ValueError(f"{which} has values from {array.min()} to {array.max()}; expected values of {dtype}")
     if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):

@@ -34,7 +34,7 @@ HOME = Path(__file__).resolve().parents[2] / NAME
 
 
 def methods() -> dict[str, Recipe]:
-    """Return the replay methods of the catalog by name.
+    """Return the replay methods of the catalog and `OWN_METHODS` by name.
 
     `replay_buffers` builds on this package. This lookup on demand is the only upward import.
 
@@ -50,16 +50,11 @@ def methods() -> dict[str, Recipe]:
             "remove its parent from PYTHONPATH"
         )
     catalog = importlib.import_module(NAME)
-    return {name: getattr(catalog, name) for name in catalog.__all__}
-
-
-def all_methods() -> dict[str, Recipe]:
-    """Return the replay methods of the catalog and `OWN_METHODS` by name."""
-    return methods() | OWN_METHODS
+    return {name: getattr(catalog, name) for name in catalog.__all__} | OWN_METHODS
 
 
 def resolve(kind: Kind) -> Recipe:
-    """Return the recipe for a name of `all_methods`, ``module:Class``, a class or a factory.
+    """Return the recipe for a name of `methods`, ``module:Class``, a class or a factory.
 
     Raises:
         ValueError: If the name is unknown, with the most similar valid name, or `kind` is something else.
@@ -69,7 +64,7 @@ def resolve(kind: Kind) -> Recipe:
             return own_class(kind, ReplayBuffer, "buffer")
         if kind == OF_PARTS:
             return ReplayBuffer
-        catalog = all_methods()
+        catalog = methods()
         if kind not in catalog:
             raise ValueError(f"there is no replay buffer {kind!r}; {accepted_names(kind, catalog)}")
         return catalog[kind]

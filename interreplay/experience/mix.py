@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from interreplay.buffer import ReplayBuffer
-from interreplay.buffer.catalogue import Kind, all_methods, make_buffer
+from interreplay.buffer.catalogue import Kind, make_buffer, methods
 from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
 from interreplay.experience.offline import Offline, recipe
@@ -193,7 +193,7 @@ def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common:
     """Return `source` if it is a source already; otherwise create it with the common arguments that it accepts."""
     made: Any = source
     if not isinstance(source, Mix):
-        arguments = recipe(source, all_methods())
+        arguments = recipe(source, methods())
         made = arguments.pop("type")
         if made in ("Offline", Offline):
             accepted = {name: value for name, value in common.items() if name != "capacity"}

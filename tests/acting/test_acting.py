@@ -124,6 +124,7 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
         ("SAC", np.zeros(4), r"the observation has the shape \(4,\); expected \(3,\), or \(n, ...\) for several"),
         ("SAC", {"a": 1}, "the observation has the parts 'a'; expected ''"),
         ("SAC", ["a", "b", "c"], "the observation has the type <U1; expected float32"),
+        ("SAC", [0.0, np.nan, 0.0], "the observation contains nan; expected finite values"),
         ("goals", {"observation": np.zeros(10)}, "expected 'achieved_goal', 'desired_goal', 'observation'"),
         (
             "goals",

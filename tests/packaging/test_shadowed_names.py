@@ -32,8 +32,8 @@ def call(*words: str, folder: Path) -> subprocess.CompletedProcess:
 
 def test_methods_are_the_classes_of_the_catalog():
     found = catalogue.methods()
-    assert list(found) == list(replay_buffers.__all__)
-    assert all(found[name] is getattr(replay_buffers, name) for name in found)
+    assert list(found) == [*replay_buffers.__all__, "DeviceNMER", "SWD"]
+    assert all(found[name] is getattr(replay_buffers, name) for name in replay_buffers.__all__)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.buffer.catalogue import OF_PARTS, all_methods, part_class, resolve
+from interreplay.buffer.catalogue import OF_PARTS, methods, part_class, resolve
 from interreplay.errors import UsageError, accepted_names
 from interreplay.experience import ModelBased
 from interreplay.experiments.flags.offline_flags import MODEL_BASED
@@ -57,7 +57,7 @@ OF_ROWS: dict[str, Any] = {
 }
 """Flags about replayed transitions, and their values in a run that learns from unrolls."""
 
-CATALOGUE: dict[str, Callable[..., Any]] = all_methods() | {MODEL_BASED: ModelBased}
+CATALOGUE: dict[str, Callable[..., Any]] = methods() | {MODEL_BASED: ModelBased}
 """Replay methods by name."""
 
 
