@@ -44,7 +44,7 @@ def test_k_passes_at_most_ten_files_on_its_way_to_knn(monkeypatch, tmp_path):
         path = Path(frame.f_code.co_filename)
         if event not in ("call", "return") or not path.is_relative_to(ROOT) or path == Path(__file__):
             return
-        if ".venv" not in path.parts and (holds(frame.f_locals) or (event == "return" and holds(result))):
+        if ".venv" not in path.parts and (holds(dict(frame.f_locals)) or (event == "return" and holds(result))):
             passed.setdefault(str(path.relative_to(ROOT)), set()).add(frame.f_code.co_name)
 
     def arrived(self: KNN, k: int) -> None:

@@ -84,8 +84,8 @@ def file(tmp_path):
         ({"buffers": "[LA3P]", "trainers": "[TQC]"}, "LA3P requires critic_loss, which TQC does not provide"),
         ({"buffers": "[ReLo]", "trainers": "[DDQN]", "envs": "[CartPole-v1]"}, "which DDQN does not provide"),
         (
-            {"buffers": "[ModelBased]", "envs": "[dm_control/cartpole-swingup-v0]"},
-            "there is no termination function for 'dm_control/cartpole-swingup-v0'",
+            {"buffers": "[ModelBased]", "envs": "[BipedalWalker-v3]"},
+            "there is no termination function for 'BipedalWalker-v3'",
         ),
         ({"settings": "{num_workers: 500}"}, "--num_workers 500: each takes a CPU, available: "),
         ({"together": "2", "scheduler": "asha"}, "--together runs all runs at once"),
