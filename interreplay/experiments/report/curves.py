@@ -44,7 +44,15 @@ class Curves:
     def between(self, low: float, high: float) -> Curves:
         """Return the curves over a part of their steps, interpolated at its ends."""
         inside = self.steps[(self.steps >= low) & (self.steps <= high)]
-        grid = np.union1d(inside, [low, high])
+        return self._at(np.union1d(inside, [low, high]))
+
+    def thinned(self) -> Curves:
+        """Return the curves at 200 evenly spaced steps if they have more, for figures and intervals at each step."""
+        if len(self.steps) <= POINTS:
+            return self
+        return self._at(np.linspace(self.steps[0], self.steps[-1], POINTS))
+
+    def _at(self, grid: Array) -> Curves:
         return Curves(grid, np.stack([np.interp(grid, self.steps, values) for values in self.values]))
 
     def reached(self, threshold: float) -> Array:
@@ -62,8 +70,7 @@ def points(run: Run, column: str) -> tuple[Array, Array]:
 def align(runs: Sequence[Run], column: str) -> Curves | None:
     """Return runs at the steps at which any of them has a value, within the range that all of them have.
 
-    Runs are interpolated linearly. More than 200 steps are thinned to 200 evenly spaced ones. Return None if no run has
-    a value of the column, or there is no common range.
+    Runs are interpolated linearly. Return None if no run has a value of the column, or there is no common range.
     """
     listed = [points(run, column) for run in runs if run.has(column)]
     grid = np.array([])
@@ -73,8 +80,6 @@ def align(runs: Sequence[Run], column: str) -> Curves | None:
         grid = grid[(grid >= steps[0]) & (grid <= steps[-1])]
     if not len(grid):
         return None
-    if len(grid) > POINTS:
-        grid = np.linspace(grid[0], grid[-1], POINTS)
     return Curves(grid, np.stack([np.interp(grid, steps, values) for steps, values in listed]))
 
 

@@ -59,7 +59,8 @@ def curves_table(sections: Sequence[Section]) -> pd.DataFrame:
     """Return means with intervals, by method and environment steps."""
     frames = []
     for section, task in _tasks(sections):
-        for method, curves in task.own.items():
+        for method, own in task.own.items():
+            curves = own.thinned()
             values = curves.values.T
             columns: dict[str, Any] = {"algorithm": section.algorithm, "env": task.env, "measure": section.measure}
             columns |= {"method": method, "env_steps": curves.steps, "runs": len(curves.values)}
@@ -167,6 +168,7 @@ def diagnostics_table(sections: Sequence[Section]) -> pd.DataFrame:
             for column in ["seconds", *sorted(filter(lambda name: name.startswith(REPLAY), names))]:
                 curves = align(runs, column)
                 if curves is not None:
+                    curves = curves.thinned()
                     columns: dict[str, Any] = {"algorithm": section.algorithm, "env": task.env, "method": method}
                     columns |= {"name": column.removeprefix(REPLAY), "runs": len(curves.values)}
                     columns |= {"env_steps": curves.steps} | _estimate("mean", mean, [curves.values.T])

@@ -30,9 +30,9 @@ def test_runs_without_a_common_range_have_no_curves():
     assert align([run([0], [np.nan])], "evaluation") is None
 
 
-def test_curves_have_at_most_200_points():
+def test_drawn_curves_have_at_most_200_points():
     steps = np.arange(1000)
-    curves = align([run(steps, steps)], "evaluation")
+    curves = align([run(steps, steps)], "evaluation").thinned()
     assert curves.values.shape == (1, 200) and np.allclose(curves.values[0], curves.steps)
 
 
@@ -69,3 +69,12 @@ def test_methods_are_compared_over_the_same_range():
     for curves in shared.values():
         assert curves.steps[[0, -1]].tolist() == [5, 9]
         assert curves.means() == [7] and curves.finals() == pytest.approx([8.8])
+
+
+def test_areas_final_returns_and_thresholds_use_all_evaluations():
+    """Also with more evaluations than figures show; here the return is 1 once, in the last tenth."""
+    values = np.zeros(1001)
+    values[950] = 1.0
+    curves = align([run(np.arange(1001), values)], "evaluation")
+    assert curves.means() == pytest.approx([0.001]) and curves.finals() == pytest.approx([0.01])
+    assert curves.reached(1.0) == [950]
