@@ -94,6 +94,7 @@ class Reporter(ProgressOutput):
         self.last_return = math.nan
         self.last_evaluation = math.nan
         self.last_success = math.nan
+        self._evaluates_success = False
         self.left(steps)
         if stream.isatty() and not quiet:
             self._bar = bar(total, stream, steps, unit.removesuffix("s"))
@@ -117,13 +118,12 @@ class Reporter(ProgressOutput):
     def iteration(self, steps: int, result: dict[str, Any]) -> None:
         """Report the result of an iteration."""
         evaluation = result.get("evaluation", {})
-        # A success rate of deterministic actions replaces the one of training.
-        self.report(
-            steps,
-            mean_return(result),
-            mean_return(evaluation),
-            float((evaluation or result).get("env_runners", {}).get("success_rate", math.nan)),
-        )
+        success = _success_rate(evaluation)
+        # From the first evaluation on, a success rate of deterministic actions replaces the one of training.
+        self._evaluates_success |= not math.isnan(success)
+        if not self._evaluates_success:
+            success = _success_rate(result)
+        self.report(steps, mean_return(result), mean_return(evaluation), success)
 
     def report(self, steps: int, trained: float, evaluated: float, success: float = math.nan) -> None:
         """Report the figures of an iteration; NaN repeats the previous value."""
@@ -167,6 +167,11 @@ class Reporter(ProgressOutput):
             f"{steps:,} {self.unit}, {seconds:,.0f} s ({rate:.0f} {self.unit}/s), return {shown(self.last_return)}, "
             f"evaluation return {shown(self.last_evaluation)} (best {shown(best_evaluation)}){self._success(', ')}"
         )
+
+
+def _success_rate(result: dict[str, Any]) -> float:
+    """Return the success rate of a result, NaN without one."""
+    return float(result.get("env_runners", {}).get("success_rate", math.nan))
 
 
 def reporter_of(settings: SimpleNamespace, steps: int, stream: TextIO, best: float) -> Reporter:

@@ -219,3 +219,16 @@ def test_durations_and_numbers_in_words():
     for seconds, expected in words.items():
         assert duration(seconds) == expected
     assert [shown(math.nan), shown(-1234.56)] == ["-", "-1,234.6"]
+
+
+def test_a_success_rate_of_evaluations_is_shown_until_the_next_evaluation():
+    """With an evaluation in every second iteration; the success rate of training includes exploration."""
+    stream = io.StringIO()
+    reporter = Reporter(3000, 0, stream)
+    evaluated = result(-20.0, -10.0)
+    evaluated["evaluation"]["env_runners"]["success_rate"] = 0.75
+    reporter.iteration(1000, evaluated)
+    trained = result(-30.0)
+    trained["env_runners"]["success_rate"] = 0.3
+    reporter.iteration(2000, trained)
+    assert "return    -30.0  evaluation    -10.0  success 0.75" in stream.getvalue().splitlines()[1]
