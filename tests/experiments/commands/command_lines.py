@@ -76,7 +76,15 @@ def one_line(text: str, *parts: str) -> None:
         assert part in text
 
 
+def code_of(command, words) -> int:
+    """Return the exit code of a command, also if its parser ends it."""
+    try:
+        return command(words)
+    except SystemExit as end:
+        return end.code
+
+
 def rejects(capsys, command, words, *parts: str, code: int = 2) -> None:
     """Assert that a command ends with one line of error that contains these parts."""
-    assert command(words) == code
+    assert code_of(command, words) == code
     one_line(capsys.readouterr().err, *parts)

@@ -1,6 +1,5 @@
 """main.py: the words of an actor-learner platform, and the settings that they stand for."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -13,6 +12,7 @@ from argument_parser import make_parser, settings_for
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, evaluate, train
 from interreplay.experiments.commands.actor_learner import FIXED, GAMES, IGNORED, OTHERS, SAME, read, translated
+from tests.experiments.commands.command_lines import rejects
 
 ROOT = Path(__file__).resolve().parents[3]
 ELITE = (
@@ -36,8 +36,8 @@ def test_missing_settings_have_the_platforms_defaults():
 
 
 def test_the_printed_command_resumes(tmp_path, capsys):
-    assert actor_learner.main(["--resume", str(tmp_path / "none")]) == 2
-    assert "none does not exist; give the folder of a run" in capsys.readouterr().err
+    words = ["--resume", str(tmp_path / "none")]
+    rejects(capsys, actor_learner.main, words, "none does not exist; give the folder of a run")
 
 
 def test_flags_of_games_without_effect_are_reported(capsys):
@@ -57,14 +57,6 @@ def test_without_a_seed_a_random_one_is_drawn():
 def test_caching_is_off_on_request_and_with_a_preset(words):
     assert not settings("--env=CartPole-v1", *words).caching
     assert settings("--env=CartPole-v1", "--preset=actor-learner", "--caching=True").caching
-
-
-def test_caching_is_a_setting_of_all_programs(tmp_path):
-    file = tmp_path / "run.yaml"
-    file.write_text("trainer: IMPALA\nenv: CartPole-v1\ncaching: true\n")
-    for words in (["--trainer=IMPALA", "--env=CartPole-v1", "--caching=True"], [f"--config={file}"]):
-        assert settings_for(make_parser().given(words)).caching
-    assert not settings_for(make_parser().given(["--trainer=IMPALA", "--env=CartPole-v1"])).caching
 
 
 def test_the_learning_rate_falls_over_so_many_updates_as_its_square():
@@ -106,10 +98,7 @@ def test_workers_are_processes_if_there_are_cpus(monkeypatch, capsys):
         (["--env=CartPole-v1", "--worker_count=2", "--envs_per_worker", "3"], {"num_envs_per_worker": 6}),
         (["--optimizer=adam", "--seed=5"], {"optimizer": "Adam", "seed": 5}),
         (["--use-policy-cloning-loss=False"], {"policy_cloning": 0.0, "value_cloning": 0.005}),
-        (
-            ["--use_kl_mask=True", "--kl_div_threshold=.2"],
-            {"relevance_bound": 0.2, "relevance_of": "behavior"},
-        ),
+        (["--use_kl_mask=True", "--kl_div_threshold=.2"], {"relevance_bound": 0.2, "relevance_of": "behavior"}),
         (["--rho-const=2", "--c_const=3"], {"vtrace_rho": 2.0, "vtrace_pg_rho": 3.0, "vtrace_c": 1.0}),
         (
             ["--clip_rewards=False", "--episodic_life=False", "--noop_threshold=5"],
@@ -147,10 +136,7 @@ def test_stores_wait_until_they_are_filled_to_its_share():
     ],
 )
 def test_bad_words_end_in_one_line(line, why, capsys):
-    with contextlib.suppress(SystemExit):
-        assert actor_learner.main(line.split()) == 2
-    error = capsys.readouterr().err
-    assert why in error and error.count("\n") == 1
+    rejects(capsys, actor_learner.main, line.split(), why)
 
 
 def test_resuming_and_testing_call_our_commands(monkeypatch):

@@ -8,7 +8,6 @@ import argument_parser
 from argument_parser import GROUPS, make_parser, settings_for, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
-from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.reading import Flag, FlagParser
 from interreplay.experiments.flags.run_flags import INVOCATION, METHOD
 from interreplay.experiments.flags.values import boolean
@@ -26,10 +25,7 @@ def replay(line: str):
 MEANINGS = [
     ("", ("Uniform", {}, None, False)),
     ("--trainer SAC --knn_baseline", ("NMER", {}, None, False)),
-    (
-        "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline",
-        ("NMER", {}, None, False),
-    ),
+    ("--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline", ("NMER", {}, None, False)),
     ("--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False", ("Uniform", {}, None, False)),
     ("--custom_replay_buffer False --prioritized_replay", ("PER", {}, None, False)),
     ("--prioritized_replay --prioritized_replay_alpha .7", ("PER", {"alpha": 0.7}, None, False)),
@@ -138,9 +134,8 @@ def test_booleans_stand_alone_or_with_a_value():
         assert given(f"--{name} False --seed 1") == {name: False, "seed": 1}
 
 
-def test_every_flag_is_described_and_every_default_is_what_its_reader_accepts():
+def test_every_default_is_what_its_reader_accepts():
     for flag in FLAGS.values():
-        assert len(flag.help) > 3
         if isinstance(flag.default, bool | int | float):
             assert flag.type(str(flag.default)) == flag.default
 
@@ -172,17 +167,6 @@ def test_values_of_buffer_arguments():
     }.items():
         ((name, value),) = given(f'--buffer-arg "x={text}"')["buffer_arg"]
         assert (name, value, type(value)) == ("x", expected, type(expected))
-
-
-def test_defaults_of_an_environment_give_way_to_flags():
-    tuned = presets.load("mujoco").environments["InvertedPendulum"]["SAC"]
-    for line in ("", "--env InvertedPendulum-v2", "--env some.module:InvertedPendulum-v5", "--env InvertedPendulum"):
-        assert tuned.items() <= vars(settings_for(given(line))).items()
-    other = settings_for(given("--env HalfCheetah-v5"))
-    assert (other.actor_lr, other.tau, other.initial_alpha) == (3e-4, 0.005, 1.0)
-    line = given("--tau .3")
-    assert settings_for(line).tau == 0.3
-    assert argument_parser.tuned_for(line) == {name: value for name, value in tuned.items() if name != "tau"}
 
 
 def test_defaults_of_an_algorithm_give_way_to_flags():

@@ -12,6 +12,7 @@ from interreplay.experiments.commands import actor_learner, evaluate, main, run_
 from interreplay.experiments.report import __main__ as report
 from interreplay.experiments.rllib_command import main as rllib
 from tests.experiments.commands.bad_input import FILES, TABLE
+from tests.experiments.commands.command_lines import code_of
 
 ROOT = Path(__file__).resolve().parents[3]
 spec = importlib.util.spec_from_file_location("submit_of_the_table", ROOT / "cluster_deployment/submit.py")
@@ -68,10 +69,7 @@ def test_bad_input_is_one_line_and_exit_code_2(program, folder, monkeypatch, cap
         playing = "enjoy" in program or "evaluate" in line
         monkeypatch.setattr("ray.init", (lambda **options: None) if playing else no_ray)
         monkeypatch.setattr(sys, "argv", [program])
-        try:
-            code = MAINS[program](shlex.split(line))
-        except SystemExit as end:
-            code = end.code
+        code = code_of(MAINS[program], shlex.split(line))
         out, err = capsys.readouterr()
         found = (code, out, err.count("\n"), "error: " in err, contents(folder) == FILES)
         if found != (2, "", 1, True, True) or not all(piece in err for piece in pieces):
@@ -102,11 +100,3 @@ def test_lists_and_counts_do_nothing_else(folder, monkeypatch, capsys):
         out, err = capsys.readouterr()
         assert piece in out and err == ""
     assert contents(folder) == FILES
-
-
-@pytest.mark.slow
-def test_letters_that_the_terminal_lacks_become_question_marks(folder):
-    code = "from interreplay.experiments.commands.train import main; main(['--list-buffers'])"
-    environment = {"PYTHONIOENCODING": "latin-1", "PATH": "", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
-    assert (done.returncode, done.stderr) == (0, b"") and b"Attentive" in done.stdout and b"?" in done.stdout

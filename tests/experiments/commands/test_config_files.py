@@ -71,10 +71,7 @@ METHODS = {
     "--config more.yaml": ("PER", {"alpha": 0.7, "beta": 0.1}),
     "--config more.yaml buffer_arg.beta=.2": ("PER", {"alpha": 0.7, "beta": 0.2}),
     "--config more.yaml buffer_arg.beta=.2 --buffer_arg beta=.3": ("PER", {"alpha": 0.7, "beta": 0.3}),
-    "--config more.yaml buffer_arg.alpha=1 buffer_arg.eps=1 --buffer PER": (
-        "PER",
-        {"alpha": 1, "beta": 0.1, "eps": 1},
-    ),
+    "--config more.yaml buffer_arg.alpha=1 buffer_arg.eps=1 --buffer PER": ("PER", {"alpha": 1, "beta": 0.1, "eps": 1}),
     "--config other.yaml": ("ERE", {}),
     "--config other.yaml buffer_arg.c_min=2000": ("ERE", {"c_min": 2000}),
     "--config per.yaml --buffer Uniform": ("Uniform", {}),
@@ -191,9 +188,8 @@ def test_a_resumed_run_takes_what_may_change_from_the_file():
 
 
 def test_studies_take_settings_not_configurations(folder, capsys):
-    with pytest.raises(SystemExit):
-        study(["--buffers", "Uniform", "--config", "mine.yaml"])
-    assert "unknown flag --config; settings go into the study file" in capsys.readouterr().err
+    words = ["--buffers", "Uniform", "--config", "mine.yaml"]
+    rejects(capsys, study, words, "unknown flag --config; settings go into the study file")
     (folder / "study.yaml").write_text("{buffers: [Uniform], settings: {config: mine.yaml}}")
     rejects(capsys, study, ["study.yaml", "--count"], "config does not belong in a study")
 

@@ -1,13 +1,10 @@
 """The folder configs: flags accept every file, files agree with the presets, and every file trains."""
 
-import json
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
-from custom_training import main
 from interreplay.experiments.flags import config_files
 from interreplay.learning.algorithms_table import VARIANTS
 from tests.experiments.commands.command_lines import settings as settings_of_words
@@ -22,18 +19,6 @@ GROUPS = {
     "lunarlander": {"dqn", "ddqn", "c51", "qrdqn", "rainbow", "a2c", "a3c", "sac", "ddpg"},
     "mujoco": {"sac", "td3", "ddpg", "tqc", "crossq", "redq", "droq"},
     "pybullet": {"sac", "ddpg"},
-}
-# Flags that make every run small without changing how it learns.
-SMALL = {
-    "total_env_steps": 200,
-    "steps_per_iteration": 200,
-    "learning_starts": 160,
-    "buffer_size": 1_000,
-    "train_batch_size": 8,
-    "rollout_fragment_length": 4,
-    "evaluation_interval": 0,
-    "checkpoint_freq": 0,
-    "hiddens": "16,16",
 }
 
 
@@ -103,21 +88,3 @@ def test_the_page_lists_all_files_and_its_commands_are_valid():
     assert {group: set(re.findall(r"`(\w+)`", files)) for group, files in rows.items()} == GROUPS
     lines = re.findall(r"^(?:python custom_training.py|interreplay train) (--config (?!mine).*)$", page, re.MULTILINE)
     assert len(lines) == 3 and all(settings(*line.split()) for line in lines)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["atari/rainbow_dqn", "mujoco/crossq"])
-def test_runs_have_the_settings_of_their_file(name, tmp_path, capsys):
-    words = [f"{key}={value}" for key, value in SMALL.items()]
-    assert main(["--config", name, *words, "--local_dir", str(tmp_path), "--quiet"]) == 0
-    assert f"configs/{name}.yaml over configs/" in capsys.readouterr().out
-    (run,) = tmp_path.iterdir()
-    params, made = json.loads((run / "params.json").read_text()), settings("--config", name)
-    replaced = {*SMALL, "output_dir", "quiet"}
-    assert {key: params[key] for key in made if key not in replaced} == {
-        key: value for key, value in made.items() if key not in replaced
-    }
-    last = json.loads((run / "result.json").read_text().splitlines()[-1])
-    assert last["num_env_steps_sampled_lifetime"] == 200
-    updates = last["learners"]["default_policy"]["num_updates_lifetime"]
-    assert updates >= 40 * made["updates_per_step"]

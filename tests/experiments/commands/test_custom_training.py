@@ -15,7 +15,7 @@ import pytest
 import custom_training
 from interreplay.runs.results.reader import NAMES
 from interreplay.runs.run_folder import STEPS
-from tests.experiments.commands.command_lines import PATIENCE, checkpoints, one_line, rows, start, steps, the_run
+from tests.experiments.commands.command_lines import PATIENCE, checkpoints, rejects, rows, start, steps, the_run
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = (
@@ -23,37 +23,6 @@ TINY = (
 )
 SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
 EVALUATION_RETURN = NAMES["evaluation"][0]
-
-ENVS = '''
-import gymnasium as gym, numpy as np
-from gymnasium.envs.classic_control import PendulumEnv
-
-class Broken(PendulumEnv):
-    """Breaks at the 130th step: what does, is in `kind`."""
-    def __init__(self, kind="nan"):
-        super().__init__()
-        self.kind, self.steps = kind, 0
-    def step(self, action):
-        self.steps += 1
-        obs, reward, *rest = super().step(action)
-        if self.steps == 130 and self.kind == "nan":
-            reward = float("nan")
-        if self.steps == 130 and self.kind == "inf":
-            obs = np.full_like(obs, np.inf)
-        return obs, reward, *rest
-
-class Image(gym.Env):
-    observation_space = gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)
-    action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-    def reset(self, *, seed=None, options=None):
-        return self.observation_space.sample(), {}
-    def step(self, action):
-        return self.observation_space.sample(), 0.0, False, False, {}
-
-for kind in ("nan", "inf"):
-    gym.register(f"{kind.title()}-v0", entry_point=Broken, kwargs={"kind": kind}, max_episode_steps=200)
-gym.register("Image-v0", entry_point=Image, max_episode_steps=50)
-'''
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +40,6 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def copy(finished, tmp_path):
     return Path(shutil.copytree(finished[0], tmp_path / "results" / finished[0].name))
-
-
-@pytest.fixture
-def envs(tmp_path, monkeypatch):
-    (tmp_path / "envs_for_tests.py").write_text(ENVS)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return tmp_path
 
 
 def test_output_of_a_run(finished):
@@ -169,8 +130,7 @@ def test_a_rejected_resume_changes_nothing(copy, capsys):
         (["--buffer", "Uniform"], ["buffer NMER, not Uniform"]),
         ([], ["complete at 300 steps", "--total_env_steps"]),
     ):
-        assert custom_training.main(["--resume", str(copy), *flags]) == 2
-        one_line(capsys.readouterr().err, *parts)
+        rejects(capsys, custom_training.main, ["--resume", str(copy), *flags], *parts)
         assert tree(copy) == before
 
 
@@ -179,56 +139,24 @@ def test_a_run_without_a_usable_checkpoint_changes_nothing(copy, capsys):
         for file in checkpoint.rglob("*.json"):
             file.write_text("{")
     before = tree(copy)
-    assert custom_training.main(["--resume", str(copy), "--total_env_steps", "400"]) == 2
-    one_line(capsys.readouterr().err, "no usable checkpoint", "checkpoint_00000300", "checkpoint_00000200")
+    words = ["--resume", str(copy), "--total_env_steps", "400"]
+    rejects(capsys, custom_training.main, words, "no usable checkpoint", "checkpoint_00000300", "checkpoint_00000200")
     assert tree(copy) == before
-
-
-def test_rows_that_cannot_be_stored(capsys, tmp_path, envs):
-    for flags, parts in (
-        (["--trainer", "TD3", "--buffer", "Elite", "--buffer-arg", "distance=kl"], ['"ln"', "not a distribution"]),
-        (["--env", "FrozenLake-v1", "--buffer", "NMER"], ["actions of torch.int64 cannot be blended", "Discrete(4)"]),
-        (["--env", "envs_for_tests:Image-v0", "--buffer", "NMER"], ["uint8"]),
-        (["--env", "Humanoid-v5", "--buffer_size", "2e9"], ["2,000,000,000 rows", "GB when full", "would fit"]),
-    ):
-        assert custom_training.main([*flags, "--local_dir", str(tmp_path / "results")]) == 2
-        one_line(capsys.readouterr().err, *parts)
-        assert not any((tmp_path / "results").glob("*"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "column"), [("Nan", "rewards"), ("Inf", "obs")])
-def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp_path):
-    local_dir = tmp_path / "results"
-    flags = ["--env", f"envs_for_tests:{kind}-v0", "--total_env_steps", "300", "--local_dir", str(local_dir)]
-    flags += [*SHORT, "--evaluation_interval", "0"]
-    assert custom_training.main(flags) == 2
-    one_line(capsys.readouterr().err, column, "step 130", "kept in")
-    folder = the_run(local_dir)
-    assert checkpoints(folder) == ["checkpoint_00000100", "checkpoint_00000129"]
-    assert steps(folder) == [100]
-
-
-def stopped(number: int, local_dir: Path, *flags: object):
-    """Start a long run and send it a signal after its first iteration."""
-    process = start("--total_env_steps", 10**6, "--local_dir", local_dir, *SHORT, *flags)
-    try:
-        for line in process.stdout:
-            if " steps/s " in line:
-                break
-        if number == signal.SIGTERM:
-            process.send_signal(signal.SIGUSR1)  # saves, and continues until the next signal
-        process.send_signal(number)
-        out, err = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    return process.returncode, out, err
 
 
 @pytest.mark.slow
 def test_signals_save_and_name_the_command_that_resumes(tmp_path):
-    returned, out, err = stopped(signal.SIGTERM, tmp_path, "--env", "Pendulum-v1", "--knn_baseline", "--seed", 3)
-    assert returned == 75
+    flags = ["--env", "Pendulum-v1", "--knn_baseline", "--seed", 3, "--total_env_steps", 10**6, *SHORT]
+    process = start(*flags, "--local_dir", tmp_path)
+    try:
+        while " steps/s " not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGUSR1)  # saves, and continues until the next signal
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert process.returncode == 75
     assert "saving, then continuing" in err and "stopping after the current update" in err and "Traceback" not in err
     folder = the_run(tmp_path)
     assert (

@@ -14,8 +14,7 @@ from interreplay.experiments.commands import actor_learner, study
 from interreplay.experiments.flags.values import seconds
 from interreplay.experiments.training import train_loop
 from interreplay.experiments.training.train_loop import EarlyStop
-from interreplay.runs.run_folder import STEPS
-from tests.experiments.commands.command_lines import rows as rows_of_run
+from tests.experiments.commands.command_lines import rows, steps, the_run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -37,19 +36,6 @@ LINE = (
 
 def train(folder: Path, *flags: str) -> int:
     return custom_training.main([*LINE, "--output_dir", str(folder), *flags])
-
-
-def the_run(folder: Path) -> Path:
-    (run,) = folder.glob("SAC_*")
-    return run
-
-
-def rows(folder: Path) -> list[dict[str, str]]:
-    return rows_of_run(the_run(folder))
-
-
-def steps(folder: Path) -> list[int]:
-    return [int(float(row[STEPS])) for row in rows(folder)]
 
 
 @pytest.fixture
@@ -93,41 +79,41 @@ def test_an_equal_return_is_not_an_improvement_and_a_better_one_starts_again():
 @pytest.mark.slow
 def test_a_return_that_is_reached_ends_the_run_well(tmp_path, capsys):
     assert train(tmp_path, "--stop_at_return", "-5") == 0
-    assert steps(tmp_path) == [50]
-    assert rows(tmp_path)[-1]["stop_reason"] == "evaluation return 0.0 reached --stop_at_return -5"
+    assert steps(the_run(tmp_path)) == [50]
+    assert rows(the_run(tmp_path))[-1]["stop_reason"] == "evaluation return 0.0 reached --stop_at_return -5"
     assert "stopped before 500 steps: evaluation return 0.0 reached --stop_at_return -5" in capsys.readouterr().out
     assert custom_training.main(["--resume", str(the_run(tmp_path))]) == 0
-    assert steps(tmp_path) == [50]
+    assert steps(the_run(tmp_path)) == [50]
     assert custom_training.main(["--resume", str(the_run(tmp_path)), "--stop_at_return", "5"]) == 0
-    assert steps(tmp_path)[-1] == 500
+    assert steps(the_run(tmp_path))[-1] == 500
 
 
 def test_without_evaluations_the_return_in_training_counts(tmp_path):
     assert train(tmp_path, "--stop_at_return", "-5", "--evaluation_interval", "0") == 0
-    assert steps(tmp_path) == [50]
-    assert rows(tmp_path)[-1]["stop_reason"] == "training return 0.0 reached --stop_at_return -5"
+    assert steps(the_run(tmp_path)) == [50]
+    assert rows(the_run(tmp_path))[-1]["stop_reason"] == "training return 0.0 reached --stop_at_return -5"
 
 
 @pytest.mark.slow
 def test_no_improvement_ends_the_run_and_a_resumed_run_counts_on(tmp_path):
     assert train(tmp_path, "--stop_without_improvement", "2") == 0
-    assert steps(tmp_path) == [50, 100, 150]
+    assert steps(the_run(tmp_path)) == [50, 100, 150]
     assert custom_training.main(["--resume", str(the_run(tmp_path)), "--stop_without_improvement", "4"]) == 0
-    assert steps(tmp_path) == [50, 100, 150, 200, 250]
+    assert steps(the_run(tmp_path)) == [50, 100, 150, 200, 250]
     reason = "4 evaluations without a return above 0.0 (--stop_without_improvement 4)"
-    assert rows(tmp_path)[-1]["stop_reason"] == reason
+    assert rows(the_run(tmp_path))[-1]["stop_reason"] == reason
 
 
 @pytest.mark.slow
 def test_time_ends_a_run_like_a_signal_and_counts_for_each_process(clock, tmp_path, capsys):
     assert train(tmp_path, "--max_time", "3m") == 75
     assert "--max_time 3m has elapsed; continue with: " in capsys.readouterr().out
-    first = max(steps(tmp_path))
+    first = max(steps(the_run(tmp_path)))
     assert 100 <= first < 200
     assert custom_training.main(["--resume", str(the_run(tmp_path))]) == 75
-    assert 200 <= max(steps(tmp_path)) < 300
+    assert 200 <= max(steps(the_run(tmp_path))) < 300
     assert custom_training.main(["--resume", str(the_run(tmp_path)), "--max_time", "1d"]) == 0
-    assert steps(tmp_path) == list(range(50, 501, 50))
+    assert steps(the_run(tmp_path)) == list(range(50, 501, 50))
 
 
 STUDY = """
@@ -144,7 +130,8 @@ def one_of_a_study(folder: Path, setting: str) -> int:
 
 
 def status(folder: Path) -> dict:
-    return json.loads((the_run(folder / "out") / "status.json").read_text())
+    (file,) = (folder / "out").glob("SAC_*/status.json")
+    return json.loads(file.read_text())
 
 
 def test_a_run_of_a_study_records_why_it_ended(tmp_path):

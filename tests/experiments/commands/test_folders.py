@@ -8,14 +8,7 @@ from interreplay.errors import CheckpointError, UsageError
 from interreplay.runs import run_folder
 from interreplay.runs.checkpoints import Best, find
 from interreplay.runs.resume import UNWRITTEN, first_settings, reopen, run_folder_of
-from interreplay.runs.run_folder import (
-    STEPS,
-    RunFolder,
-    ensure_writable,
-    find_checkpoints,
-    read_settings,
-    steps_of,
-)
+from interreplay.runs.run_folder import STEPS, RunFolder, ensure_writable, find_checkpoints, read_settings, steps_of
 from tests.experiments.commands.command_lines import steps as recorded_steps
 
 

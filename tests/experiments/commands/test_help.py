@@ -10,39 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster_deployment import submit
-from interreplay.experiments.commands import check, evaluate, experience, export, fork, smoketest, study
 from interreplay.experiments.commands import main as command
 from interreplay.experiments.commands.main import COMMANDS
 from interreplay.experiments.flags.run_flags import FLAGS
-from interreplay.experiments.flags.training_flags import make_parser
 from interreplay.experiments.process.outcome import program_for
-from interreplay.experiments.report import __main__ as analysis
-from interreplay.experiments.rllib_command import main as rllib
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.learning.setting_fields import OneOf, OrWord
 from interreplay.learning.settings import ReplaySettings
+from tests.experiments.commands.command_lines import rejects
+from tests.experiments.commands.parsers import PARSERS
 
-
-def parsers():
-    made = {
-        "train": make_parser(),
-        "study": study.make_parser(),
-        "evaluate": evaluate.make_parser(),
-        "export": export.make_parser(),
-        "report": analysis.make_parser(),
-        "check": check.make_parser(),
-        "experience": experience.list_parser(),
-        "experience export": experience.export_parser(),
-        "fork": fork.make_parser(),
-        "smoketest": smoketest.make_parser(),
-        "submit": submit.make_parser(),
-    }
-    (commands,) = [action for action in rllib.make_parser()._actions if isinstance(action, argparse._SubParsersAction)]
-    return made | {f"rllib {name}": parser for name, parser in commands.choices.items()}
-
-
-PARSERS = parsers()
 # Placeholders of values that are not choices.
 METAVARS = {"N", "X", "DIR", "FILE", "NAME", "ENV", "METHOD", "ALGORITHM", "PROJECT", "JSON", "SETTINGS", "TEXT"}
 METAVARS |= {"MODULE:CLASS", "PATH_OR_ID", "CONDITIONS", "FILE.py:FUNCTION", "N,N,...", "METHOD,...", "RUN"}
@@ -62,10 +39,6 @@ METAVARS |= {
 
 def takes_value(action):
     return action.nargs != 0 and not isinstance(action, argparse._SubParsersAction)
-
-
-def test_every_command_is_checked():
-    assert {*COMMANDS} <= {name.split()[0] for name in PARSERS}
 
 
 def test_every_flag_has_a_description_and_a_placeholder():
@@ -112,7 +85,7 @@ def test_the_usage_names_the_whole_command():
 
 def test_one_name_for_the_folder_of_results():
     old = {"train": "--local_dir", "study": "--results_dir", "report": "--output", "rllib train": "--local_dir"}
-    old |= {"smoketest": "--results_dir", "submit": "--results_dir"}
+    old |= {"smoketest": "--results_dir", "submit.py": "--results_dir"}
     for name, before in old.items():
         (action,) = [action for action in PARSERS[name]._actions if before in action.option_strings]
         assert action.option_strings[0] == "--output_dir" and action.dest == "output_dir", name
@@ -156,16 +129,15 @@ def test_help_on_a_word(capsys):
     ):
         text = printed("train", capsys, word)
         assert f"  {there} " in text and f"  {absent} " not in text
-    with pytest.raises(SystemExit):
-        PARSERS["train"].given(["--help", "zzz"])
-    assert "--help zzz: expected all, or a part of the name or heading of a flag" in capsys.readouterr().err
+    message = "--help zzz: expected all, or a part of the name or heading of a flag"
+    rejects(capsys, PARSERS["train"].given, ["--help", "zzz"], message)
 
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_every_part_has_a_main():
-    assert {"train", "evaluate", "smoketest"} <= command.COMMANDS.keys()
+def test_every_command_is_checked_and_has_a_main():
+    assert {*COMMANDS} <= {name.split()[0] for name in PARSERS}
     for name in command.COMMANDS:
         assert callable(importlib.import_module(command.COMMANDS[name][0]).main)
 
@@ -216,11 +188,3 @@ def test_the_report_requires_its_extra(package, monkeypatch, capsys):
     assert command.main(["report", "x"]) == 2
     expected = f"interreplay report: error: {package} is missing; pip install 'interreplay[analysis]'\n"
     assert capsys.readouterr().err == expected
-
-
-@pytest.mark.slow
-def test_the_package_itself_is_the_command_too():
-    for words in (["--version"], ["--help"]):
-        done = subprocess.run([sys.executable, "-m", "interreplay", *words], capture_output=True, text=True)
-        assert done.returncode == 0 and "interreplay" in done.stdout, done.stderr
-    assert command.main(["--version"]) == 0

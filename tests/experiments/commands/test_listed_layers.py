@@ -115,22 +115,22 @@ def test_words_change_its_layers(experiment):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("file", "old", "new", "message"),
     [
-        ("DQNBaseAgent", "MyAgent", "experiment_info.agent is .*MyAgent.*expected an agent of RLcycle"),
-        ("quick", "slow", "defaults: hyper_params: slow; there is no file"),
+        ("mine.yaml", "DQNBaseAgent", "MyAgent", "experiment_info.agent is .*MyAgent.*expected an agent of RLcycle"),
+        ("mine.yaml", "quick", "slow", "defaults: hyper_params: slow; there is no file"),
+        (
+            "models/small.yaml",
+            "layers.LinearLayer",
+            "layers.MyLayer",
+            "model.linear_features.linear: class MyLayer has no equivalent",
+        ),
     ],
 )
-def test_other_experiments_name_the_line_to_change(experiment, old, new, message):
-    experiment.write_text(experiment.read_text().replace(old, new))
+def test_other_experiments_name_the_line_to_change(experiment, file, old, new, message):
+    path = experiment.parent / file
+    path.write_text(path.read_text().replace(old, new))
     with pytest.raises(UsageError, match=message):
-        translated([f"configs={experiment}"])
-
-
-def test_other_layers_name_the_line_to_change(experiment):
-    model = experiment.parent / "models" / "small.yaml"
-    model.write_text(model.read_text().replace("layers.LinearLayer", "layers.MyLayer"))
-    with pytest.raises(UsageError, match="model.linear_features.linear: class MyLayer has no equivalent"):
         translated([f"configs={experiment}"])
 
 

@@ -9,7 +9,6 @@ from test_own_parts import PAGE
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, export, train
-from interreplay.experiments.commands.study import main as study_command
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.rllib_command.experiments import config_for
 from interreplay.experiments.training.build import configure
@@ -187,14 +186,6 @@ def test_studies_and_the_rllib_command_take_it(folder):
     assert study.runs[1].name == "my_alg-ClippedSAC_Pendulum-v1_Uniform_s0"
     config = config_for(NAME, "Pendulum-v1", print)
     assert type(config).__name__ == "ClippedSACConfig" and config.algo_class.__name__ == "ClippedSAC"
-
-
-@pytest.mark.slow
-def test_a_study_trains_it(folder):
-    flags = [word for word in TINY[2:] if word != "--quiet"]
-    words = [*flags, "--envs", "Pendulum-v1", "--trainers", NAME, "--buffers", "Uniform", "--output_dir", "study"]
-    assert study_command([*words, "--run", "0"]) == 0
-    assert len(list(folder.glob("study/my_alg-ClippedSAC_*/progress.csv"))) == 1
 
 
 WRONG = {

@@ -126,8 +126,6 @@ def test_the_error_of_a_part_names_its_place(folder):
     message = r"Fails cannot be created: KeyError: 'nothing' \(.*my_broken_parts.py, line 4\)"
     with pytest.raises(UsageError, match=message):
         make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_broken_parts:Fails"})
-    with pytest.raises(UsageError, match="Recent: share is 2; expected more than 0"):
-        make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_parts:Recent", "share": 2})
 
 
 def test_a_resumed_run_keeps_its_parts(folder):

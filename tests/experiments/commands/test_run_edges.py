@@ -27,7 +27,16 @@ from interreplay.runs.resume import unwritten
 from interreplay.runs.run_folder import STEPS, RunFolder
 from interreplay.runs.state_files import disk
 from interreplay.runs.state_files.disk import held
-from tests.experiments.commands.command_lines import PATIENCE, checkpoints, one_line, rows, start, steps, the_run
+from tests.experiments.commands.command_lines import (
+    PATIENCE,
+    checkpoints,
+    one_line,
+    rejects,
+    rows,
+    start,
+    steps,
+    the_run,
+)
 
 TINY = "--learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 --evaluation_interval 0".split()
 SHORT = ["--steps_per_iteration", "100", "--checkpoint_freq", "1", *TINY]
@@ -49,7 +58,12 @@ class Special(PendulumEnv):
             time.sleep(1000)
         if self.kind == "term" and self.steps == 30:
             os.kill(os.getpid(), signal.SIGTERM)
-        return super().step(action)
+        obs, reward, *rest = super().step(action)
+        if self.kind == "nan" and self.steps == 130:
+            reward = float("nan")
+        if self.kind == "inf" and self.steps == 130:
+            obs = np.full_like(obs, np.inf)
+        return obs, reward, *rest
 
 class Explodes(gym.ObservationWrapper):
     """Gives observations of another environment, from the 130th on near the largest number that float32 has."""
@@ -67,7 +81,7 @@ class Outside(PendulumEnv):
 gym.register("Outside-v0", entry_point=Outside, max_episode_steps=20)
 gym.register("Explodes-v0", entry_point=lambda: Explodes(gym.make("Pendulum-v1")))
 gym.register("ExplodesDiscrete-v0", entry_point=lambda: Explodes(gym.make("CartPole-v1")))
-for kind in ("hang", "term"):
+for kind in ("hang", "term", "nan", "inf"):
     gym.register(f"{kind.title()}-v0", entry_point=Special, kwargs={"kind": kind}, max_episode_steps=200)
 '''
 
@@ -100,8 +114,8 @@ def test_another_process_in_the_folder_is_respected(begun, capsys, monkeypatch):
     monkeypatch.setattr(train, "PATIENCE", 0.1)
     before = {path: path.stat().st_mtime_ns for path in begun.rglob("*")}
     with held(begun, "a run"):
-        assert custom_training.main(["--resume", str(begun), "--total_env_steps", "200"]) == 2
-    one_line(capsys.readouterr().err, f"another process is using {begun}")
+        words = ["--resume", str(begun), "--total_env_steps", "200"]
+        rejects(capsys, custom_training.main, words, f"another process is using {begun}")
     assert {path: path.stat().st_mtime_ns for path in begun.rglob("*")} == before
 
 
@@ -183,8 +197,7 @@ def fill(monkeypatch, at: int, checkpoints_too: bool):
     plain = EventFile.add_scalars
     save = OffPolicyAlgorithm.save_to_path
     monkeypatch.setattr(
-        *(EventFile, "add_scalars"),
-        lambda self, values, steps: (full if steps >= at else plain)(self, values, steps),
+        *(EventFile, "add_scalars"), lambda self, values, steps: (full if steps >= at else plain)(self, values, steps)
     )
     monkeypatch.setattr(
         *(OffPolicyAlgorithm, "save_to_path"),
@@ -192,41 +205,38 @@ def fill(monkeypatch, at: int, checkpoints_too: bool):
     )
 
 
+FILLED = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """Make a run of 300 steps and return its folder."""
+    parent = tmp_path_factory.mktemp("whole")
+    assert custom_training.main(new(parent, *FILLED)) == 0
+    return the_run(parent)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("checkpoints_too", [False, True])
-def test_a_disk_that_fills_while_results_are_written_loses_nothing(tmp_path, capsys, monkeypatch, checkpoints_too):
-    flags = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--quiet"]
-    assert custom_training.main(new(tmp_path / "whole", *flags)) == 0
+@pytest.mark.parametrize(("at", "checkpoints_too"), [(100, False), (200, True), (300, False)])
+def test_a_disk_that_fills_while_results_are_written_loses_nothing(
+    whole, tmp_path, capsys, monkeypatch, at, checkpoints_too
+):
     with monkeypatch.context() as patch:
-        fill(patch, 200, checkpoints_too)
-        assert custom_training.main(new(tmp_path / "filled", *flags)) == 2
-    run = the_run(tmp_path / "filled")
-    kept = "checkpoint_00000100" if checkpoints_too else f"kept in {run / 'checkpoint_00000200'}"
+        fill(patch, at, checkpoints_too)
+        assert custom_training.main(new(tmp_path, *FILLED)) == 2
+    run = the_run(tmp_path)
+    newest = f"checkpoint_{at - 100 if checkpoints_too else at:08d}"
+    kept = newest if checkpoints_too else f"kept in {run / newest}"
     one_line(capsys.readouterr().err, "No space left on device", kept)
-    assert checkpoints(run)[-1] == f"checkpoint_00000{'100' if checkpoints_too else '200'}"
-    assert steps(run) == [100]
+    assert checkpoints(run)[-1] == newest and steps(run) == list(range(100, at, 100))
     assert custom_training.main(["--resume", str(run), "--quiet"]) == 0
     assert steps(run) == [100, 200, 300]
-    whole = the_run(tmp_path / "whole")
     assert "unwritten_result" not in json.loads((run / "params.json").read_text())
     for column in rows(whole)[0]:
         if column.startswith("learners/") or column.endswith(("return_mean", "return_max")):
             values = [[float(row[column] or "nan") for row in rows(folder)] for folder in (whole, run)]
             assert values[0] == pytest.approx(values[1], rel=1e-6, nan_ok=True), column
-
-
-@pytest.mark.slow
-def test_the_last_row_of_a_run_is_written_when_it_is_resumed(tmp_path, capsys, monkeypatch):
-    with monkeypatch.context() as patch:
-        fill(patch, 100, checkpoints_too=False)
-        assert custom_training.main(new(tmp_path, "--env", "Pendulum-v1", "--total_env_steps", 100, "--quiet")) == 2
-    run = the_run(tmp_path)
-    assert checkpoints(run) == ["checkpoint_00000100"] and (run / "progress.csv").read_text() == ""
-    assert custom_training.main(["--resume", str(run), "--quiet"]) == 0
-    assert steps(run) == [100]
-    assert custom_training.main(["--resume", str(run), "--quiet"]) == 2
-    one_line(capsys.readouterr().err.splitlines(keepends=True)[-1], "the run is complete at 100 steps")
-    assert steps(run) == [100]
+    rejects(capsys, custom_training.main, ["--resume", str(run), "--quiet"], "the run is complete at 300 steps")
 
 
 ROW = {STEPS: 1000, "training_iteration": 1}
@@ -275,6 +285,15 @@ def test_training_that_diverges_never_saves_it_and_names_the_last_finite_checkpo
     assert checkpoints(run) == [last.name] and steps(run) == [100]
     networks = state_files.load(last / POLICY)
     assert all(np.isfinite(values).all() for part in networks.values() for values in part.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "column"), [("Nan", "rewards"), ("Inf", "obs")])
+def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp_path):
+    flags = new(tmp_path / "results", "--env", f"special_envs:{kind}-v0", "--total_env_steps", 300)
+    rejects(capsys, custom_training.main, flags, column, "step 130", "kept in")
+    run = the_run(tmp_path / "results")
+    assert checkpoints(run) == ["checkpoint_00000100", "checkpoint_00000129"] and steps(run) == [100]
 
 
 def test_each_warning_of_gymnasium_is_shown_once(envs, tmp_path, capsys):
@@ -331,8 +350,7 @@ def test_a_resumed_run_repeats_an_evaluation_that_failed(tmp_path, capsys, monke
     assert steps(run) == [100, 200, 250]
     for expected, found in zip(rows(the_run(tmp_path / "whole")), rows(run), strict=True):
         assert results_of(found) == results_of(expected)
-    assert custom_training.main(["--resume", str(run), "--quiet"]) == 2
-    one_line(capsys.readouterr().err, "the run is complete at 250 steps")
+    rejects(capsys, custom_training.main, ["--resume", str(run), "--quiet"], "the run is complete at 250 steps")
 
 
 def results_of(row: dict[str, str]) -> dict[str, str]:

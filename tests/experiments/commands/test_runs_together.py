@@ -23,6 +23,7 @@ from interreplay.experiments.tune import run_together
 from interreplay.experiments.tune.run_together import Worker, receive, shares
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
 from interreplay.rllib import ray_session
+from tests.experiments.commands.command_lines import rejects
 from tests.experiments.commands.test_cluster_run import read_csv, status, steps, study, wait_for  # noqa: F401
 
 EVALUATION = "evaluation/env_runners/episode_return_mean"
@@ -275,7 +276,5 @@ def test_runs_with_equal_settings_share_a_process(count, expected):
 )
 def test_unsupported_settings_of_shared_processes_are_rejected(words, reason, tmp_path, capsys):
     common = ["--envs", "Pendulum-v1", "--output_dir", str(tmp_path / "r"), "--together", "2"]
-    with pytest.raises(SystemExit) as exit:
-        raise SystemExit(main([*common, *words]))
-    assert exit.value.code == 2 and reason in capsys.readouterr().err
+    rejects(capsys, main, [*common, *words], reason)
     assert not os.path.exists(tmp_path / "r")

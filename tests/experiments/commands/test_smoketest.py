@@ -2,36 +2,13 @@
 
 import importlib
 import importlib.metadata
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from interreplay.buffer.catalogue import methods
 from interreplay.experiments.commands import smoketest
 from interreplay.experiments.process.node_checks import NodeProblem
-
-ROOT = Path(__file__).resolve().parents[3]
-
-# Hides packages from imports and from the list of installed packages.
-HIDE = """
-import importlib.abc, importlib.metadata, runpy, sys
-hidden = set(sys.argv[1:])
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in hidden:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Finder())
-version = importlib.metadata.version
-def hiding(name):
-    if name in hidden:
-        raise importlib.metadata.PackageNotFoundError(name)
-    return version(name)
-importlib.metadata.version = hiding
-sys.argv = ["smoketest.py"]
-runpy.run_path("smoketest.py", run_name="__main__")
-"""
 
 
 @pytest.mark.slow
@@ -44,20 +21,6 @@ def test_a_complete_installation(capsys):
     names = [f"buffer {name}:" for name in methods() if name != "DeviceNMER"]
     for part in ["torch:", "mujoco steps:", *names, "training: SAC"]:
         assert any(part in line for line in lines), part
-
-
-@pytest.mark.slow  # test_doors.py calls it without any package
-def test_missing_packages():
-    done = subprocess.run(
-        [sys.executable, "-c", HIDE, "ray", "gymnasium"], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert (done.returncode, done.stderr) == (1, "")
-    lines = done.stdout.splitlines()
-    for package, requirement in ("ray", "ray[rllib]"), ("gymnasium", "gymnasium"):
-        at = next(i for i, line in enumerate(lines) if line.startswith(f"FAIL  {package}: not installed"))
-        assert f'-m pip install "{requirement}' in lines[at + 1]
-    assert any(line.startswith("FAIL  training") for line in lines)
-    assert "checks failed" in lines[-1]
 
 
 def test_a_package_of_another_version_or_that_cannot_be_imported(monkeypatch):

@@ -14,8 +14,6 @@ from PIL import Image
 
 from interreplay.errors import UsageError
 from interreplay.experiments.evaluation import video
-from interreplay.experiments.flags.evaluate_flags import add_evaluate_flags, check_evaluate
-from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.rllib import SACConfig
 
 DOUBLE_PENDULUM = "InvertedDoublePendulum-v5"
@@ -161,10 +159,3 @@ def test_a_closed_environment_does_not_blank_the_frames():
         env.render()
         gc.collect()
         assert np.ptp(env.render()) > 100
-
-
-def test_video_episodes_require_a_video(tmp_path):
-    parser = OneLineParser(allow_abbrev=False)
-    add_evaluate_flags(parser)
-    with pytest.raises(UsageError, match="--video_episodes 2 needs a video"):
-        check_evaluate(parser.parse_args([str(tmp_path), "--video_episodes", "2"]))

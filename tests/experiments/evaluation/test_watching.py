@@ -71,6 +71,13 @@ def test_arguments_of_the_environment_that_are_not_stored_are_reported(tmp_path)
         saved_config(saved(made, tmp_path / "c"))
 
 
+def test_damaged_checkpoints_of_rllibs_own_algorithms_are_rejected(tmp_path):
+    (tmp_path / "rllib_checkpoint.json").write_text("{}")
+    for trusted, message in ((False, "--trust_checkpoint loads it"), (True, "cannot be read")):
+        with pytest.raises(CheckpointError, match=message):
+            watch(tmp_path, episodes=1, trusted=trusted)
+
+
 def saved(made, folder, train=False):
     algorithm = made.build_algo()
     if train:
@@ -213,15 +220,12 @@ def test_a_dataset_holds_the_steps_of_the_environment(checkpoint, tmp_path, monk
             obs = env.step(action)[0]
     with pytest.raises(UsageError, match="already exists"):
         play(checkpoint, episodes=1, dataset="pendulum/test-v0")
-    with pytest.raises(UsageError, match="'no name' is not a valid dataset name"):
-        play(checkpoint, episodes=1, dataset="no name")
 
 
 def test_bad_requests_are_one_line_before_anything_is_played(trained, capsys, monkeypatch, tmp_path):
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "a.gif").mkdir()
-    wrong = []
     for words, parts in [
         (["--video", "a.avi"], ["a.avi", ".gif or .mp4"]),
         (["--video", "none/a.gif"], ["none/a.gif cannot be written; give a file in a folder that exists"]),
@@ -231,11 +235,9 @@ def test_bad_requests_are_one_line_before_anything_is_played(trained, capsys, mo
         (["--render", "--video", "a.gif"], ["--render and --video", "give one"]),
         (["--run", "PPO"], ["made by SAC, not PPO"]),
     ]:
-        code = enjoy.main([str(trained), *words])
+        assert enjoy.main([str(trained), *words]) == 2
         out, error = capsys.readouterr()
-        if code != 2 or out or error.count("\n") != 1 or not all(part in error for part in parts):
-            wrong.append((words, code, out, error))
-    assert not wrong
+        assert out == "" and error.count("\n") == 1 and all(part in error for part in parts), error
 
 
 def test_the_newest_checkpoint_of_several_runs_is_played(trained, capsys, tmp_path):

@@ -12,15 +12,7 @@ import pytest
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import smoketest
 from interreplay.experiments.process import machine, node_checks
-from interreplay.experiments.process.machine import (
-    check_device,
-    check_room,
-    check_workers,
-    counted,
-    free_memory,
-    own_cpus,
-    versions,
-)
+from interreplay.experiments.process.machine import check_device, check_room, check_workers, free_memory, own_cpus
 from interreplay.experiments.process.node_checks import NodeProblem
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "cluster_deployment"
@@ -132,8 +124,3 @@ def test_missing_resources_are_rejected(monkeypatch):
         check_device("cuda")
     monkeypatch.setattr(machine.torch.cuda, "is_available", lambda: True)
     check_device("cuda")
-
-
-def test_counted_and_versions():
-    assert [counted(n, "CPU") for n in (0, 0.5, 1, 2)] == ["0 CPUs", "0.5 CPUs", "1 CPU", "2 CPUs"]
-    assert versions()["torch"][0].isdigit() and "ray" in versions()

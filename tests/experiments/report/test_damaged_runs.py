@@ -37,6 +37,9 @@ ATTACKS = {
     "numbers-are-lists": (rows(ROWS[0], row(2000.0, [1], {"a": 2}), ROWS[2]), "finished", ""),
     "mappings-are-text": (rows(ROWS[0], ROWS[1] | {"env_runners": "x", "evaluation": [1]}, ROWS[2]), "finished", ""),
     "rows-are-lists": (rows("[1, 2]"), "unreadable", "a list; expected results"),
+    "rows-binary": ({"result.json": b"\xff\xfe\x00garbage"}, "unreadable", "can't decode"),
+    "rows-are-no-json": (rows("not json at all"), "unreadable", "holds no readable result"),
+    "settings-incomplete": ({"params.json": "{"}, "unreadable", "Expecting property name"),
     "rows-deep": (rows(ROWS[0], "[" * DEEP), "unreadable", "recursion"),
     "not-compressed": ({"result.json.gz": b"\x1f\x8bno", "result.json": ""}, "unreadable", ""),
     "numbers-beyond-floats": (rows(*ROWS, ROWS[2] | {"num_env_steps_sampled_lifetime": 10**400}), "finished", ""),
@@ -45,10 +48,7 @@ ATTACKS = {
     "status-deep": ({"params.json": json.dumps(UNFINISHED), "status.json": "[" * DEEP}, "unreadable", "recursion"),
     "error-is-a-folder": ({"params.json": json.dumps(UNFINISHED), "error.txt/x": ""}, "unfinished", ""),
 }
-STUDIES = {
-    "study-list": ("runs: [[1]]", ""),
-    "study-binary": (b"\xff\xfe\x00\x00", ""),
-}
+STUDIES = {"study-list": ("runs: [[1]]", ""), "study-binary": (b"\xff\xfe\x00\x00", "")}
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,7 @@ def test_damaged_runs_and_studies_are_listed_with_a_reason(found):
     for name, (_, state, reason) in ATTACKS.items():
         if found[name].state != state or reason not in found[name].note:
             wrong.append((name, found[name].state, found[name].note))
+    assert found["rows-binary"].env == "Hopper-v5"
     for name, (_, reason) in STUDIES.items():
         note = found[name].note
         if found[name].state != "unreadable" or "study.yaml" not in note or reason not in note:

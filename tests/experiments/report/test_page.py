@@ -2,18 +2,8 @@
 
 import pytest
 from browser import address_of, chromium, needs_chromium, watched
-from run_folders import study
-
-from interreplay.experiments.report.__main__ import main
 
 pytestmark = [pytest.mark.slow, needs_chromium]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    top = tmp_path_factory.mktemp("page")
-    assert main([str(study(top / "runs")), "--output", str(top / "out")]) == 0
-    return top / "out"
 
 
 @pytest.fixture(scope="module")
@@ -22,17 +12,12 @@ def browser():
         yield browser
 
 
-def opened(browser, width, address):
-    page = watched(browser, width, address, color_scheme="light")
-    page.goto(f"{address}/index.html")
-    return page
-
-
 @pytest.fixture(params=[(390, "http"), (1280, "file")], ids=["phone", "desktop"], scope="module")
-def page(request, browser, folder):
+def page(request, browser, report):
     width, scheme = request.param
-    with address_of(folder, scheme) as address:
-        page = opened(browser, width, address)
+    with address_of(report, scheme) as address:
+        page = watched(browser, width, address, color_scheme="light")
+        page.goto(f"{address}/index.html")
         yield page
         page.close()
 
@@ -96,8 +81,8 @@ def test_values_at_other_steps_than_the_nearest_are_shown_with_their_step(page):
     assert shown.splitlines() == ["12,000", "Uniform: 2 at 12,345", "NMER: 4"]
 
 
-def test_dark_colors_are_used_in_dark_mode(browser, folder):
+def test_dark_colors_are_used_in_dark_mode(browser, report):
     page = browser.new_page(color_scheme="dark")
-    page.goto((folder / "index.html").as_uri())
+    page.goto((report / "index.html").as_uri())
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
     page.close()

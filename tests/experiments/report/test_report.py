@@ -125,18 +125,10 @@ def test_without_a_scale_the_page_shows_differences(tmp_path, capsys):
     assert not re.search(r"</h2>\s*<h2|</h3>\s*<h[23]", page), "a heading without content"
 
 
-def test_runs_without_results_are_listed(tmp_path):
-    folder = tmp_path / "runs" / "SAC_Hopper-v5_PER_s0_x"
-    folder.mkdir(parents=True)
-    (folder / "error.txt").write_text("Traceback\nMemoryError\n")
-    assert "before its first result: MemoryError" in page_of(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("words", "part"),
     [
         (["--baseline", "Unifrom"], "did you mean Uniform?"),
-        (["--scores", "none.json"], "none.json"),
         (["--output", "file"], "file cannot be written"),
     ],
 )

@@ -54,15 +54,6 @@ def test_a_truncated_line_is_skipped_with_a_note(tmp_path):
     assert len(only(tmp_path).results) == 2 and "unreadable lines: 1" in only(tmp_path).note
 
 
-def test_unreadable_files_are_a_state(tmp_path):
-    folder = ours(tmp_path, "Hopper-v5", "NMER", 0, [1.0])
-    for content in (b"\xff\xfe\x00garbage", b"[1, 2]\n", b"not json at all\n"):
-        (folder / "result.json").write_bytes(content)
-        assert only(tmp_path).state == "unreadable" and only(tmp_path).note and only(tmp_path).env == "Hopper-v5"
-    (folder / "params.json").write_text("{")
-    assert only(tmp_path).state == "unreadable"
-
-
 def test_repeated_steps_keep_the_last_results(tmp_path):
     rows = [row(1000, 0, 1), row(2000, 0, 2), row(3000, 0, 3), row(2000, 0, 20), row(3000, 0, 30)]
     write(tmp_path / "a", rows, settings("Hopper-v5", "NMER", 0, 3000))
@@ -87,6 +78,9 @@ def test_status_files_determine_the_state(tmp_path):
     ]:
         (folder / "status.json").write_text(json.dumps(status))
         assert only(tmp_path).state == state and note in only(tmp_path).note
+    (folder / "result.json").write_text("")
+    (folder / "status.json").write_text(json.dumps({"state": "failed", "failures": ["hung"]}))
+    assert (only(tmp_path).state, only(tmp_path).note) == ("crashed", "before its first result: hung")
 
 
 def test_a_study_names_its_runs_and_lists_those_without_a_folder(tmp_path):
@@ -169,10 +163,3 @@ def test_forks_of_different_checkpoints_are_no_repeats(tmp_path):
         more = {"fork_from": f"{parent}/checkpoint_00001000"}
         ours(tmp_path / str(len(list(tmp_path.iterdir()))), "Hopper-v5", "NMER", 0, [1.0], **more)
     assert [run.repeats for run in read_runs([tmp_path])] == [False, True, False]
-
-
-def test_a_run_that_failed_without_a_result_has_crashed(tmp_path):
-    folder = write(tmp_path / "a", [], settings("Hopper-v5", "NMER", 0, 1000))
-    (folder / "status.json").write_text(json.dumps({"state": "failed", "failures": ["hung: no progress for 900 s"]}))
-    run = only(tmp_path)
-    assert (run.state, run.note) == ("crashed", "before its first result: hung: no progress for 900 s")

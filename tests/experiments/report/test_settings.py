@@ -63,12 +63,7 @@ def test_runs_through_tune_that_differ_in_any_plain_setting_are_different_method
     for number, settings in enumerate(more):
         runs.append(described(tmp_path, f"SAC_{number}", common | settings))
     names = [full for _, full in method_names(runs)]
-    assert names == [
-        "NMER",
-        "NMER, policy_delay=1",
-        "NMER, policy_delay=2",
-        "NMER, env_config/goal=3, policy_delay=2",
-    ]
+    assert names == ["NMER", "NMER, policy_delay=1", "NMER, policy_delay=2", "NMER, env_config/goal=3, policy_delay=2"]
 
 
 def test_stock_algorithms_are_named_rllib(tmp_path):

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import pytest
 from ray.tune.search.variant_generator import generate_variants
 
-from interreplay.errors import CheckpointError, UsageError
-from interreplay.experiments.evaluation.play import watch
+from interreplay.errors import UsageError
 from interreplay.experiments.rllib_command import main
 from interreplay.experiments.rllib_command.experiments import (
     Experiment,
@@ -28,7 +27,6 @@ from interreplay.experiments.rllib_command.experiments import (
 from interreplay.experiments.rllib_command.main import ProgressTable, SaveOnSignal
 from interreplay.rllib.algorithms.off_policy import OffPolicyConfig
 from interreplay.rllib.algorithms.rllib_settings import TABLE
-from tests.rllib.small_runs import config
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -125,25 +123,6 @@ cartpole-ppo: {run: PPO, config: {env: CartPole-v1, lr: 0.001}, num_samples: 2}
         path.write_text(text)
         with pytest.raises(UsageError, match=r"x\.yaml"):
             read_file(path)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run") / "checkpoint_000001"
-    algorithm = config("InvertedPendulum-v5").build_algo()
-    algorithm.train()
-    algorithm.save_to_path(folder)
-    return folder
-
-
-def test_other_algorithms_and_damaged_checkpoints_are_rejected(trained, tmp_path):
-    with pytest.raises(UsageError, match="made by SAC, not PPO"):
-        watch(trained, run="PPO", episodes=1)
-    (tmp_path / "rllib_checkpoint.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="--trust_checkpoint loads it"):
-        watch(tmp_path, episodes=1)
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        watch(tmp_path, episodes=1, trusted=True)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from interreplay.experiments.studies.grid import entry, seeds_from, typed
 from interreplay.experiments.studies.study import PlannedRun
 from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.experiments.studies.trial_folder import TrialFolder
+from tests.experiments.commands.command_lines import code_of, rejects
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = {"buffers": "[Uniform]", "envs": "[Pendulum-v1]", "trainers": "[SAC]", "seeds": "2"}
@@ -27,11 +28,7 @@ GOOD = {"buffers": "[Uniform]", "envs": "[Pendulum-v1]", "trainers": "[SAC]", "s
 
 def refused(capsys, *words: object) -> str:
     """Return the one line of an error."""
-    code = 0
-    try:
-        code = cluster_run.main([str(word) for word in words])
-    except SystemExit as exit:
-        code = exit.code
+    code = code_of(cluster_run.main, [str(word) for word in words])
     out, err = capsys.readouterr()
     assert code == 2 and out == "" and len(err.splitlines()) == 1 and err.startswith("cluster_run")
     return err
@@ -89,10 +86,7 @@ def file(tmp_path):
         ),
         ({"settings": "{num_workers: 500}"}, "--num_workers 500: each takes a CPU, available: "),
         ({"together": "2", "scheduler": "asha"}, "--together runs all runs at once"),
-        (
-            {"trainers": "[{TD3: {alpha_lr: 1}}]"},
-            "--alpha_lr is a setting of SAC, TQC, CrossQ; TD3 does not have it",
-        ),
+        ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC, TQC, CrossQ; TD3 does not have it"),
         ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
         ({"settings": "{env_args: {graviti: 3}}"}, "'Pendulum-v1' takes no argument 'graviti'; accepted: g"),
         ({"grids": "[SAC]"}, "grids: expected a list of mappings"),
@@ -247,6 +241,7 @@ def test_a_study_is_read_from_its_folder(file, tmp_path):
     folder.begin(study)  # the same command again
     assert folder.read() == study
     assert folder.read().runs[1].given()["buffer_arg"] == [("k", 3)]
+    assert "name: SAC_Pendulum-v1_NMER-k=3_s0," in (folder.path / "study.yaml").read_text()
 
 
 def test_a_full_disk_is_one_line(file, tmp_path, capsys, monkeypatch):
@@ -274,14 +269,6 @@ def test_a_study_file_may_follow_a_flag_without_a_value(words, tmp_path, capsys)
     file.write_text("{envs: [Pendulum-v1], buffers: [Uniform, NMER]}")
     assert cluster_run.main([*words, str(file)]) == 0
     assert capsys.readouterr().out == "2\n"
-
-
-def test_draws_are_for_each_algorithm_and_method_with_a_searched_setting(file, tmp_path):
-    path = file(trainers="[SAC, TD3]", buffers="[Uniform, NMER]", seeds="1", search="{tau: 'uniform(0.001, 0.01)'}")
-    study, _ = cluster_run.read_new({"study": path, "num_samples": 2, "output_dir": str(tmp_path)})
-    assert len(study.runs) == 2 * 2 * 2
-    text = cluster_run.make_parser().help_on("num_samples")
-    assert "draws for each algorithm and replay method with a searched" in " ".join(text.split())
 
 
 def test_count_and_the_original_inputs_file(tmp_path, capsys):
@@ -314,16 +301,12 @@ def test_count_and_the_original_inputs_file(tmp_path, capsys):
         ),
         ("--gamma .9\n", "holds no runs; expected flags in line 1"),
         ("--seed '\n", "line 1: No closing quotation"),
+        (b"\x89PNG", "inputs.txt cannot be read: 'utf-8' codec"),
     ],
 )
 def test_invalid_inputs_files(text, line, tmp_path, capsys):
-    (tmp_path / "inputs.txt").write_text(text)
+    (tmp_path / "inputs.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
     assert line in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
-
-
-def test_an_inputs_file_that_is_not_text(tmp_path, capsys):
-    (tmp_path / "inputs.txt").write_bytes(b"\x89PNG")
-    assert "inputs.txt cannot be read: 'utf-8' codec" in refused(capsys, "--inputs", tmp_path / "inputs.txt", "--count")
 
 
 def test_words_and_entries():
@@ -336,14 +319,15 @@ def test_words_and_entries():
 
 
 def test_a_search_draws_the_settings_of_each_method(file):
-    path = file(buffers="[Uniform, NMER]", search="{k: 'randint(3, 30)', tau: 'loguniform(.001, .1)'}", num_samples="4")
+    search = "{k: 'randint(3, 30)', tau: 'loguniform(.001, .1)'}"
+    path = file(trainers="[SAC, TD3]", buffers="[Uniform, NMER]", search=search, num_samples="4")
     study, _ = cluster_run.read_new({"study": path})
-    assert len(study.runs) == 16  # tau is every run's, k only NMER's
+    assert len(study.runs) == 32  # four draws for each algorithm, method and seed
     by_name = {run.name: run for run in study.runs}
     one, other = (by_name[f"SAC_Pendulum-v1_NMER_002_s{seed}"] for seed in (0, 1))
     assert one.sampled == other.sampled == {"k": one.flags["buffer_args"]["k"], "tau": one.flags["tau"]}
     assert 3 <= one.sampled["k"] < 30 and 0.001 <= one.sampled["tau"] <= 0.1
-    assert len({run.sampled["tau"] for run in study.runs}) == 8
+    assert len({run.sampled["tau"] for run in study.runs}) == 16  # k is only NMER's
     assert by_name["SAC_Pendulum-v1_Uniform_002_s0"].sampled.keys() == {"tau"}
     given = cluster_run.make_parser().given(["--search", "k=randint(3,30),alpha=uniform(.2, 2)", "--buffers", "NMER"])
     assert len(cluster_run.read_new(given)[0].runs) == 10
@@ -392,19 +376,8 @@ def test_invalid_searches(search, line, capsys):
 
 
 def test_a_missing_cluster_is_one_line(file, tmp_path, capsys):
-    code = cluster_run.main([str(file()), "--results_dir", str(tmp_path / "r"), "--address", "127.0.0.1:1"])
-    err = capsys.readouterr().err
-    assert code == 2 and len(err.splitlines()) == 1 and "no Ray cluster at --address 127.0.0.1:1 (" in err
-
-
-def test_a_study_keeps_the_names_of_its_runs(file, tmp_path):
-    study, _ = cluster_run.read_new({"study": file(buffers='["NMER{k: 3}"]', seeds="1")})
-    assert [run.name for run in study.runs] == ["SAC_Pendulum-v1_NMER-k=3_s0"]
-    folder = StudyFolder(tmp_path / "results")
-    folder.begin(study)
-    assert "name: SAC_Pendulum-v1_NMER-k=3_s0," in (folder.path / "study.yaml").read_text()
-    assert folder.read() == study
-    folder.begin(study)  # the same command again
+    words = [str(file()), "--results_dir", str(tmp_path / "r"), "--address", "127.0.0.1:1"]
+    rejects(capsys, cluster_run.main, words, "no Ray cluster at --address 127.0.0.1:1 (")
 
 
 @pytest.mark.parametrize("name", ["../../x", "..", "a/b", ""])

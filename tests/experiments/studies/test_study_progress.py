@@ -58,10 +58,9 @@ def test_resumed_runs_begin_at_their_checkpoints(clock):
     reporter.on_event("result", "a_s0", {"env_steps": 900})
     clock[0] = 20.0
     reporter.beat()
-    assert lines(output) == [
-        "[0/2] running: a_s0 800/1,000",
-        "[0/2] running: a_s0 900/1,000; about 4 min left",
-    ], "1,100 steps at 100 per 20 s"
+    assert lines(output) == ["[0/2] running: a_s0 800/1,000", "[0/2] running: a_s0 900/1,000; about 4 min left"], (
+        "1,100 steps at 100 per 20 s"
+    )
 
 
 class Terminal(io.StringIO):

@@ -12,7 +12,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.evaluation.video import MAX_EVALUATION_FRAMES, EvaluationVideo
 from interreplay.experiments.training.result_log import RunLog
 from interreplay.experiments.training.trackers import trackers
-from tests.experiments.commands.command_lines import the_run
+from tests.experiments.commands.command_lines import rejects, the_run
 from tests.rllib.small_runs import config
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -66,11 +66,14 @@ def test_a_video_shows_the_first_episode_up_to_a_limit():
 
 
 @pytest.mark.slow
-def test_runs_in_weights_and_biases(tmp_path, monkeypatch, capsys):
+def test_runs_in_weights_and_biases_and_mlflow(tmp_path, monkeypatch, capsys):
     pytest.importorskip("wandb")
+    mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert main([*LINE, "--wandb", "a-project", "--local_dir", str(tmp_path)]) == 0
-    folder = the_run(tmp_path)
+    place = tmp_path / "runs"
+    flags = ["--wandb", "a-project", "--mlflow", f"file://{place}/an experiment"]
+    assert main([*LINE, *flags, "--local_dir", str(tmp_path / "results")]) == 0
+    folder = the_run(tmp_path / "results")
     out = capsys.readouterr().out
     assert "stopped" not in out
     assert f"the run is in {folder}/wandb; upload it with: wandb sync {folder}/wandb/offline-run-" in out
@@ -79,48 +82,34 @@ def test_runs_in_weights_and_biases(tmp_path, monkeypatch, capsys):
     content = record.read_bytes()
     assert b"a-project" in content and b"InvertedPendulum-v5" in content
     assert content.count(b"replay_buffer/td_error_mean") >= 3, "every result is there"
-
-
-@pytest.mark.slow
-def test_runs_in_mlflow(tmp_path, capsys):
-    mlflow = pytest.importorskip("mlflow")
-    place = tmp_path / "runs"
-    assert main([*LINE, "--mlflow", f"file://{place}/an experiment", "--local_dir", str(tmp_path / "results")]) == 0
-    assert "stopped" not in capsys.readouterr().out
     client = mlflow.tracking.MlflowClient(f"file://{place}")
     experiment = client.get_experiment_by_name("an experiment")
     (run,) = client.search_runs([experiment.experiment_id])
-    assert run.info.run_name == the_run(tmp_path / "results").name
+    assert run.info.run_name == folder.name
     assert run.data.params["buffer"] == "Uniform" and run.data.params["tau"] == "0.02"
     history = client.get_metric_history(run.info.run_id, "replay_buffer/td_error_mean")
     assert [point.step for point in history] == [100, 200, 300]
 
 
 class Broken:
-    """A tracker whose service goes away."""
+    """A tracker whose service goes away in one of its methods."""
 
     def __init__(self, when):
-        self.when, self.calls = when, []
+        self.when = when
+        self.calls = []
 
-    def _call(self, name):
-        self.calls.append(name)
-        if name == self.when:
-            raise ConnectionError("no\nroute")
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append(name)
+            if name == self.when:
+                raise ConnectionError("no\nroute")
 
-    def log_trial_start(self, trial):
-        self._call("start")
-
-    def log_trial_result(self, iteration, trial, result):
-        self._call("result")
-
-    def log_trial_end(self, trial):
-        self._call("end")
-
-    def on_experiment_end(self, trials):
-        self._call("over")
+        return call
 
 
-@pytest.mark.parametrize(("when", "calls"), [("start", 1), ("result", 2), ("end", 4), ("never", 5)])
+@pytest.mark.parametrize(
+    ("when", "calls"), [("log_trial_start", 1), ("log_trial_result", 2), ("log_trial_end", 4), ("never", 5)]
+)
 def test_a_failed_tracker_is_removed_and_the_run_continues(when, calls, tmp_path):
     tracker, output = Broken(when), []
     log = RunLog(tmp_path, {}, trackers=[tracker], notify=output.append)
@@ -132,12 +121,11 @@ def test_a_failed_tracker_is_removed_and_the_run_continues(when, calls, tmp_path
     assert len((tmp_path / "result.json").read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize(("flag", "package"), [("wandb", "wandb"), ("mlflow", "mlflow")])
-def test_a_missing_package_is_reported_with_its_installation(flag, package, monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("package", ["wandb", "mlflow"])
+def test_a_missing_package_is_reported_with_its_installation(package, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("interreplay.experiments.training.trackers.importlib.util.find_spec", lambda name: None)
-    assert main([*LINE, f"--{flag}", "a/b", "--local_dir", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and f"--{flag} a/b needs {package}: pip install 'interreplay[{package}]'" in error
+    words = [*LINE, f"--{package}", "a/b", "--local_dir", str(tmp_path)]
+    rejects(capsys, main, words, f"--{package} a/b needs {package}: pip install 'interreplay[{package}]'")
     assert not list(tmp_path.iterdir())
 
 
@@ -166,7 +154,6 @@ def test_a_missing_key_is_reported_with_a_solution(monkeypatch, tmp_path):
 
 def test_an_environment_without_images_is_rejected_before_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("gymnasium.envs.mujoco.MujocoEnv.render", lambda self: None)
-    assert main([*LINE, "--video_to_tensorboard", "--local_dir", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "InvertedPendulum-v5 cannot be filmed" in error
+    words = [*LINE, "--video_to_tensorboard", "--local_dir", str(tmp_path)]
+    rejects(capsys, main, words, "InvertedPendulum-v5 cannot be filmed")
     assert not list(tmp_path.iterdir())

@@ -12,9 +12,7 @@ from ray.exceptions import OutOfMemoryError
 from interreplay.errors import RunFailure
 from interreplay.experiments.studies.study import Execution
 from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import CRASHED, TrialFolder
 from interreplay.experiments.tune import run_study
-from interreplay.experiments.tune.run_study import Progress
 from interreplay.experiments.tune.trainable import start_signal_actor
 
 
@@ -48,17 +46,6 @@ def test_a_study_that_ends_because_memory_is_full_states_how_to_continue(cluster
     jobs = [(tmp_path / "run", {"num_workers": 0})]
     with pytest.raises(RunFailure, match="memory was full.*--resume continues them"):
         run_study.run_trials(jobs, Execution(), StudyFolder(tmp_path), lambda *event: None, lambda: None)
-
-
-def test_a_run_whose_process_ends_before_its_folder_exists_is_tried_again_with_the_reason(tmp_path):
-    error_file = tmp_path / "error.txt"
-    error_file.write_text("Failure # 1\n1 worker(s) were killed due to the node running low on memory.\nsizes: 1\n")
-    trial = SimpleNamespace(config={"job": {"folder": str(tmp_path / "run")}}, error_file=str(error_file))
-    events: list[Any] = []
-    progress = Progress(lambda event, name, figures: events.append((event, figures["reason"])))
-    progress.on_trial_recover(1, [], trial)
-    assert events == [("retry", "its process ended: 1 worker(s) were killed due to the node running low on memory.")]
-    assert TrialFolder(tmp_path / "run").status()["state"] == CRASHED
 
 
 def test_the_signal_actor_runs_on_the_driver_s_node(monkeypatch):

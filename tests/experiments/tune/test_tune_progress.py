@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,15 @@ def test_the_cause_of_a_killed_worker_excludes_guesses(reported):
     reported.progress.on_trial_start(0, [], reported.trial)
     reported.progress.on_trial_error(0, [], reported.trial)
     assert reported.folder.status()["failures"] == [f"its process ended: {line}"]
+
+
+def test_a_process_that_ends_before_its_folder_exists_is_recorded_with_the_reason(reported):
+    reported.folder.path.rmdir()
+    line = "1 worker(s) were killed due to the node running low on memory."
+    Path(reported.trial.error_file).write_text(f"Failure # 1\n{line}\nsizes: 1\n")
+    reported.progress.on_trial_recover(1, [], reported.trial)
+    assert reported.events == [("retry", f"its process ended: {line}")]
+    assert reported.folder.status()["state"] == CRASHED
 
 
 def test_the_callback_can_be_pickled_with_a_reporter(tmp_path):
