@@ -1,19 +1,17 @@
-"""Every command in the READMEs of the original systems runs word by word; additional flags make it short."""
+"""Commands in the READMEs of the original systems run word by word; `test_printed_commands.py` runs the others."""
 
 import json
 import shlex
 
 import pytest
 
-import enjoy
 import main as platform
 import run_agent
 import train
 from custom_training import main
-from interreplay.errors import UsageError
-from interreplay.experiments.commands.actor_learner import act
 from interreplay.experiments.flags.original_flags import REMOVED
 from interreplay.experiments.rllib_command import main as rllib
+from tests.experiments.commands.command_lines import rejects
 
 RLCYCLE = [
     "configs=atari/rainbow_dqn configs.experiment_info.env.name=AlienNoFrameskip-v4",
@@ -83,26 +81,18 @@ def test_the_platform_with_elite_sampling(tmp_path, monkeypatch):
     assert last_row(tmp_path / "results")[1]["learners"]["default_policy"]["replayed_share"] > 0
 
 
-def test_the_platform_rejects_unequal_workers_of_a_run():
-    with pytest.raises(UsageError, match="--worker_count: a resumed run keeps its settings"):
-        act("--op_mode=train_w_load --load_model_url=x --worker_count=2".split())
-
-
 LCER = "--num-steps 120 --start-steps 60 --batch-size 16 --hidden-size 8 --eval-timesteps 60 --no-eval"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["", "--lcercc", "--lcerrm --n-clusters 10", "--nmer --per", "--model-based --lcerrm"])
-def test_lcer(line, tmp_path, capsys):
+@pytest.mark.parametrize("line", ["", "--lcerrm --n-clusters 10", "--nmer --per", "--model-based --lcerrm"])
+def test_lcer(line, tmp_path):
     fits = "--update-env-model 100 --n-rollout-samples 600" if "model" in line else ""
     words = shlex.split(f"{line} {LCER} {fits}")
     assert train.main([*words, "--save-agent", "--quiet", "--output_dir", str(tmp_path)]) == 0
     run, row = last_row(tmp_path)
     assert row["num_env_steps_sampled_lifetime"] == 120
     assert json.loads((run / "params.json").read_text())["env"] == "Hopper-v5"
-    if not line:
-        watched = ["--checkpoint", str(run), "--n-enjoy-episodes", "1"]
-        assert enjoy.main(watched) == 0 and "1 episode: return" in capsys.readouterr().out
 
 
 # Flags that make each command small; the commands contain none of them.
@@ -110,10 +100,8 @@ SMALL = (
     "--total_env_steps 100 --steps_per_iteration 100 --learning_starts 60 --train_batch_size 16 --buffer_size 1000"
     " --hiddens 8,8 --evaluation_interval 0 --checkpoint_freq 0 --quiet"
 ).split()
-README = {
-    "--trainer SAC --env InvertedPendulum-v2 --custom_replay_buffer True --knn_baseline": "NMER",
+COMMANDS = {
     "--trainer SAC --env HalfCheetah-v2 --custom_replay_buffer False": "Uniform",
-    "--trainer DDPG --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay": "PER",
     "--trainer SAC --env Walker2d-v2 --custom_replay_buffer True --prioritized_replay --gaussian_process --gpytorch"
     " --mc_hyper --mean_type zero --kernel rbf --use_ard --use_delta --normalize --global_hyperparams": "BIER",
 }
@@ -123,8 +111,7 @@ CLUSTER = (
     " --retrain_interval 1000 --kernel matern --mean_type zero --matern_nu 1.5 --global_hyperparams --use_ard"
     " --normalize --mc_hyper --interp_prio_update"
 )
-COMMANDS = {
-    **README,
+COMMANDS |= {
     f"--seed 1 --env Hopper-v2 --custom_replay_buffer True --round_robin_weights 1 --trainer TD3 {CLUSTER}": "BIER",
     "--trainer TD3 --env InvertedPendulum-v2 --custom_replay_buffer False --prioritized_replay": "PER",
 }
@@ -147,11 +134,6 @@ def test_the_original_interreplay(line, method, tmp_path, capsys):
 
 
 def test_removed_flags_name_their_replacement(capsys):
-    wrong = []
     for flag, instead in REMOVED.items():
-        with pytest.raises(SystemExit) as caught:
-            main(["--trainer", "SAC", f"--{flag}", "other"])
-        error = capsys.readouterr().err
-        if caught.value.code != 2 or error.count("\n") != 1 or f"unknown flag --{flag}; {instead}; " not in error:
-            wrong.append(flag)
-    assert wrong == []
+        words = ["--trainer", "SAC", f"--{flag}", "other"]
+        rejects(capsys, main, words, f"unknown flag --{flag}; {instead}; ")

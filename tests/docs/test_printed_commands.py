@@ -1,6 +1,5 @@
 """Commands and flags that README and docs print are accepted, and those of two pages run with small budgets."""
 
-import argparse
 import importlib
 import json
 import re
@@ -11,27 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster_deployment import submit
 from interreplay import ModelBased
-from interreplay.experiments.commands import (
-    actor_learner,
-    check,
-    evaluate,
-    experience,
-    export,
-    fork,
-    lcer,
-    run_agent,
-    smoketest,
-    study,
-)
+from interreplay.experiments.commands import actor_learner, lcer, run_agent
 from interreplay.experiments.flags.original_flags import REMOVED
 from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, underscored
 from interreplay.experiments.flags.run_flags import FLAGS, GROUPS
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
-from interreplay.experiments.flags.training_flags import make_parser as training_parser
-from interreplay.experiments.report.__main__ import make_parser as report_parser
-from interreplay.experiments.rllib_command import main as rllib
+from tests.experiments.commands.parsers import PARSERS, RLLIB
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "cluster_deployment" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -65,11 +50,12 @@ def printed_flags(text: str) -> set[str]:
     return {name.replace("-", "_") for name in FLAG.findall(text)}
 
 
-PLACEHOLDERS = {"N": "1", "$seed": "0"}
+PLACEHOLDERS = {"N": "1", "$seed": "0", "$buffer": "NMER"}
 SCRIPTS = {
     "custom_training.py": "train",
     "interreplay-train": "train",
     "cluster_run.py": "study",
+    "enjoy.py": "evaluate",
     "interreplay-study": "study",
     "smoketest.py": "smoketest",
     "interreplay.analysis": "report",
@@ -89,43 +75,29 @@ def accept(words: list[str]) -> None:
     if [name, *rest[:1]] == ["experience", "export"]:
         name = "experience export"
         rest = rest[1:]
+    if name == "enjoy.py" and "--checkpoint" in rest:
+        rest = lcer.enjoyed(rest)
     match SCRIPTS.get(name, name):
         case "train":
-            training_parser().given(rest)
+            given = make_parser().given(rest)
+            if "resume" not in given and not re.search(r"my_|rewards\.py", " ".join(rest)):  # files of a user
+                settings_for(given)
         case "run_agent.py":
-            training_parser().given(run_agent.translated(rest))
+            make_parser().given(run_agent.translated(rest))
         case "train.py":
-            training_parser().given(lcer.translated(rest))
-        case "enjoy.py" if "--checkpoint" in rest:
-            evaluate.make_parser().parse_args(lcer.enjoyed(rest))
+            make_parser().given(lcer.translated(rest))
         case "main.py":
             actor_learner.translated(actor_learner.read(rest))
         case "study":
-            study.make_parser().given(rest)
-        case "evaluate" | "enjoy.py":
-            evaluate.make_parser().parse_args([underscored(word) for word in rest])
-        case "check":
-            check.make_parser().parse_args(rest)
-        case "export":
-            export.make_parser().parse_args(rest)
-        case "report":
-            report_parser().parse_args(rest)
-        case "experience":
-            experience.list_parser().parse_args(rest)
-        case "experience export":
-            experience.export_parser().parse_args(rest)
-        case "fork":
-            fork.make_parser().parse_args(rest)
-        case "smoketest":
-            smoketest.make_parser().parse_args(rest)
+            PARSERS["study"].given(rest)
         case "submit.py":
             cut = rest.index("--") if "--" in rest else len(rest)
-            args = submit.make_parser().parse_args(rest[:cut])
-            study.make_parser().given([str(args.study), *rest[cut + 1 :]])
+            args = PARSERS["submit.py"].parse_args(rest[:cut])
+            PARSERS["study"].given([str(args.study), *rest[cut + 1 :]])
         case "rllib":
-            rllib.make_parser().parse_args([underscored(word) for word in rest])
-        case _:
-            raise AssertionError(f"unknown command {name!r}")
+            RLLIB.parse_args([underscored(word) for word in rest])
+        case known:
+            PARSERS[known].parse_args([underscored(word) for word in rest])
 
 
 @pytest.mark.parametrize(("page", "line"), PRINTED, ids=[f"{page.name}: {line}" for page, line in PRINTED])
@@ -159,11 +131,6 @@ def test_commands_for_clusters_can_be_pasted_into_zsh():
     assert blocks and [line for block in blocks for line in block.splitlines() if "#" in line] == []
 
 
-PARSERS = (
-    *(make_parser, report_parser, submit.make_parser, rllib.make_parser),
-    *(study.make_parser, evaluate.make_parser, check.make_parser, export.make_parser, fork.make_parser),
-    *(experience.list_parser, experience.export_parser, smoketest.make_parser, lcer.make_parser),
-)
 TABLES = (HARMLESS, HARMLESS_VALUES, DEFAULT_VALUES, REMOVED, actor_learner.DEFAULTS, actor_learner.GAMES)
 OTHERS = {
     "sbatch and squeue": "array batch cpu_bind export job_name me no_kill nodelist ntasks parsable signal",
@@ -177,17 +144,8 @@ OTHERS = {
 """Flags of other programs on our pages."""
 
 
-def options(parser: argparse.ArgumentParser) -> set[str]:
-    """Return the options of a parser and of its subcommands."""
-    found = set(parser._option_string_actions)
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found.update(*map(options, action.choices.values()))
-    return found
-
-
 def known_flags() -> set[str]:
-    names = set().union(*(options(make()) for make in PARSERS))
+    names = set().union(*(parser._option_string_actions for parser in (*PARSERS.values(), lcer.make_parser())))
     found = {name.lstrip("-").replace("-", "_") for name in names}
     found.update(*TABLES, actor_learner.FIXED, actor_learner.IGNORED)
     for source in (ROOT / "benchmarks").rglob("*.py"):

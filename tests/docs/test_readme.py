@@ -3,14 +3,12 @@
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cluster_run import main as cluster_run
-from interreplay.experiments.flags.training_flags import make_parser, settings_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text()
@@ -48,25 +46,9 @@ def test_there_are_commands_of_every_kind():
     assert all((ROOT / words[1]).is_file() for words in COMMANDS if words[0] == "python")
 
 
-@pytest.mark.parametrize("words", of("interreplay", "train") + of("python", "custom_training.py"), ids=" ".join)
-def test_training_commands_are_valid(words):
-    given = make_parser().given(words)
-    assert "resume" in given or settings_for(given).env in ("HalfCheetah-v2", "HalfCheetah-v5", "Hopper-v5")
-
-
 def test_the_study_has_runs(capsys):
     (words,) = of("interreplay", "study")
     assert cluster_run([*words, "--count"]) == 0 and capsys.readouterr().out == "10\n"
-
-
-@pytest.mark.slow
-def test_the_submission_is_as_printed(tmp_path):
-    (words,) = of("python", "cluster_deployment/submit.py")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "activate").write_text(f'PATH="{Path(sys.executable).parent}:$PATH"\n')
-    command = [sys.executable, "cluster_deployment/submit.py", *words, "--dry-run", "--venv", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "105 runs" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("torch", ["", "cpu"])

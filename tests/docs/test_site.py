@@ -92,19 +92,6 @@ def site(tmp_path_factory) -> Path:
 SEARCH = "input[data-md-component=search-query]"
 
 
-def load_search(page: Any) -> None:
-    """Wait for the index of a page's search."""
-    page.focus(SEARCH, timeout=60_000)
-    ready = "document.querySelector('.md-search-result__meta').textContent.includes('Type to start')"
-    page.wait_for_function(ready, timeout=60_000)
-
-
-def search_for(page: Any, word: str) -> None:
-    """Type a word into the search of a page, in place of the previous one."""
-    page.fill(SEARCH, "")
-    page.keyboard.type(word)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with chromium() as started:
@@ -138,9 +125,12 @@ def test_the_site_can_be_searched_from_disk_and_over_http(site, browser, scheme)
     with address_of(site, scheme) as address:
         page = watched(browser, 1280, address)
         page.goto(f"{address}/index.html")
-        load_search(page)
+        page.focus(SEARCH, timeout=60_000)
+        ready = "document.querySelector('.md-search-result__meta').textContent.includes('Type to start')"
+        page.wait_for_function(ready, timeout=60_000)
         for word in ("--updates_per_step", "NMER", "HER", "Christodoulou"):
-            search_for(page, word)
+            page.fill(SEARCH, "")
+            page.keyboard.type(word)
             found = f".md-search-result__item mark:text-is('{word.lstrip('-')}')"
             page.wait_for_selector(found, timeout=60_000)
         result = page.locator(".md-search-result__item a").first  # found again if the list changes while it is typed
