@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from interreplay.runs.state_files import arrays
+from tests.experiments.commands.command_lines import read_csv
 
 HOME = Path(__file__).resolve().parents[2]
 OVER = {"COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE"}
@@ -136,8 +136,7 @@ class Job:
 
     def rows(self) -> list[dict[str, str]]:
         """Return the report's row of every run."""
-        with (self.results / "runs.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
+        return read_csv(self.results / "runs.csv")
 
 
 def end_all() -> None:
@@ -150,21 +149,8 @@ def end_all() -> None:
         time.sleep(0.5)
 
 
-def steps_of_curve(run: Path) -> list[int]:
-    """Return the env steps of each row of a run's results."""
-    with (run / "progress.csv").open(newline="") as file:
-        return [int(float(row["num_env_steps_sampled_lifetime"])) for row in csv.DictReader(file)]
-
-
 def weights(run: Path, steps: int) -> dict[str, np.ndarray]:
     """Return the networks in a checkpoint of a run."""
     learner = ("algorithm", "learner_group", "learner")
     networks = arrays.load(run / f"checkpoint_{steps:08d}", *learner, "rl_module", "default_policy")
     return {name: np.asarray(values) for name, values in networks.items()}
-
-
-def assert_equal_weights(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    """Assert that weights are bit-equal."""
-    assert one.keys() == other.keys() and one
-    for name, values in one.items():
-        np.testing.assert_array_equal(values, other[name], err_msg=name)

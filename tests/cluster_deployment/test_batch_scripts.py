@@ -18,6 +18,8 @@ SCRIPTS = [
     *sorted((HOME / "cluster_deployment").rglob("*.sh")),
     *sorted((HOME / "tests").rglob("*.sh")),
     HOME / ".ci/run",
+    *(HOME / "cluster_deployment/container/bin" / name for name in ("activate", "in_image", "python", "ray")),
+    HOME / "env/install_in_image.sh",
 ]
 SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
 
@@ -214,7 +216,10 @@ def test_other_exit_codes_end_the_job(job):
 
 @pytest.mark.slow
 def test_a_warning_with_time_left_saves_and_continues(job):
+    """A warning before the driver has its signal handlers does not end it."""
     watched = Watched(job, "python3", "driver.py")
+    time.sleep(0.3)
+    watched.process.send_signal(10)
     watched.until("driver ready")
     watched.process.send_signal(10)
     watched.until("driver got SIGUSR1")
@@ -234,16 +239,6 @@ def test_a_warning_shortly_before_the_end_saves_and_stops_in_time(job, monkeypat
     code, out = watched.end()
     assert code == 75 and out.index("driver got SIGUSR1") < out.index("saving and stopping") < out.index("got SIGTERM")
     assert (job / "calls").read_text() == "scontrol requeue 12\n"
-
-
-@pytest.mark.slow
-def test_a_warning_before_the_signal_handlers_does_not_end_the_driver(job):
-    watched = Watched(job, "python3", "driver.py")
-    time.sleep(0.3)
-    watched.process.send_signal(10)
-    watched.until("driver ready")
-    watched.process.terminate()
-    assert watched.end()[0] == 75
 
 
 def test_a_warning_during_the_preparations_of_the_job_stops_it_in_time(job, monkeypatch):
@@ -344,6 +339,7 @@ def ray_start(job, role, **env):
 
 @pytest.mark.slow
 def test_ray_receives_the_resources_of_the_job(job):
+    """A small shared memory holds a small object store."""
     head = ray_start(job, "head", SLURM_MEM_PER_NODE="10000", CUDA_VISIBLE_DEVICES="2,5")
     assert {"--num-cpus=4", "--num-gpus=2", f"--memory={8000 * 2**20 * 9 // 10}"} < set(head.split())
     assert {f"--object-store-memory={2000 * 2**20}", "--include-dashboard=false", "--port=0"} < set(head.split())
@@ -351,9 +347,6 @@ def test_ray_receives_the_resources_of_the_job(job):
     per_cpu = ray_start(job, "head", SLURM_MEM_PER_CPU="500", CUDA_VISIBLE_DEVICES="NoDevFiles")
     assert f"--object-store-memory={400 * 2**20}" in per_cpu and "--num-gpus=0" in per_cpu
 
-
-@pytest.mark.slow
-def test_a_small_shared_memory_holds_a_small_object_store(job):
     assert f"--object-store-memory={160 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="200")
     assert f"--object-store-memory={80 * 2**20}" in ray_start(job, "head", SLURM_MEM_PER_NODE="10000", SHARED_MB="64")
 

@@ -11,7 +11,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from slurm_jobs import HOME, RUN, Job, assert_equal_weights, command, end_all, nodes, steps_of_curve, weights, why_not
+from builders import same_state
+from slurm_jobs import HOME, RUN, Job, command, end_all, nodes, weights, why_not
+
+from tests.experiments.commands.command_lines import steps
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 STEPS = 300
@@ -158,8 +161,8 @@ def test_results_are_the_same_with_and_without_interruptions(jobs, array, warned
         assert (status["state"], status["env_steps"], status["starts"]) == ("finished", STEPS, starts)
         assert (200 < status["begun_at"] < STEPS) == (starts == 2)
     for job, name in ((both, NAMES[0]), (both, NAMES[1]), (warned, RUN)):
-        assert steps_of_curve(job.run(name)) == steps_of_curve(array.run(name)) == CURVE
-        assert_equal_weights(weights(array.run(name), STEPS), weights(job.run(name), STEPS))
+        assert steps(job.run(name)) == steps(array.run(name)) == CURVE
+        same_state(weights(array.run(name), STEPS), weights(job.run(name), STEPS))
 
 
 def test_the_smoke_test_finds_no_problem_inside_of_a_job(folder):

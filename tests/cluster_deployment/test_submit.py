@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.experiments.commands.command_lines import rejects
+
 HOME = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("submit", HOME / "cluster_deployment/submit.py")
 submit = importlib.util.module_from_spec(spec)
@@ -55,22 +57,10 @@ def handed_in(site):
     return [json.loads(line) for line in (site / "log").read_text().splitlines()]
 
 
-def the_copy(site):
-    """Return the copy of the study file in the results folder."""
-    (path,) = (site / "results/study/slurm").glob("*.yaml")
-    return path
-
-
-def refused(capsys, *words):
-    assert submit.main([*words]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    return error
-
-
 def test_a_concurrent_job(site, monkeypatch, capsys):
     monkeypatch.setenv("SLURM_JOB_ID", "5")  # submitted from inside of a job
     monkeypatch.setenv("SLURM_CONF", "kept")
+    monkeypatch.setenv("INTERREPLAY_CONDA", "replaced")
     (site / "env/bin").mkdir(parents=True)
     (site / "env/bin/activate").touch()
     words = "concurrent study.yaml --partition gpu --account me --time 2-0 --nodes 4 --cpus 16 --mem 32G --gpus a100:2"
@@ -79,9 +69,10 @@ def test_a_concurrent_job(site, monkeypatch, capsys):
     )
     assert submit.main([*words.split(), *more.split(), "--", "--gpus-per-trial", "0.5"]) == 0
     ((argv, env),) = handed_in(site)
+    (copy,) = (site / "results/study/slurm").glob("*.yaml")
     assert argv[-5:] == [
         str(HOME / "cluster_deployment/concurrent_deployment/run.sh"),
-        str(the_copy(site)),
+        str(copy),
         str(site / "results/study"),
         *("--gpus-per-trial", "0.5"),
     ]
@@ -89,11 +80,11 @@ def test_a_concurrent_job(site, monkeypatch, capsys):
     expected += "--gres=gpu:a100:2 --signal=B:USR1@200 --exclusive"
     assert set(expected.split()) < set(argv)
     assert not any(word.startswith("--array") for word in argv)
-    assert env["INTERREPLAY_VENV"] == str(site / "env") and env["INTERREPLAY_MODULES"] == "python/3.11 cuda"
+    assert (env["INTERREPLAY_VENV"], env["INTERREPLAY_CONDA"]) == (str(site / "env"), "")
+    assert env["INTERREPLAY_MODULES"] == "python/3.11 cuda"
     assert (env["INTERREPLAY_STOP_BEFORE"], env["INTERREPLAY_SCRATCH"]) == ("100", "/scratch")
     assert env["INTERREPLAY_HOME"] == str(HOME) and env["SLURM_CONF"] == "kept" and "SLURM_JOB_ID" not in env
     assert "submitted job 77;" in capsys.readouterr().out
-    assert (site / "results/study/slurm").is_dir()
 
 
 def test_an_array(site):
@@ -104,43 +95,24 @@ def test_an_array(site):
     assert env["INTERREPLAY_CONDA"] == "base" and "INTERREPLAY_VENV" not in env
 
 
-def test_a_virtual_environment_replaces_an_exported_conda_environment(site, monkeypatch):
-    monkeypatch.setenv("INTERREPLAY_CONDA", "base")
-    (site / "env/bin").mkdir(parents=True)
-    (site / "env/bin/activate").touch()
-    assert submit.main("single study.yaml --venv env".split()) == 0
-    ((_, env),) = handed_in(site)
-    assert (env["INTERREPLAY_VENV"], env["INTERREPLAY_CONDA"]) == (str(site / "env"), "")
-
-
 def test_some_runs_of_an_array(site, capsys):
     assert submit.main("single study.yaml --runs 0-2,11".split()) == 0
     assert "--array=0-2,11" in handed_in(site)[0][0]
-    assert "runs 0-11" in refused(capsys, "single", "study.yaml", "--runs", "12")
-    assert "5-2 contains no run" in refused(capsys, "single", "study.yaml", "--runs", "1,5-2")
-
-
-def test_more_runs_than_an_array_may_have(site):
-    write(site / "bin/scontrol", SCONTROL.format(most=5))
-    assert submit.main(["single", "study.yaml"]) == 0
-    batches = [(argv, env.get("INTERREPLAY_FIRST_RUN")) for argv, env in handed_in(site)]
-    assert [next(word for word in argv if "--array" in word) for argv, _ in batches] == [
-        *("--array=0-4", "--array=0-4", "--array=0-1")
-    ]
-    assert [first for _, first in batches] == [None, "5", "10"]
+    rejects(capsys, submit.main, ["single", "study.yaml", "--runs", "12"], "runs 0-11")
+    rejects(capsys, submit.main, ["single", "study.yaml", "--runs", "1,5-2"], "5-2 contains no run")
 
 
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
-        ("3-6,9", [("3-4", None), ("0-1,4", "5")]),
-        ("11", [("1", "10")]),
-        ("0-11", [("0-4", None), ("0-4", "5"), ("0-1", "10")]),
+        ("", [("0-4", None), ("0-4", "5"), ("0-1", "10")]),
+        ("--runs 3-6,9", [("3-4", None), ("0-1,4", "5")]),
+        ("--runs 11", [("1", "10")]),
     ],
 )
-def test_some_runs_beyond_the_size_of_an_array(site, runs, expected):
+def test_runs_beyond_the_size_of_an_array(site, runs, expected):
     write(site / "bin/scontrol", SCONTROL.format(most=5))
-    assert submit.main(["single", "study.yaml", "--runs", runs]) == 0
+    assert submit.main(["single", "study.yaml", *runs.split()]) == 0
     batches = []
     for argv, env in handed_in(site):
         (array,) = [word.partition("=")[2] for word in argv if word.startswith("--array=")]
@@ -191,7 +163,7 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
     assert "12 runs" in shown and "would submit:" in shown and "--array=0-11" in shown and "--mail-type=END" in shown
     assert not (site / "results").exists()
     monkeypatch.setenv("PATH", str(site / "bin"))
-    assert "sbatch is not installed here" in refused(capsys, "single", "study.yaml")
+    rejects(capsys, submit.main, ["single", "study.yaml"], "sbatch is not installed here")
 
 
 @pytest.mark.parametrize(
