@@ -55,19 +55,18 @@ def test_scripts_without_packages_name_the_environment(clone):
 
 def test_the_smoke_test_reports_missing_packages(clone):
     code, out, err = call("smoketest.py", cwd=clone)
-    assert (code, err) == (1, "") and "FAIL  torch: not installed" in out
+    assert (code, err) == (1, "")
+    lines = out.splitlines()
+    for package, requirement in ("ray", "ray[rllib]"), ("torch", "torch"):
+        at = next(i for i, line in enumerate(lines) if line.startswith(f"FAIL  {package}: not installed"))
+        assert f'-m pip install "{requirement}' in lines[at + 1]
+    assert any(line.startswith("FAIL  training") for line in lines) and "checks failed" in lines[-1]
 
 
 def test_from_another_folder_the_full_path_is_named(clone, tmp_path_factory):
     made(clone)
     code, _, err = call(str(clone / "enjoy.py"), cwd=tmp_path_factory.mktemp("elsewhere"))
     assert code == 2 and f"source {clone}/.venv/bin/activate first" in err and f"python {clone}/enjoy.py\n" in err
-
-
-@pytest.mark.slow
-def test_a_script_prints_its_help():
-    done = subprocess.run([sys.executable, "enjoy.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
 
 
 def test_the_commands_of_a_wheel_exist_and_import_their_packages_later():
