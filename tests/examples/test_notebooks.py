@@ -138,12 +138,7 @@ def pictures_shown(monkeypatch):
         plt.close(figure)
         shown.append(picture.getvalue())
 
-    with (
-        plt.rc_context(),
-        warnings.catch_warnings(),
-        mock.patch.dict(os.environ),
-        mock.patch.dict(gym.registry),
-    ):
+    with plt.rc_context(), warnings.catch_warnings(), mock.patch.dict(os.environ), mock.patch.dict(gym.registry):
         monkeypatch.setattr(importlib.import_module("pictures"), "show", show)
         yield shown
     log.setLevel(level)

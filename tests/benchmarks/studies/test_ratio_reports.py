@@ -5,21 +5,17 @@ import json
 
 import numpy as np
 import pytest
+from run_folders import row, write
 
 from benchmarks.studies import critic_study, near_partners, ratio_statistics, ratio_study, ten_tasks
 
 
 def kept(folder, env, arm, seed, value, trainer="SAC"):
     """Write a finished run as Tune does; the return rises from 0 to twice `value`, so that its area is `value`."""
-    run = folder / f"{trainer}_{env.replace('/', '-')}_{arm}_s{seed}"
-    run.mkdir(parents=True)
-    (run / "params.json").write_text(json.dumps({"env": env, "trainer": trainer}))
+    name = f"{trainer}_{env.replace('/', '-')}_{arm}_s{seed}"
+    rows = [row(steps, None, value * share) for steps, share in ((2_000, 0), (7_000, 1), (12_000, 2))]
+    run = write(folder / name, rows, {"env": env, "trainer": trainer})
     (run / "status.json").write_text(json.dumps({"state": "finished", "seconds": 120}))
-    lines = [
-        {"num_env_steps_sampled_lifetime": steps, "evaluation": {"env_runners": {"episode_return_mean": value * share}}}
-        for steps, share in ((2_000, 0), (7_000, 1), (12_000, 2))
-    ]
-    (run / "result.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def study(folder, arms, seeds, envs=("A-v0", "B-v0")):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from run_folders import row, write
 from scipy import stats
 
 from benchmarks.studies.experience_replay import areas_table, capacities_table, draw, explanation_table, read_runs
@@ -68,17 +69,12 @@ def test_ratios_and_probabilities():
 
 def kept(folder, task, buffer, seed, returns, cosine, batch=64):
     """Write a run's folder as Tune does."""
-    run = folder / f"{task}_{buffer}{batch}_{seed}"
-    run.mkdir()
     settings = {"env": task, "buffer": buffer, "buffer_size": 50_000, "seed": seed, "train_batch_size": batch}
-    (run / "params.json").write_text(json.dumps(settings))
-    lines = []
+    rows = []
     for i, value in enumerate(returns):
-        batch_numbers = {"td_error_mean": 0.1 * (i + 1), "state_cosine": cosine, "state_cosine_expected": 0.2}
-        result = {"num_env_steps_sampled_lifetime": 1_000 * (i + 1), "training_iteration": i + 1}
-        result |= {"evaluation": {"env_runners": {"episode_return_mean": value}}}
-        lines.append(json.dumps(result | {"replay_buffer": batch_numbers}))
-    (run / "result.json").write_text("".join(line + "\n" for line in lines))
+        numbers = {"td_error_mean": 0.1 * (i + 1), "state_cosine": cosine, "state_cosine_expected": 0.2}
+        rows.append(row(1_000 * (i + 1), None, value, replay_buffer=numbers, training_iteration=i + 1))
+    write(folder / f"{task}_{buffer}{batch}_{seed}", rows, settings)
 
 
 def test_runs_become_tables_and_a_figure(tmp_path):

@@ -93,22 +93,15 @@ def test_seeds_that_a_task_lacks_are_not_counted():
     assert counted["seed"].tolist() == [0, 1, 0, 1] and others.to_numpy().tolist() == [["B", 2]]
 
 
-def curves_of_recipes(env: str, arm: str, level: float) -> list[pd.DataFrame]:
-    """Return the evaluations of three seeds that rise to `level` plus the seed."""
-    made = []
-    for seed in range(3):
-        values = np.array([0.0, level, level, level + 3 * seed])
-        run = {"env": env, "arm": arm, "seed": seed, "steps": [10, 20, 30, 40], "value": values}
-        made.append(pd.DataFrame(run))
-    return made
-
-
 @pytest.fixture
 def rows():
+    """Return the evaluations of three seeds that rise to a level of the arm plus the seed."""
     parts = []
     for env, high in (("CartPole-v1", 490.0), ("MinAtar/Breakout-v1", 1.0)):
-        parts += curves_of_recipes(env, "Preset", high)
-        parts += curves_of_recipes(env, "Platform", high / 2)
+        for (arm, level), seed in itertools.product((("Preset", high), ("Platform", high / 2)), range(3)):
+            values = [0.0, level, level, level + 3 * seed]
+            run = {"env": env, "arm": arm, "seed": seed, "steps": [10, 20, 30, 40], "value": values}
+            parts.append(pd.DataFrame(run))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -141,12 +134,10 @@ def test_conclusions(low, high, expected):
 def test_tables_of_relabeled_data():
     parts = []
     levels = {"nothing": 10.0, "relabeled": 20.0, "old": 5.0}
-    for env in relabeled.TASKS:
-        for arm, level in levels.items():
-            for seed in range(3):
-                values = level + seed + np.array([-1.0, 0.0, 1.0])
-                run = {"env": env, "arm": arm, "seed": seed, "steps": [1_000, 2_000, 3_000], "value": values}
-                parts.append(pd.DataFrame(run))
+    for env, (arm, level), seed in itertools.product(relabeled.TASKS, levels.items(), range(3)):
+        values = level + seed + np.array([-1.0, 0.0, 1.0])
+        run = {"env": env, "arm": arm, "seed": seed, "steps": [1_000, 2_000, 3_000], "value": values}
+        parts.append(pd.DataFrame(run))
     first, second = relabeled.describe(pd.concat(parts)).split("\n\n")
     assert "| Pendulum, turning | nothing | 3,000 | 10, 11, 12 | 12 |" in first
     rows = second.splitlines()[2:]
