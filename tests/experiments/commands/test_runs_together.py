@@ -270,8 +270,7 @@ def test_runs_with_equal_settings_share_a_process(count, expected):
     ("words", "reason"),
     [
         (("--num_workers", "1"), "--num_workers is 1; expected 0 with --together"),
-        (("--scheduler", "asha"), "expected --scheduler fifo"),
-        (("--address", "auto"), "expected --address local instead of auto"),
+        (("--scheduler", "asha"), "--together runs all runs at once; expected --scheduler fifo"),
     ],
 )
 def test_unsupported_settings_of_shared_processes_are_rejected(words, reason, tmp_path, capsys):

@@ -37,12 +37,6 @@ def test_a_package_of_another_version_or_that_cannot_be_imported(monkeypatch):
     assert "--force-reinstall" in caught.value.fix
 
 
-def test_the_requirements_are_those_of_setup_cfg():
-    assert smoketest.requirements()[0].startswith("ray[rllib]")
-    found = [smoketest.distribution(line) for line in ("ray[rllib] >=2", "torch>=2", "scikit-learn")]
-    assert found == ["ray", "torch", "scikit-learn"]
-
-
 def test_every_failure_is_reported_and_the_rest_still_runs(monkeypatch, capsys):
     def broken():
         raise RuntimeError("first\nsecond")

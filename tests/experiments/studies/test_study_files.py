@@ -85,7 +85,6 @@ def file(tmp_path):
             "there is no termination function for 'BipedalWalker-v3'",
         ),
         ({"settings": "{num_workers: 500}"}, "--num_workers 500: each takes a CPU, available: "),
-        ({"together": "2", "scheduler": "asha"}, "--together runs all runs at once"),
         ({"trainers": "[{TD3: {alpha_lr: 1}}]"}, "--alpha_lr is a setting of SAC, TQC, CrossQ; TD3 does not have it"),
         ({"max_concurrent": "-1"}, "max_concurrent must be a whole number of at least 1"),
         ({"settings": "{env_args: {graviti: 3}}"}, "'Pendulum-v1' takes no argument 'graviti'; accepted: g"),
