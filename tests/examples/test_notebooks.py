@@ -22,19 +22,7 @@ EXAMPLES = ROOT / "examples"
 _spec = importlib.util.spec_from_file_location("notebooks", EXAMPLES / "notebooks.py")
 notebooks = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(notebooks)
-NAMES = [
-    "cluster_study",
-    "compare_methods",
-    "distances",
-    "experience_replay",
-    "first_steps",
-    "gaussian_processes",
-    "keep_your_data",
-    "offline_data",
-    "what_nmer_does",
-    "your_own_buffer",
-    "your_own_environment",
-]
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.ipynb"))
 IN_A_KERNEL = ("what_nmer_does",)
 """Notebooks that run in Jupyter. The others run as scripts in this process, which saves the starts of kernels."""
 FEWER = {
@@ -86,8 +74,7 @@ FEWER = {
 
 
 def test_all_examples_are_known():
-    assert [path.stem for path in notebooks.SCRIPTS] == NAMES
-    assert sorted(path.stem for path in EXAMPLES.glob("*.ipynb")) == NAMES
+    assert [path.stem for path in notebooks.SCRIPTS] == NAMES and {*IN_A_KERNEL, *FEWER} < {*NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
