@@ -66,14 +66,11 @@ def test_a_video_shows_the_first_episode_up_to_a_limit():
 
 
 @pytest.mark.slow
-def test_runs_in_weights_and_biases_and_mlflow(tmp_path, monkeypatch, capsys):
+def test_runs_in_weights_and_biases(tmp_path, monkeypatch, capsys):
     pytest.importorskip("wandb")
-    mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    place = tmp_path / "runs"
-    flags = ["--wandb", "a-project", "--mlflow", f"file://{place}/an experiment"]
-    assert main([*LINE, *flags, "--local_dir", str(tmp_path / "results")]) == 0
-    folder = the_run(tmp_path / "results")
+    assert main([*LINE, "--wandb", "a-project", "--local_dir", str(tmp_path)]) == 0
+    folder = the_run(tmp_path)
     out = capsys.readouterr().out
     assert "stopped" not in out
     assert f"the run is in {folder}/wandb; upload it with: wandb sync {folder}/wandb/offline-run-" in out
@@ -82,10 +79,18 @@ def test_runs_in_weights_and_biases_and_mlflow(tmp_path, monkeypatch, capsys):
     content = record.read_bytes()
     assert b"a-project" in content and b"InvertedPendulum-v5" in content
     assert content.count(b"replay_buffer/td_error_mean") >= 3, "every result is there"
+
+
+@pytest.mark.slow
+def test_runs_in_mlflow(tmp_path, capsys):
+    mlflow = pytest.importorskip("mlflow")
+    place = tmp_path / "runs"
+    assert main([*LINE, "--mlflow", f"file://{place}/an experiment", "--local_dir", str(tmp_path / "results")]) == 0
+    assert "stopped" not in capsys.readouterr().out
     client = mlflow.tracking.MlflowClient(f"file://{place}")
     experiment = client.get_experiment_by_name("an experiment")
     (run,) = client.search_runs([experiment.experiment_id])
-    assert run.info.run_name == folder.name
+    assert run.info.run_name == the_run(tmp_path / "results").name
     assert run.data.params["buffer"] == "Uniform" and run.data.params["tau"] == "0.02"
     history = client.get_metric_history(run.info.run_id, "replay_buffer/td_error_mean")
     assert [point.step for point in history] == [100, 200, 300]
