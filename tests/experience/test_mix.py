@@ -26,7 +26,8 @@ def test_counts_are_exact_over_batches_and_add_up_in_each(shares):
 
 
 def test_the_remainder_is_divided_among_sources_without_a_share():
-    assert Shares(NAMES, {"online": 0.5}).current == {"online": 0.5, "offline": 0.25, "model": 0.25}
+    for half in (0.5, np.float32(0.5)):
+        assert Shares(NAMES, {"online": half}).current == {"online": 0.5, "offline": 0.25, "model": 0.25}
     assert Shares(NAMES).current == pytest.approx(dict.fromkeys(NAMES, 1 / 3))
 
 
@@ -61,10 +62,6 @@ def test_the_share_of_an_empty_source_goes_to_the_others():
 def test_invalid_shares_are_rejected(shares, message):
     with pytest.raises(ValueError, match=message):
         Shares(NAMES, shares)
-
-
-def test_shares_may_be_numbers_of_numpy():
-    assert Shares(NAMES, {"online": np.float32(0.5)}).current == {"online": 0.5, "offline": 0.25, "model": 0.25}
 
 
 def test_a_source_without_a_type_is_rejected():

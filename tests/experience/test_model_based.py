@@ -1,5 +1,7 @@
 """A learned model in addition to replay: schedules, shares, stored rows, goals, states, rejected arguments."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -348,11 +350,18 @@ def test_settings_for_configurations_are_plain_and_without_defaults():
         ({"action_noise": -1.0}, "action_noise is -1.0; expected a number of 0 or more"),
         ({"rollouts": 0}, "rollouts is 0; expected a number above 0"),
         ({"patience": 0}, "patience is 0; expected an integer of 1 or more"),
+        ({"holdout": 1.0}, "holdout is 1.0; expected a number above 0 and below 1"),
+        ({"dropout": 1.0}, "dropout is 1.0; expected a number from 0 and below 1"),
+        ({"elites": 8}, "elites is 8; expected an integer from 1 to 7"),
+        ({"fit_every": 0}, "fit_every is 0; expected an integer of 1 or more"),
+        ({"fit_rows": 1}, "fit_rows is 1; expected an integer of 2 or more"),
+        ({"fit_every": 10, "rollouts": 0.01}, "rollouts is 0.01; expected a number per env step, at least one per fit"),
+        ({"keep_fits": 0}, "keep_fits is 0"),
         ({"real_share": None}, "the share of real is None; expected 0 to 1"),
         ({"model_batch_size": 0}, "model_batch_size is 0; expected an integer of 1 or more"),
-        ({"model_learning_rate": 0}, "model_learning_rate is 0; expected a number above 0"),
+        ({"model_learning_rate": float("nan")}, "model_learning_rate is nan; expected a number above 0"),
         ({"model_hiddens": 200}, "model_hiddens is 200; expected widths of layers, such as"),
-        ({"rollout_length": float("inf")}, "rollout_length is inf; expected a number of steps"),
+        ({"model_hiddens": (0,)}, r"model_hiddens is \(0,\); expected widths"),
         ({"recorded": "results"}, "recorded is 'results'; expected arguments of Offline, such as {'data'"),
         ({"termination_fn": 0.2}, "termination_fn is 0.2; expected a function .* or the id of an environment"),
     ],
@@ -360,6 +369,12 @@ def test_settings_for_configurations_are_plain_and_without_defaults():
 def test_invalid_arguments_are_rejected(arguments, message):
     with pytest.raises(ValueError, match=message):
         ModelBased(**arguments)
+
+
+@pytest.mark.parametrize("given", [0, float("inf"), (1, 2), (1, 5, 10, 5), "long", (1, math.nan, 0, 1), (0, 4, 0, 1)])
+def test_invalid_lengths_of_rollouts_are_rejected(given):
+    with pytest.raises(ValueError, match=r"rollout_length is .*; expected a number of steps, or \(start, end"):
+        ModelBased(rollout_length=given)
 
 
 @pytest.mark.parametrize("given", [ModelBased, {"type": ModelBased, "members": 2, "elites": 1}, lambda: ModelBased()])

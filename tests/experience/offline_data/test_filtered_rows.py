@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from kept_rows import SPACES, episodes_of, equal, fill, save_buffer
-from offline_data import HIGH, episodes, minari_dataset, transitions
+from offline_data import HIGH
 
 from interreplay import Mix, Offline, Storage, Transitions
 from interreplay.environments.relabeled import Relabel, Relabeled, module_name
@@ -260,22 +260,6 @@ def test_numbers_of_episodes_end_at_ends_and_interleave():
 
 
 # -- other rewards ----------------------------------------------------------------------------------
-
-
-def pendulum_reward(obs, action, next_obs, **columns):
-    """The reward of Pendulum, from its source, vectorized."""
-    angle = np.arctan2(obs[:, 1], obs[:, 0])
-    return -(angle**2 + 0.1 * obs[:, 2] ** 2 + 0.001 * np.clip(action[:, 0], -2, 2) ** 2)
-
-
-@pytest.mark.usefixtures("minari_folder")
-def test_the_formula_of_pendulum_returns_its_own_rewards():
-    pytest.importorskip("minari")
-    found = episodes()
-    name = minari_dataset(found)
-    spaces = (gym.make("Pendulum-v1").observation_space, gym.make("Pendulum-v1").action_space)
-    rows = stored(open_rows(f"minari:{name}", spaces, relabel=pendulum_reward))
-    assert rows.rewards.numpy() == pytest.approx(transitions(found).rewards.numpy(), abs=1e-5)
 
 
 def test_keeping_rewards_keeps_all_rows(tmp_path):

@@ -98,11 +98,6 @@ def test_parts_of_actions_with_a_single_value_are_zero():
     assert converted.actions.tolist() == [[-1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
 
-def test_an_episode_that_nothing_continues_is_truncated(tmp_path):
-    save_buffer(tmp_path / "state", transitions(episodes(1))[:10])
-    assert everything(open_rows(str(tmp_path / "state"))).truncated.tolist() == [False] * 9 + [True]
-
-
 def test_the_second_opening_maps_the_copy_and_reads_nothing(monkeypatch):
     monkeypatch.setattr(state_files.arrays, "MAPPED", 1)
     name = minari_dataset(episodes())

@@ -198,88 +198,49 @@ def tell(what):
     os.write(1, f"{{what}}\\n".encode())  # a whole line or nothing
 
 for line in sys.stdin:
-    folder, count = line.split()
     child = os.fork()
     if child:
         tell(child)
         os.waitpid(child, 0)
         tell("over")
         continue
-    writer = writer_of(Path(folder), most_rows=50_000)
-    for start in range(int(count)):
+    writer = writer_of(Path(line.strip()), most_rows=50_000)
+    for start in range(20_000):
         writer.add(rows[start : start + 1], start + 1, start)
         tell(start + 1)
         if start % 20 == 19:
             time.sleep(0.001)
-    writer.close()
-    os._exit(0)
 """
-"""Program whose child processes write stores and print each row after adding it."""
-
-
-def writers():
-    code = WRITERS.format(path=[str(ROOT), str(ROOT / "tests")])
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-c", code]
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
-
-
-@pytest.fixture(scope="module")
-def two_processes():
-    """Start two processes that write stores."""
-    both = [writers(), writers()]
-    yield both
-    for process in both:
-        process.communicate()
-
-
-def begin_writing(process, folder, count):
-    """Let a child process write `count` rows, and return its id."""
-    process.stdin.write(f"{folder} {count}\n")
-    process.stdin.flush()
-    return int(process.stdout.readline())
-
-
-def added_until_over(process):
-    """Return the number of rows that a child has added, once it has ended."""
-    added = 0
-    while (line := process.stdout.readline().strip()) != "over":
-        added = max(added, int(line))
-    return added
+"""Program whose child processes write a store each and print each row after adding it."""
 
 
 @pytest.mark.slow
-def test_a_process_killed_at_random_moments_loses_at_most_the_running_episode(tmp_path, two_processes):
+def test_a_process_killed_at_random_moments_loses_at_most_the_running_episode(tmp_path):
     rng = random.Random(0)
     rows = episodes_of([20] * 1000)
     lost = []
-    process = two_processes[0]
+    words = [sys.executable, "-c", WRITERS.format(path=[str(ROOT), str(ROOT / "tests")])]
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True)
     for number in range(4):
         folder = tmp_path / f"k{number}"
-        child = begin_writing(process, folder, 20_000)
+        process.stdin.write(f"{folder}\n")
+        process.stdin.flush()
+        child = int(process.stdout.readline())
+        added = 0
         target = rng.randrange(1, 3_000)
-        while int(process.stdout.readline()) < target:
-            pass
+        while added < target:
+            added = int(process.stdout.readline())
         os.kill(child, signal.SIGKILL)
-        added = max(target, added_until_over(process))
+        while (line := process.stdout.readline().strip()) != "over":
+            added = max(added, int(line))
         store = intact(folder)
         assert equal(everything(store), rows[: store.rows])
         lost.append(added - store.rows)
         fill(folder, rows[store.rows : store.rows + 20], step=store.rows + 1)  # another process continues it
         assert equal(everything(intact(folder)), rows[: store.rows + 20])
+    process.communicate()
     assert max(lost) <= 20 and max(lost) > 0, lost
-
-
-@pytest.mark.slow
-def test_two_runs_write_stores_in_one_folder(tmp_path, two_processes):
-    for i, process in enumerate(two_processes):
-        begin_writing(process, tmp_path / f"run{i}" / "experience", 400)
-    for i, process in enumerate(two_processes):
-        assert added_until_over(process) == 400
-        store = intact(tmp_path / f"run{i}" / "experience")
-        assert equal(everything(store), episodes_of([20] * 1000)[:400])
-    assert len(open_rows([str(tmp_path / "run0"), str(tmp_path / "run1")], SPACES)) == 800
-    assert len(open_rows(str(tmp_path / "run*"), SPACES)) == 800
 
 
 def changed(folder, **values):
