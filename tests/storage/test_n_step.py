@@ -73,14 +73,6 @@ def test_any_shape_of_slots():
     identical(view.read(storage, slots)[1], view.read(storage, slots[1]))
 
 
-def test_buffers_use_n_step():
-    buffer = ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
-    buffer.add(make(50, ends=0.0))
-    sample = buffer.sample(64)
-    identical(sample.transitions, buffer.read(sample.slots))
-    assert sample.transitions.discounts.min() == pytest.approx(GAMMA**4)
-
-
 def test_a_view_can_change_between_draws():
     buffer, plain = ReplayBuffer(50, gamma=GAMMA, seed=0), ReplayBuffer(50, n_step=4, gamma=GAMMA, seed=0)
     for one in (buffer, plain):

@@ -140,17 +140,6 @@ def test_neither_added_nor_read_rows_share_memory_with_the_storage():
             storage[torch.tensor([0, slot])]
 
 
-def test_extras_are_kept():
-    storage, rows = Storage(8), make(8)
-    extras = {"log_prob": np.arange(8, dtype=np.float32), "goal": np.random.default_rng(0).normal(size=(8, 2))}
-    storage.add(
-        Transitions(rows.obs, rows.actions, rows.rewards, rows.next_obs, rows.terminated, rows.truncated, extras=extras)
-    )
-    found = storage[torch.tensor([5, 2])].extras
-    assert found["log_prob"].tolist() == [5.0, 2.0]
-    assert torch.equal(found["goal"], torch.from_numpy(extras["goal"][[5, 2]]))
-
-
 def test_discounts_and_features():
     storage = Storage(30, gamma=0.9)
     rows = make(30, ends=0.3, obs_dtype=np.float64, action_shape=(2, 2))
