@@ -93,10 +93,7 @@ def test_our_settings():
 
 
 MISTAKES = [
-    (
-        "[{'type': 'queue', ",
-        "replay_parameters is not JSON and not a Python literal: \"[{'type': 'queue',\"; expected",
-    ),
+    ("[{'type': 'queue', ", "replay_parameters is not JSON and not a Python literal: \"[{'type': 'queue',\"; expected"),
     ("", "replay_parameters is not JSON and not a Python literal: ''"),
     ("[" * 100_000, "replay_parameters is not JSON and not a Python literal"),
     ("{}", "replay_parameters is '{}'; expected a list of sources such as"),
@@ -106,15 +103,9 @@ MISTAKES = [
     ([QUEUE, PLAIN | {"type": ["x"]}], "source 2 of replay_parameters has the type ['x']"),
     ([QUEUE, PLAIN | {"capasity": 3}], "standard, has no key 'capasity'; did you mean capacity?"),
     ([QUEUE, PLAIN | {"p": 2}], "source 2 of replay_parameters, standard, has no key 'p'; accepted: capacity"),
-    (
-        [QUEUE, PLAIN | {"capacity": 0}],
-        "capacity of source 2 of replay_parameters, standard, must be a whole number",
-    ),
+    ([QUEUE, PLAIN | {"capacity": 0}], "capacity of source 2 of replay_parameters, standard, must be a whole number"),
     ([QUEUE, PLAIN | {"capacity": 1.5}], "must be a whole number of at least 1, got 1.5"),
-    (
-        [QUEUE, PLAIN | {"sample_ratio": 0.4}],
-        "the shares are {'queue': 0.5, 'uniform': 0.4}; expected them to add up",
-    ),
+    ([QUEUE, PLAIN | {"sample_ratio": 0.4}], "the shares are {'queue': 0.5, 'uniform': 0.4}; expected them to add up"),
     ([QUEUE, PLAIN | {"sample_ratio": -0.5}], "sample_ratio of source 2 of replay_parameters, standard, must be"),
     ([QUEUE, PLAIN | {"sample_ratio": True}], "must be a number of at least 0, at most 1, got True"),
     (
@@ -141,10 +132,7 @@ MISTAKES = [
         [{"type": "queue", "share": 1.0, "norm": 2}],
         "source 1 of the mix, queue, has no setting 'norm'; accepted: share",
     ),
-    (
-        [{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "distance": "ln"}],
-        "no setting 'distance'",
-    ),
+    ([{"type": "queue", "share": 0.5}, {"type": "uniform", "share": 0.5, "distance": "ln"}], "no setting 'distance'"),
     (
         [{"type": "queue", "share": 0.5}, {"type": "elite", "share": 0.5, "strategy": 5}],
         "must be a whole number from 1 to 4, got 5",
