@@ -88,21 +88,6 @@ def test_where():
     identical(mixed[~keep], other[~keep])
 
 
-@pytest.mark.parametrize("kind", [{}, DICT, {"obs_dtype": np.float64}, {"action_shape": (2, 2)}, {"action_shape": ()}])
-def test_blend(kind):
-    one, other = make(50, seed=1, **kind), make(50, seed=2, **kind)
-    mix = torch.rand(50, generator=torch.Generator().manual_seed(0))
-    blended = one.blend(other, mix)
-    for name, column in blended.columns().items():
-        mine, theirs = one.columns()[name], other.columns()[name]
-        assert column.dtype == mine.dtype
-        if name in ("terminated", "truncated", "episode"):
-            assert torch.equal(column, mine)
-            continue
-        weight = mix.double().reshape(-1, *[1] * (mine.dim() - 1))
-        assert torch.allclose(column.double(), weight * mine + (1 - weight) * theirs, atol=1e-6)
-
-
 def test_blends_with_lambda_0_and_1_are_exact():
     one, other = make(50, seed=1), make(50, seed=2)
     identical(one.blend(other, torch.ones(50)), one)
