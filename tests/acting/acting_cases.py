@@ -42,6 +42,7 @@ gym.register("Turns-v0", Turns, kwargs={"kind": "ImageAndVector"})
 # Trainer, environment and settings of each policy; with an iteration of training, normalization has statistics.
 CASES = {
     **{trainer: (trainer, "Pendulum-v1", {}, 0) for trainer in CONFIGS},
+    "residual": ("SAC", "Pendulum-v1", {"critic_blocks": 1, "actor_blocks": 1, "actor_width": 12}, 0),
     "uneven": ("SAC", "Uneven-v0", {"normalize_observations": True}, 1),
     "unsquashed": ("A2C", "Uneven-v0", {"normalize_observations": True}, 1),
     "discrete SAC": ("SAC", "Turns-v0", {}, 0),

@@ -26,7 +26,7 @@ from tests.acting.acting_cases import CASES, built, stacked
 pytestmark = pytest.mark.usefixtures("cluster")
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["Rainbow", "uneven", "unsquashed", "Nested", "discrete SAC", "IQN"]
+NAMES = ["Rainbow", "uneven", "unsquashed", "Nested", "discrete SAC", "IQN", "residual"]
 
 
 @pytest.fixture(scope="module")

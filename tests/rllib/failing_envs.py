@@ -92,6 +92,7 @@ Exits = raising("Exits", lambda: SystemExit("the license is missing"))
 FourValues = failing("FourValues", lambda result: (result[0], 1.0, False, {}))
 AnotherShape = failing("AnotherShape", lambda result: (np.zeros(3, np.float32), *result[1:]))
 RewardArray = failing("RewardArray", lambda result: (result[0], np.ones(1), *result[2:]))
+RewardNaN = failing("RewardNaN", lambda result: (result[0], float("nan"), *result[2:]))
 RewardText = failing("RewardText", lambda result: (result[0], "much", *result[2:]))
 
 

@@ -17,28 +17,13 @@ from interreplay.experiments.commands import train
 from interreplay.experiments.evaluation.play import watch
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions
 from tests.rllib.nested_actions import ACTIONS, REJECTED
-from tests.rllib.small_runs import config, continued, same, weights
+from tests.rllib.small_runs import config, same, weights
 from tests.rllib.spaces_envs import Steps
-from tests.rllib.test_checkpoints import assert_same_run
 
 
 def learned(algorithm, iterations=2):
     results = [algorithm.train() for _ in range(iterations)]
     return np.isfinite(results[-1]["learners"]["default_policy"]["critic_loss"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("buffer", "arguments"),
-    [("PER", {}), ("S4RL", {"augmentation": "gaussian", "views": 2})],
-)
-def test_methods_that_keep_actions_train_and_resume(buffer, arguments, tmp_path):
-    made = lambda: config("CartPole-v1", buffer, **arguments).build_algo()
-    algorithm, resumed = continued(made, tmp_path / "c")
-    assert_same_run(algorithm, resumed)
-    assert learned(algorithm, 1)
-    assert algorithm.replay_buffer.storage.columns["actions"] == ((), torch.int64)
-    assert len(algorithm.replay_buffer.storage.column("actions")[:150].unique()) == 2
 
 
 @pytest.mark.slow
@@ -78,8 +63,6 @@ def test_the_target_entropy_follows_the_number_of_actions():
 
 
 ENV = "tests.rllib.nested_actions:{}Actions-v0"
-OWN = {"A3C": {"train_batch_size": 1}}
-FAMILIES = ["CrossQ", "TD3", "A3C"]
 
 
 def made(name, trainer="SAC", buffer="Uniform", **arguments):
@@ -133,14 +116,9 @@ def test_a_run_is_saved_resumed_played_and_exported(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", FAMILIES)
-def test_each_family_learns(trainer):
-    settings = getattr(ours, f"{trainer}Config")().environment(ENV.format("Nested"))
-    settings.training(hiddens=(16,), steps_per_iteration=60, train_batch_size=16)
-    settings.training(**OWN.get(trainer, {}))
-    if not ALGORITHMS[trainer].unrolls:
-        settings.replay("Uniform", capacity=500).training(learning_starts=30)
-    algorithm = settings.build_algo()
+def test_unrolls_have_nested_actions():
+    made = ours.A3CConfig().environment(ENV.format("Nested")).training(hiddens=(16,), steps_per_iteration=60)
+    algorithm = made.training(train_batch_size=1).build_algo()
     before = weights(algorithm)
     algorithm.train()
     after = weights(algorithm)

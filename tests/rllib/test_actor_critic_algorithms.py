@@ -146,7 +146,6 @@ def test_command_line_defaults_equal_the_configurations(trainer):
 @pytest.mark.parametrize(
     ("trainer", "settings", "message"),
     [
-        ("TD3", {"policy_delay": 0}, "policy_delay is 0"),
         ("TD3", {"policy_delay": 1.5}, "policy_delay is 1.5"),
         ("TD3", {"target_noise_clip": -0.1}, "target_noise_clip is -0.1"),
         ("TD3", {"huber_delta": 0.0}, "huber_delta is 0.0"),
@@ -158,7 +157,6 @@ def test_command_line_defaults_equal_the_configurations(trainer):
         ("SAC", {"actor_target": "max"}, "actor_target is 'max'; expected one of min, mean, first"),
         ("TD3", {"reset_interval": 0}, "reset_interval is 0; expected a whole number of at least 1 or None"),
         ("SAC", {"grad_clip": "none"}, "grad_clip is 'none'; expected a number above 0 or None"),
-        ("SAC", {"target_subset": 3}, "target_subset is 3; expected at most n_critics, 2"),
         ("DDPG", {"weight_decay": 0.1}, "weight_decay is 0.1 and critic_l2 0.01; expected one of them 0"),
         ("TQC", {"kappa": None}, "kappa is None; expected a number above 0$"),
         ("TQC", {"drop_per_critic": 25}, "drop_per_critic is 25; expected less than n_quantiles, 25"),

@@ -12,7 +12,6 @@ from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from tests.rllib.small_runs import continued, same, weights
-from tests.rllib.spaces_envs import Line
 
 ELITE = [
     {"type": "queue", "share": 0.5},
@@ -122,28 +121,6 @@ def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
     assert found[OneState] == pytest.approx(5.0, abs=0.25)  # 1 / (1 − .8)
     # In episodes that end, the value k steps before the end is 5·(1 − .8^k), 3.1 on average.
     assert found[Ends] == pytest.approx(np.mean([5 * (1 - 0.8**k) for k in range(1, 8)]), abs=0.5)
-
-
-class Point(Line):
-    def __init__(self, config=None):
-        super().__init__((config or {})["kind"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Nested", "ImageAndVector"])
-def test_nested_and_image_observations_train(kind):
-    algorithm = config(trainer="CLEAR").environment(Point, env_config={"kind": kind}).build_algo()
-    assert finite(algorithm.train()) and finite(algorithm.train())
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"free_log_std": False}, {"shared_layers": False}, {"relevance_bound": 0.3, "relevance_of": "behavior"}],
-    ids=str,
-)
-def test_continuous_actions_train(settings):
-    algorithm = config("Pendulum-v1", **settings).build_algo()
-    assert finite(algorithm.train()) and finite(algorithm.train())
 
 
 def test_a_mix_is_half_replayed_and_is_reported():
@@ -283,31 +260,18 @@ def test_generalized_advantages_reject_replay():
     config(trainer="A2C", replay=ELITE, returns="vtrace").build_algo()
 
 
-@pytest.mark.parametrize(
-    ("replay", "message"),
-    [
-        ([{"type": "uniform", "share": 1.0}], "no fresh unrolls"),
-        ([{"type": "queue", "share": 0.5}], "expected them to add up to 1"),
-        ("NMER", "'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of sources"),
-        ("[1, 2", "replay_parameters is not JSON"),
-        ([{"type": "queue", "share": 1.0, "size": 3}], "no setting 'size'"),
-    ],
-)
-def test_invalid_mixes_are_rejected_in_one_line(replay, message):
-    with pytest.raises(ValueError, match=message) as error:
-        config(replay=replay)
-    assert "\n" not in str(error.value)
+def test_invalid_mixes_are_rejected():
+    with pytest.raises(ValueError, match="'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of sourc"):
+        config(replay="NMER")
+    with pytest.raises(ValueError, match="replay_parameters is not JSON"):
+        config(replay="[1, 2")
     with pytest.raises(ValueError, match="Fresh takes no argument 'k'"):
         config().replay("Fresh", k=3)
 
 
 def test_an_error_about_a_number_names_the_environment_and_the_last_stored_step():
-    class NotANumber(failing_envs.Counting):
-        def fail(self, result):
-            return result[0], float("nan"), *result[2:]
-
-    made = config(NotANumber).env_runners(num_envs_per_env_runner=1, rollout_fragment_length=4)
-    message = r"rewards holds nan at entry \(3, 0\) of the added unrolls, after env step 4 of NotANumber; only"
+    made = config(failing_envs.RewardNaN).env_runners(num_envs_per_env_runner=1, rollout_fragment_length=4)
+    message = r"rewards holds nan at entry \(3, 0\) of the added unrolls, after env step 4 of RewardNaN; only"
     with pytest.raises(NonFiniteError, match=message):
         made.build_algo().train()
 

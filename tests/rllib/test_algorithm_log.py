@@ -29,7 +29,6 @@ def test_results_can_be_read_by_a_report(tmp_path):
     with interreplay.log_to(algo, tmp_path / "results" / "run", total_env_steps=400) as log:
         while algo.env_steps < 400:
             log.write(algo.train())
-    algo.stop()
     found = describe(tmp_path / "results" / "run")
     assert (found.algorithm, found.env, found.buffer, found.seed) == ("SAC", "Pendulum-v1", "NMER", 4)
     assert found.total == 400 and found.arguments == {"k": 3}
@@ -49,7 +48,6 @@ def test_classes_are_named(tmp_path):
     config.replay_buffer_config = {"type": Mine, "capacity": 100, "n_step": 1}
     algo = config.build_algo()
     interreplay.log_to(algo, tmp_path).close()
-    algo.stop()
     params = json.loads((tmp_path / "params.json").read_text())
     assert (params["buffer"], params["buffer_args"]) == ("Mine", {"n_step": 1})
 
@@ -57,7 +55,6 @@ def test_classes_are_named(tmp_path):
 def test_algorithms_that_learn_from_unrolls_are_described(tmp_path):
     algo = IMPALAConfig().environment("CartPole-v1").training(hiddens=(8,)).build_algo()
     interreplay.log_to(algo, tmp_path).close()
-    algo.stop()
     found = describe(tmp_path)
     assert (found.algorithm, found.env) == ("IMPALA", "CartPole-v1")
 
@@ -81,13 +78,11 @@ def test_results_beyond_the_restored_checkpoint_are_dropped(tmp_path):
         log.write(algo.train())
         algo.save_to_path(tmp_path / "checkpoint")
         log.write(algo.train())
-    algo.stop()
     restored = SAC.from_checkpoint(tmp_path / "checkpoint")
     with interreplay.log_to(restored, tmp_path / "run") as log:
         assert steps_in(tmp_path / "run") == [30]
         log.write(restored.train())
     assert steps_in(tmp_path / "run") == [30, 60]
-    restored.stop()
 
 
 @pytest.mark.slow
@@ -98,21 +93,16 @@ def test_results_of_another_run_are_not_continued(tmp_path):
     with interreplay.log_to(algo, tmp_path / "run") as log:
         log.write(algo.train())
     assert steps_in(tmp_path / "run") == [30, 60]
-    algo.stop()
     new = sac().build_algo()
     with pytest.raises(UsageError, match="run holds results, and the algorithm has made no env steps; give"):
         interreplay.log_to(new, tmp_path / "run")
-    new.stop()
     equal = sac().training(steps_per_iteration=30).evaluation(evaluation_interval=0).build_algo()
     equal.train()
     equal.save_to_path(tmp_path / "checkpoint")
-    equal.stop()
     restored = SAC.from_checkpoint(tmp_path / "checkpoint")
     with pytest.raises(UsageError, match="run holds results of another run with the same settings; give a new folder"):
         interreplay.log_to(restored, tmp_path / "run")
-    restored.stop()
     assert steps_in(tmp_path / "run") == [30, 60]
     other = sac().debugging(seed=5).build_algo()
     with pytest.raises(UsageError, match="run holds results of another run, with seed 4 instead of 5"):
         interreplay.log_to(other, tmp_path / "run")
-    other.stop()

@@ -37,6 +37,7 @@ def assert_same_run(a, b):
         ("Pendulum-v1", "NMER", "SAC"),
         pytest.param("HalfCheetah-v5", "PER", "SAC", marks=pytest.mark.slow),
         pytest.param("InvertedPendulum-v5", "NMER", "SAC", marks=pytest.mark.slow),
+        pytest.param("CartPole-v1", "PER", "SAC", marks=pytest.mark.slow),
         # After 150 steps 101 updates were made: the next is a policy update of TD3, in the middle of an episode.
         pytest.param("Pendulum-v1", "NMER", "TD3", marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "PER", "TQC", marks=pytest.mark.slow),

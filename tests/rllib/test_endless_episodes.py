@@ -1,7 +1,6 @@
 """Evaluations of environments whose episodes may never end: they have a limit, and a request to stop ends them."""
 
 import logging
-import threading
 
 import failing_envs
 import gymnasium as gym
@@ -83,14 +82,6 @@ def test_a_stop_request_ends_an_evaluation_and_the_next_one_is_complete():
     algorithm.request_stop()
     algorithm.evaluate()
     assert not algorithm.stop_requested
-
-
-@pytest.mark.slow
-def test_a_request_from_another_thread_ends_an_evaluation():
-    algorithm = config(evaluation_max_episode_steps=10**9).build_algo()
-    timer = threading.Timer(1.0, algorithm.request_stop)
-    Endless.noticed = lambda: timer.start() if not timer.is_alive() else None
-    assert "evaluation" not in algorithm.train()
 
 
 @pytest.mark.parametrize(("env", "ends"), [(Endless, True), (LIMITED, False)])

@@ -87,9 +87,12 @@ def test_evaluations_that_explore_follow_the_schedule_of_the_run():
     assert epsilons == pytest.approx([0.6, 0.2, 0.2])
 
 
-@pytest.mark.parametrize(("envs", "episode_count"), [(1, 5), (4, 4), (4, 13), (8, 3)])
-def test_an_evaluation_uses_the_first_episodes_that_begin(envs, episode_count):
-    algorithm = build(envs)
+@pytest.mark.parametrize(
+    ("kind", "envs", "episode_count"),
+    [(SACConfig, 1, 5), (SACConfig, 4, 4), (SACConfig, 4, 13), (SACConfig, 8, 3), (IMPALAConfig, 4, 6)],
+)
+def test_an_evaluation_uses_the_first_episodes_that_begin(kind, envs, episode_count):
+    algorithm = build(envs, kind)
     for _ in range(2):  # the second evaluation begins like the first
         LongAndShort.numbers = count(1)
         episodes = algorithm.env_runner.sample(num_episodes=episode_count, explore=False)
@@ -108,13 +111,6 @@ def test_training_continues_in_all_environments_after_an_evaluation():
     # A round steps all four environments, except those that only reset, so an iteration can end at up to 67 steps.
     assert 64 <= algorithm.env_steps < 64 + 4
     assert len(set(rows.column("episode")[:4].tolist())) == 4
-
-
-def test_unroll_runners_evaluate_the_same_way():
-    algorithm = build(4, kind=IMPALAConfig)
-    LongAndShort.numbers = count(1)
-    episodes = algorithm.env_runner.sample(num_episodes=6, explore=False)
-    assert sorted(len(episode) for episode in episodes) == [2, 2, 2, 2, 30, 30]
 
 
 def evaluated(envs, video=False):

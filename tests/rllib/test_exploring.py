@@ -5,18 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.learning.exploration import EpsilonGreedy, Gaussian, OrnsteinUhlenbeck, Random, Sampled
+from interreplay.learning.exploration import EpsilonGreedy, Gaussian, OrnsteinUhlenbeck
 from interreplay.rllib.env_runner.runner_state import EpisodeLog, RunnerState
 from tests.rllib.small_runs import config
-
-UPDATES = {
-    ("Pendulum-v1", "SAC"): ("actor_critic.sac", "SACUpdate"),
-    ("CartPole-v1", "SAC"): ("actor_critic.discrete_sac", "DiscreteSACUpdate"),
-    ("Pendulum-v1", "TQC"): ("actor_critic.tqc", "TQCUpdate"),
-    ("Pendulum-v1", "CrossQ"): ("actor_critic.crossq", "CrossQUpdate"),
-    ("Pendulum-v1", "TD3"): ("actor_critic.td3", "TD3Update"),
-    ("Pendulum-v1", "DDPG"): ("actor_critic.td3", "TD3Update"),
-}
 
 
 def test_epsilon_follows_its_schedule():
@@ -43,23 +34,6 @@ def test_the_progress_of_schedules_ends_at_one():
     algorithm.train(), algorithm.train()
     for progress in (explored, replayed):
         assert len(progress) == 150 and sorted(progress) == progress and progress[-50:] == [1.0] * 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("trainer", "name"),
-    [("SAC", "Sampled"), ("SAC", "Random"), ("TQC", "Gaussian"), ("CrossQ", "Sampled")],
-)
-def test_sac_tqc_and_crossq_use_the_configured_exploration(trainer, name):
-    algorithm = config(trainer=trainer).training(exploration=name, updates_per_step=0).build_algo()
-    algorithm.train()
-    kinds = {"Sampled": Sampled, "Random": Random, "Gaussian": Gaussian}
-    assert type(algorithm.env_runner._state.exploration) is kinds[name]
-    rows = algorithm.replay_buffer.storage[torch.arange(50, 75)]
-    with torch.no_grad():
-        away = rows.actions - algorithm.learner.single_module.act(rows.obs, None)
-    assert 0 < away.abs().mean() < 0.2 if name == "Gaussian" else away.abs().mean() > 0.2
-    assert type(config(trainer=trainer).build_algo().env_runner._state.exploration) is Sampled
 
 
 def begin(exploration):
@@ -106,24 +80,11 @@ def test_counts_and_the_ends_of_episodes_are_restored():
     assert others.unwrapped._autoreset_envs.tolist() == [True]
 
 
-@pytest.mark.parametrize(("env", "trainer"), UPDATES)
-def test_every_algorithm_has_one_update(env, trainer):
-    algorithm = config(env, trainer=trainer).build_algo()
-    update = type(algorithm.learner.update_rule)
-    module, name = UPDATES[env, trainer]
-    assert (update.__module__, update.__name__) == (f"interreplay.learning.{module}", name)
-    own = [base for base in update.__mro__[1:] if base.__module__.startswith("interreplay.")]
-    assert len(own) <= 2, "base classes above it"
-
-
 @pytest.mark.parametrize(
     ("env", "trainer", "settings", "message"),
     [
         ("CartPole-v1", "SAC", {"exploration": EpsilonGreedy()}, "anneal_steps is None; .* EpsilonGreedy changes"),
         ("CartPole-v1", "SAC", {"exploration": "Gaussian"}, "Gaussian and actions are discrete; expected Sampled"),
-        ("Pendulum-v1", "TD3", {"exploration": "Sampled"}, "Sampled and the policy is deterministic"),
-        ("Pendulum-v1", "SAC", {"exploration": "Noisy"}, "Noisy and the policy has no noisy layers"),
-        ("Pendulum-v1", "SAC", {"exploration": "Sampling"}, "there is no exploration 'Sampling'; .*Sampled"),
         ("Pendulum-v1", "SAC", {"backup_entropy": "no"}, "backup_entropy is 'no'; expected True or False"),
     ],
 )

@@ -66,17 +66,6 @@ def test_dqn_accepts_a_dotted_string():
     assert type(built_buffer(DOTTED)[0]) is PrioritizedEpisodeReplayBuffer
 
 
-def test_a_smoothing_key_is_added_for_episode_buffers_named_by_strings():
-    assert "metrics_num_episodes_for_smoothing" in built_buffer(DOTTED)[1]
-    assert "metrics_num_episodes_for_smoothing" not in built_buffer("collections.OrderedDict")[1]
-
-
-def test_another_type_replaces_the_buffer_configuration_and_the_same_type_updates_it():
-    config = SACConfig().training(replay_buffer_config={"type": "X", "k": 1})
-    assert config.replay_buffer_config == {"type": "X", "k": 1}
-    assert config.training(replay_buffer_config={"j": 2}).replay_buffer_config == {"type": "X", "k": 1, "j": 2}
-
-
 @pytest.mark.parametrize("config", [SACConfig, DQNConfig])
 def test_a_dict_configuration_as_tune_makes_it_turns_a_dotted_type_into_the_class(config):
     given = with_buffer(config().environment("Pendulum-v1"), DOTTED).to_dict()

@@ -173,11 +173,6 @@ def test_callbacks_see_the_whole_length_of_episodes_whose_old_steps_are_dropped(
     assert sampled[5] == [(35, 5, 5.0, True), (0, 2, 2.0, False)]
 
 
-def test_no_episodes_are_built_without_callbacks():
-    algorithm = config().build_algo()
-    assert not algorithm.env_runner._builds_episodes
-
-
 def test_episode_callbacks_continue_after_a_resume(tmp_path):
     ended = []
     made = config(env="CartPole-v1").callbacks(on_episode_end=lambda episode, **_: ended.append(len(episode)))

@@ -27,7 +27,6 @@ from interreplay.experiments.training import forking
 from interreplay.experiments.training.forking import fork, reseed
 from interreplay.learning.networks.normalization import RewardScale
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-from interreplay.rllib.env_runner.runner_state import REPORTED_SUCCESS, columns_of_infos
 from interreplay.runs.results.reader import curve, read_rows
 from interreplay.runs.run_folder import RunFolder, steps_of
 from interreplay.runs.state_files import manifest
@@ -450,11 +449,3 @@ def test_successes_of_several_environments_are_kept():
     algorithm.train()
     rows = cat(kept)
     assert torch.equal(rows.extras["success"], rows.terminated) and rows.terminated.any()
-
-
-def test_reported_successes_are_kept():
-    names = {REPORTED_SUCCESS}
-    assert columns_of_infos(names, [{}, {"reward": 1.0}]) == {}
-    found = columns_of_infos(names, [{"is_success": 1.0}, {}])
-    assert found["success"].tolist() == [True, False]
-    assert columns_of_infos({"success"}, [{}])["success"].tolist() == [False]

@@ -72,10 +72,6 @@ def test_a_source_object_and_rejections():
     assert made.replay_buffer_config == {"type": "ModelBased", "real": "NMER", "capacity": 700, **QUICK}
     algorithm, _ = run(made, 1)
     assert algorithm.replay_buffer.real.capacity == 700 and len(algorithm.replay_buffer.virtual) > 0
-    with pytest.raises(ValueError, match=r"(actions|obs) of torch.int\d+ cannot be predicted"):
-        modelled("CartPole-v1").build_algo()
-    with pytest.raises(ValueError, match="no termination function for 'LunarLander-v3'"):
-        modelled("LunarLander-v3").environment("LunarLander-v3", env_config={"continuous": True}).build_algo()
     with pytest.raises(ValueError, match="ModelBased takes no argument 'rollout'; did you mean rollouts"):
         modelled(rollout=3)
 

@@ -89,7 +89,7 @@ class Other(TorchRLModule):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.training(lr=-1.0), "lr is -1.0; expected a number above 0, or a schedule"),
+        (lambda c: c.training(lr="1e-3"), "lr is '1e-3'; expected a number above 0, or a schedule"),
         (lambda c: c.training(actor_lr=[[5, 0.1]]), r"actor_lr is \[\[5, 0.1\]\]; expected"),
         (lambda c: c.env_runners(num_env_runners=-1), "num_env_runners is -1; expected a whole number"),
         (
@@ -107,10 +107,7 @@ class Other(TorchRLModule):
         (lambda c: c.training(gamma=1.5), "gamma is 1.5; expected a number of at least 0, at most 1"),
         (lambda c: c.training(gamma=[[0, 0.9], [10, 0.99]]), "gamma is"),
         (lambda c: c.training(grad_clip=0.0), "grad_clip is 0.0"),
-        (
-            lambda c: c.training(grad_clip=1.0, grad_clip_by="size"),
-            "grad_clip_by.*size.*value",
-        ),
+        (lambda c: c.training(grad_clip=1.0, grad_clip_by="size"), "grad_clip_by.*size.*value"),
         (lambda c: c.training(reset_at=np.array([8, 9])), r"reset_at is array\(\[8, 9\]\); expected whole numbers"),
         (
             lambda c: c.training(grad_clip_by="norm"),
@@ -140,10 +137,7 @@ class Other(TorchRLModule):
         (lambda c: c.rl_module(rl_module_spec=RLModuleSpec(model_config={"use_lstm": True})), "SAC has no 'use_lstm'"),
         (lambda c: c.rl_module(model_config={"fcnet_hidens": [8]}), "did you mean fcnet_hiddens"),
         (lambda c: c.rl_module(model_config=DefaultModelConfig(use_lstm=True)), "SAC has no 'use_lstm'"),
-        (
-            lambda c: c.rl_module(model_config={"fcnet_activation": "silu"}),
-            "activation is .silu.; expected one of",
-        ),
+        (lambda c: c.rl_module(model_config={"fcnet_activation": "silu"}), "activation is .silu.; expected one of"),
         (lambda c: c.multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda *_: "a"), "multi_agent"),
         (
             lambda c: c.api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False),
@@ -188,11 +182,7 @@ def copies_of(made):
             20,
         ),
         (lambda c: c.reporting(min_sample_timesteps_per_iteration=50), "steps_per_iteration", 50),
-        (
-            lambda c: c.rl_module(model_config={"fcnet_hiddens": [64]}).training(hiddens=(32,)),
-            "hiddens",
-            (32,),
-        ),
+        (lambda c: c.rl_module(model_config={"fcnet_hiddens": [64]}).training(hiddens=(32,)), "hiddens", (32,)),
         (
             lambda c: c.rl_module(rl_module_spec=RLModuleSpec(model_config={"fcnet_hiddens": [64]})).model(
                 hiddens=(32,)
@@ -220,13 +210,6 @@ def test_a_given_learning_rate_is_used_even_at_its_default():
     for each in copies_of(config().training(lr=0.02)):
         assert each.rates(0)["actor"] == 0.02
     assert SACConfig().update_from_dict({"lr": 0.02, "actor_lr": default}).rates(0)["actor"] == default
-
-
-def test_lr_sets_all_learning_rates_at_their_defaults():
-    algorithm = built(config().training(lr=0.02, critic_lr=0.03))
-    assert rates(algorithm) == {"actor": 0.02, "critic": 0.03, "alpha": 0.02}
-    algorithm = built(config(DDPGConfig).training(lr=0.02))
-    assert rates(algorithm) == {"actor": 0.02, "critic": 0.02}
 
 
 @pytest.mark.slow

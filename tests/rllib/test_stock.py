@@ -238,7 +238,8 @@ def test_the_default_capacity_is_the_recipes():
     [
         (dict(buffer="NMRE"), "did you mean NMER"),
         (dict(buffer="NMER", kk=3), "did you mean k"),
-        (dict(buffer="Uniform", alpha=0.6), "no argument 'alpha'"),
+        (dict(alpha=0.6), "Uniform takes no argument 'alpha'.*pass the method's name as buffer"),
+        (dict(buffer="PER", k=3), "PER takes no argument 'k'(?!.*as buffer)"),
         (dict(n_step=3), "config.training"),
         (dict(batch_length_T=8), "batch_length_T is 8"),
         (dict(buffer=3), "buffer is 3"),

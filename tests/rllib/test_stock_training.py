@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
-from ray.rllib.algorithms.sac import SAC, SACConfig
+from ray.rllib.algorithms.sac import SACConfig
 
 from interreplay.rllib.stock.buffer import ReplayBuffer
 from interreplay.rllib.stock.configs import (
@@ -110,10 +110,22 @@ def short(config, env):
     )
 
 
+BY_CLASS = {"type": ReplayBuffer, "buffer": "NMER", "capacity": 1000, "k": 3}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("config", "kind", "core"), [(Mine, "NMER", NMER), (StockTQCConfig, "PER", PER)])
-def test_sac_and_tqc_train(config, kind, core):
-    algorithm = short(config(), "Pendulum-v1").replay(kind, capacity=1000).build_algo()
+@pytest.mark.parametrize(
+    ("config", "buffer", "core"),
+    [
+        (Mine, {"type": "NMER", "capacity": 1000}, NMER),
+        (StockTQCConfig, {"type": "PER", "capacity": 1000}, PER),
+        (SACConfig, BY_CLASS, NMER),  # of RLlib itself
+    ],
+)
+def test_sac_and_tqc_train(config, buffer, core):
+    made = short(config(), "Pendulum-v1").training(replay_buffer_config=buffer)
+    assert config is not SACConfig or made.replay_buffer_config == BY_CLASS, "no argument of RLlib's buffer is merged"
+    algorithm = made.build_algo()
     result = algorithm.train()
     assert np.isfinite(result["learners"]["default_policy"]["total_loss"])
     assert result["replay_buffer"]["num_env_steps_stored"] > 0
@@ -121,25 +133,6 @@ def test_sac_and_tqc_train(config, kind, core):
     assert isinstance(inside, core) and len(inside) == 60
     if core is PER:
         assert len(inside.selector.priorities(np.arange(60)).unique()) > 10, "TD errors arrived"
-
-
-@pytest.mark.slow
-def test_rllibs_own_sac_trains_with_our_buffer_by_its_class():
-    buffer = {"type": ReplayBuffer, "buffer": "NMER", "capacity": 1000, "k": 3}
-    config = short(SACConfig(), "Pendulum-v1").training(replay_buffer_config=buffer)
-    assert config.replay_buffer_config == buffer, "no argument of RLlib's own buffer is merged"
-    algorithm = config.build_algo()
-    assert np.isfinite(algorithm.train()["learners"]["default_policy"]["total_loss"])
-    inside = algorithm.local_replay_buffer.buffer
-    assert type(algorithm) is SAC and isinstance(inside, NMER) and len(inside) == 60
-
-
-def test_a_method_not_passed_as_buffer_has_a_hint():
-    with pytest.raises(ValueError, match="Uniform takes no argument 'alpha'.*pass the method's name as buffer"):
-        ReplayBuffer(alpha=0.6)
-    with pytest.raises(ValueError, match="PER takes no argument 'k'") as caught:
-        ReplayBuffer(buffer="PER", k=3)
-    assert "as buffer" not in str(caught.value)
 
 
 @pytest.mark.slow

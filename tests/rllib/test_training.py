@@ -1,5 +1,6 @@
 """SAC in RLlib: the loop, seeds, runners, evaluation, and parts of a run."""
 
+import failing_envs
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -28,19 +29,6 @@ def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
 def test_update_to_data_ratio(ratio, updates):
     algorithm, results = run(config().training(updates_per_step=ratio))
     assert results[-1]["learners"]["default_policy"]["num_updates_lifetime"] == updates
-
-
-def test_vector_environments_store_no_row_across_a_reset():
-    made = config().env_runners(num_envs_per_env_runner=3).training(steps_per_iteration=750, updates_per_step=0)
-    algorithm, _ = run(made, 1)
-    rows = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
-    assert len(rows) >= 750
-    # Pendulum's episodes last 200 steps, and each row continues the one before it in its episode.
-    for episode in rows.episode.unique():
-        mine = rows[rows.episode == episode]
-        assert len(mine) <= 200
-        assert torch.equal(mine.next_obs[:-1], mine.obs[1:])
-        assert not mine.truncated[:-1].any() and bool(mine.truncated[-1]) == (len(mine) == 200)
 
 
 @pytest.mark.slow
@@ -91,21 +79,18 @@ def test_two_losses_of_the_critics_are_rejected(buffer, settings):
         config(buffer=buffer).training(**settings).build_algo()
 
 
-class Counting(gym.Env):
-    """Environment that counts its steps."""
+class Succeeding(gym.Env):
+    """Environment that reports success in every third step."""
 
     observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    steps = 0
 
     def __init__(self, config=None):
-        self.steps = 0
+        pass
 
     def reset(self, *, seed=None, options=None):
         return np.zeros(2, np.float32), {}
-
-
-class Succeeding(Counting):
-    """Environment that reports success in every third step."""
 
     def step(self, action):
         self.steps += 1
@@ -183,16 +168,8 @@ def test_the_simulator_is_created_from_a_class():
     assert isinstance(algorithm.diagnostics.on_manifold.env, InvertedPendulumEnv)
 
 
-class Poisoned(Counting):
-    """Environment whose seventh reward is NaN."""
-
-    def step(self, action):
-        self.steps += 1
-        return np.full(2, self.steps / 100, np.float32), float("nan") if self.steps == 7 else 0.0, False, False, {}
-
-
 def test_a_reward_that_is_not_finite_stops_the_run_and_names_the_step():
-    algorithm = config(Poisoned).build_algo()
+    algorithm = config(failing_envs.RewardNaN).build_algo()
     with pytest.raises(NonFiniteError, match="rewards holds nan at env step 7"):
         algorithm.train()
     assert algorithm.env_steps == 6 == len(algorithm.replay_buffer)
@@ -216,9 +193,7 @@ def test_request_stop_ends_an_iteration_early_and_training_continues():
         (lambda c: c.training(replay_buffer_config={"type": "PERR"}), "did you mean PER"),
         (lambda c: c.replay("Uniform", capacity=8).validate(), "capacity is 8"),
         (lambda c: c.replay("Uniform", capacity="1000").validate(), "capacity is '1000'; expected an integer of 1"),
-        (lambda c: c.training(lr="1e-3").validate(), "lr is '1e-3'; expected a number above 0, or a schedule"),
         (lambda c: c.training(tau=0.0).validate(), "tau is 0.0"),
-        (lambda c: c.training(actor_lr=-1).validate(), "actor_lr is -1"),
         (lambda c: config("CartPole-v1", trainer="TD3").build_algo(), "Discrete"),
     ],
 )

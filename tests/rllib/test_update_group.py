@@ -11,13 +11,9 @@ from interreplay.learning.update import Batch
 from interreplay.rllib import DQNConfig, SACConfig
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
 from interreplay.rllib.algorithms.update_group import UpdateGroup, on_one_device
-from tests.rllib.small_runs import config
+from tests.rllib.small_runs import config, weights
 
 METHODS = ("Uniform", "NMER", "PER", "DeviceNMER")
-
-
-def weights(algorithm):
-    return {name: value.clone() for name, value in algorithm.learner.single_module.state_dict().items()}
 
 
 def built(seed, method):
@@ -98,65 +94,37 @@ def test_learners_that_are_many_updates_apart_are_rejected():
         UpdateGroup([one, other])
 
 
-def test_learners_that_differ_are_rejected():
-    one, other = built(0, "Uniform"), config().training(hiddens=(9,)).build_algo()
-    with pytest.raises(ValueError, match="hiddens of the runs is"):
-        UpdateGroup([one.learner, other.learner])
+SCHEDULE = [[0, 3e-4], [100, 1e-5]]
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
+    ("one", "other", "message"),
     [
-        ("network", ({"actor": ["ReLU", "Linear"]}, {"actor": ["Tanh", "Linear"]})),
-        ("actor_lr", ([[0, 3e-4], [100, 1e-5]], [[0, 3e-4], [900, 1e-5]])),
-        ("matrix_dtype", ("float32", "bfloat16")),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:matrices are multiplied in bfloat16")
-def test_settings_that_do_not_change_shapes_must_be_equal(name, values):
-    one, other = (config().training(**{name: value}).build_algo() for value in values)
-    with pytest.raises(ValueError, match=f"{name} of the runs is"):
-        UpdateGroup([one.learner, other.learner])
-
-
-def test_runs_with_schedules_must_make_updates_at_equal_steps():
-    scheduled = [[0, 3e-4], [100, 1e-5]]
-    learners = []
-    for rate in (scheduled, 3e-4):
-        for updates in (1.0, 2.0):
-            learners.append(config().training(actor_lr=rate, updates_per_step=updates).build_algo().learner)
-    with pytest.raises(ValueError, match=r"updates_per_step of the runs is 1\.0 and 2\.0; expected equal"):
-        UpdateGroup(learners[:2])
-    UpdateGroup(learners[2:])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda: config().training(train_batch_size_per_learner=64), "train_batch_size of the runs is 32 and 64"),
-        (lambda: config(buffer="S4RL", views=2), "views of the runs is 1 and 2"),
+        ({}, {"hiddens": (9,)}, "hiddens of the runs is"),
+        ({}, {"train_batch_size_per_learner": 64}, "train_batch_size of the runs is 32 and 64"),
         (
-            lambda: config(buffer="ReplayBuffer", synthesizer={"type": "StateAugmentation", "views": 2}),
-            "views of the runs is 1 and 2",
+            {"network": {"actor": ["ReLU", "Linear"]}},
+            {"network": {"actor": ["Tanh", "Linear"]}},
+            "network of the runs is",
+        ),
+        ({"actor_lr": SCHEDULE}, {"actor_lr": [[0, 3e-4], [900, 1e-5]]}, "actor_lr of the runs is"),
+        ({}, {"matrix_dtype": "bfloat16"}, "matrix_dtype of the runs is"),
+        (
+            {"actor_lr": SCHEDULE},
+            {"actor_lr": SCHEDULE, "updates_per_step": 2.0},
+            r"updates_per_step of the runs is 1\.0 and 2\.0; expected equal",
         ),
     ],
 )
-def test_batches_must_have_equal_shapes(change, message):
-    one, other = (made.build_algo() for made in (config(), change()))
+@pytest.mark.filterwarnings("ignore:matrices are multiplied in bfloat16")
+def test_runs_with_different_settings_are_rejected(one, other, message):
+    learners = [config().training(**settings).build_algo().learner for settings in (one, other)]
     with pytest.raises(ValueError, match=message):
-        UpdateGroup([one.learner, other.learner])
+        UpdateGroup(learners)
 
 
-def test_learners_of_values_are_rejected():
-    learner = DQNConfig().environment("CartPole-v1").training(steps_per_iteration=50).build_algo().learner
-    with pytest.raises(ValueError, match="learns by DQNUpdate"):
-        UpdateGroup([learner, learner])
-
-
-def test_methods_that_set_targets_are_rejected():
-    learner = config(buffer="LaBER").build_algo().learner
-    with pytest.raises(ValueError, match="a replay method sets targets or losses"):
-        UpdateGroup([learner, learner])
+def test_runs_without_schedules_may_make_updates_at_other_steps():
+    UpdateGroup([config().training(updates_per_step=updates).build_algo().learner for updates in (1.0, 2.0)])
 
 
 class ClippedUpdate(SACUpdate):
@@ -173,11 +141,18 @@ class ClippedSAC(OffPolicyAlgorithm):
     config_class = ClippedSACConfig
 
 
-def test_updates_with_a_method_of_their_own_that_would_not_be_called_are_rejected():
-    made = ClippedSACConfig(ClippedSAC).environment("Pendulum-v1").training(hiddens=(8,), train_batch_size=8)
-    learner = made.replay("Uniform", capacity=100).build_algo().learner
-    with pytest.raises(ValueError, match="ClippedUpdate has its own learn; expected none"):
-        UpdateGroup([learner, learner])
+def test_unsupported_runs_are_rejected():
+    clipped = ClippedSACConfig(ClippedSAC).environment("Pendulum-v1").training(hiddens=(8,), train_batch_size=8)
+    for made, message in (
+        (DQNConfig().environment("CartPole-v1"), "learns by DQNUpdate"),
+        (config(buffer="LaBER"), "a replay method sets targets or losses"),
+        (clipped.replay("Uniform", capacity=100), "ClippedUpdate has its own learn; expected none"),
+    ):
+        learner = made.build_algo().learner
+        with pytest.raises(ValueError, match=message):
+            UpdateGroup([learner, learner])
+    with pytest.raises(ValueError, match="views of the runs is 1 and 2"):
+        UpdateGroup([made.build_algo().learner for made in (config(), config(buffer="S4RL", views=2))])
 
 
 def test_batches_are_on_one_device():

@@ -113,19 +113,6 @@ def test_dqn_trains_with_hindsight():
     assert (sample.transitions.rewards == 0).float().mean() > 0.05, "some goals were reached"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["Box2D", "Discrete", "Nested", "ImageAndVector", "Image"])
-def test_every_kind_of_observation_trains(kind):
-    algorithm = config(Steps, env_config={"kind": kind}).build_algo()
-    before = weights(algorithm)
-    assert learned(algorithm)
-    after = weights(algorithm)
-    moved = {k for k in after if not torch.equal(after[k], before[k])}
-    encodes = any(".encoder." in k for k in moved) and any(".target_encoder." in k for k in moved)
-    assert encodes == ("Image" in kind)
-    assert algorithm.replay_buffer.storage.column("actions")[:100].unique().tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("encoder", "width"),
     [("auto", 16 * 22 * 22), ("minatar", 16 * 22 * 22), ("flat", 24 * 24), ("shallow", 32 * 1 * 1)],
