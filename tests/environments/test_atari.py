@@ -157,10 +157,7 @@ def test_four_clippings(name, expected):
     clip = REWARD_CLIPPINGS[name]
     assert [clip(reward) for reward in (-7, -0.5, 0, 0.5, 7)] == pytest.approx(expected)
     assert Atari("pong", reward_clipping=name)._clip is clip
-
-
-def test_none_disables_clipping_in_flags_and_files():
-    assert Atari("pong", reward_clipping=None)._clip is REWARD_CLIPPINGS["none"]
+    assert name != "none" or Atari("pong", reward_clipping=None)._clip is clip, "in flags and files"
 
 
 @pytest.mark.slow
