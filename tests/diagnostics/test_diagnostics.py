@@ -7,7 +7,7 @@ import torch
 from interreplay import Transitions
 from interreplay.diagnostics.batch_statistics import Diagnostics, describe
 from interreplay.diagnostics.correlation import BINS, age_ess, mean_cosine, mean_gap, same_share
-from replay_buffers import LCER, NMER, PER, Online, Uniform
+from replay_buffers import NMER, PER, Online, Uniform
 
 
 def filled(recipe, rows=400, length=50, **arguments):
@@ -103,15 +103,6 @@ def test_blends():
     assert 0 < found["neighbor_distance"] < 0.8
     _, none = numbers(filled(NMER, prob_interpolation=0.0))
     assert none["reverted_share"] == 1.0 and "neighbor_distance" not in none
-
-
-def test_clusters():
-    buffer = filled(LCER, n_clusters=30)
-    _, found = numbers(buffer)
-    sizes = np.bincount(buffer.neighborhood.clustering.members.cluster[:400], minlength=30)
-    assert (found["clusters"], found["cluster_size_max"]) == (30, sizes.max())
-    assert found["lone_members"] == pytest.approx((sizes == 1).sum() / 400)
-    assert 0 < found["blended_share"] <= 1
 
 
 def test_diagnostics_change_nothing_and_restore_their_state():

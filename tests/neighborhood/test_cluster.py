@@ -192,12 +192,21 @@ def test_members_are_drawn_uniformly():
 @pytest.mark.parametrize("variant", ["center", "member"])
 def test_the_only_member_of_a_cluster_is_not_blended(variant):
     buffer = LCER(capacity=60, variant=variant, n_clusters=25, refresh_every=10, seed=0)
+    assert buffer.neighborhood.statistics() == {}
     for seed in range(9):
         buffer.add(make(10, seed=seed, ends=0.0))
     clustering, slots = buffer.neighborhood.clustering, np.arange(60)
     sizes = np.bincount(clustering.members.cluster, minlength=25)
     alone = torch.from_numpy(sizes[clustering.members.cluster] == 1)
     assert 3 <= alone.sum() < 30
+    assert buffer.neighborhood.statistics() == {
+        "clusters": 25,
+        "clusters_empty": (sizes == 0).sum(),
+        "cluster_size_mean": 60 / 25,
+        "cluster_size_median": np.median(sizes),
+        "cluster_size_max": sizes.max(),
+        "lone_members": pytest.approx(float(alone.sum()) / 60),
+    }
     sample = buffer.sample(2000)
     lone = alone[sample.slots]
     assert (sample.mix[lone] == 1).all() and (sample.neighbor_slots[lone] == -1).all()
@@ -209,23 +218,6 @@ def test_the_only_member_of_a_cluster_is_not_blended(variant):
         assert np.array_equal(flat(found.rows[:, 0][alone]), flat(stored(buffer.storage)[alone]))
     else:
         assert torch.equal(found.stored_slots(torch.from_numpy(slots))[alone, 0], torch.from_numpy(slots)[alone])
-
-
-@pytest.mark.slow
-def test_statistics():
-    buffer = LCER(capacity=60, n_clusters=25, refresh_every=10, seed=0)
-    assert buffer.neighborhood.statistics() == {}
-    for seed in range(9):
-        buffer.add(make(10, seed=seed))
-    sizes = np.bincount(buffer.neighborhood.clustering.members.cluster, minlength=25)
-    assert buffer.neighborhood.statistics() == {
-        "clusters": 25,
-        "clusters_empty": (sizes == 0).sum(),
-        "cluster_size_mean": 60 / 25,
-        "cluster_size_median": np.median(sizes),
-        "cluster_size_max": sizes.max(),
-        "lone_members": pytest.approx((sizes == 1).sum() / 60),
-    }
 
 
 def test_a_center_is_the_mean_with_noise():

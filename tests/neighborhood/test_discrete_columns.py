@@ -262,10 +262,7 @@ def test_perturbations_do_not_change_discrete_columns(name, actions):
 @pytest.mark.parametrize(
     ("buffer", "message"),
     [
-        (
-            lambda: replay_buffers.S4RL(capacity=50),
-            "obs.flags of torch.int8 .*cannot be augmented; expected floats",
-        ),
+        (lambda: replay_buffers.S4RL(capacity=50), "obs.flags of torch.int8 .*cannot be augmented; expected floats"),
         (lambda: replay_buffers.Noise(capacity=50), "actions of torch.int64 cannot be perturbed; expected floats"),
     ],
 )

@@ -24,14 +24,6 @@ def test_keys_sort_by_distance():
     assert (np.argsort(packed) == np.argsort(squared, kind="stable")).all()
 
 
-def test_the_nearest_offers_are_kept_without_repetition():
-    t = table(written=8)
-    t.merge(np.array([3]), keys((5, 1), (2, 2), (9, 4)))
-    kept = t.merge(np.array([3]), keys((2, 2), (1, 5), (7, 6), (3, 7)))
-    assert t.slots_of(kept).tolist() == [[5, 2, 7, 1]]
-    assert squared_of(kept).tolist() == [[1, 2, 3, 5]]
-
-
 def test_overwritten_rows_are_dropped():
     t = table(written=12)  # slots 0 and 1 were written twice: write numbers 0 and 1 are gone
     t.merge(np.array([5]), keys((1, 0), (2, 2), (3, 10), (4, 11)))
