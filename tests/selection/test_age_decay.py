@@ -41,15 +41,6 @@ def test_published_quantiles(weight, u, count, age):
     assert weight.quantile(np.array([u]), count)[0] == pytest.approx(age, abs=0.06)
 
 
-@pytest.mark.parametrize(
-    ("weight", "shares"), [(SWD, (0.49, 0.30, 0.28, 0.38)), (FADED, (0.40, 0.32, 0.41, 0.47))], ids=["SWD", "Faded"]
-)
-def test_published_mean_ages(weight, shares):
-    u = (np.arange(200_000) + 0.5) / 200_000
-    for count, share in zip((12_000, 100_000, 300_000, 1_000_000), shares, strict=True):
-        assert weight.quantile(u, count).mean() / count == pytest.approx(share, abs=0.006)
-
-
 @pytest.mark.parametrize("weight", [LinearWeight(40, 0.1), LinearWeight(7.5, 0.3), ExponentialWeight(0.9, 0.2)])
 @pytest.mark.parametrize("count", [1, 5, 30, 90])
 def test_integral_and_quantile_follow_the_weight(weight, count):

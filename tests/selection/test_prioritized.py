@@ -105,13 +105,6 @@ def test_non_finite_errors_are_rejected_and_change_nothing():
     assert selector.largest == 1.0
 
 
-def test_memory():
-    _, selector = filled(50, 5000)
-    assert selector.nbytes(5000, 3) == selector._raw.numel() * 4 + sum(
-        level.numel() * 8 for level in selector._tree.levels
-    )
-
-
 def test_a_loaded_state_uses_the_configured_alpha():
     for alpha in (0.0, 0.3, 1.0):
         storage, before = filled(alpha=0.6)

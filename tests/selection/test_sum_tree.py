@@ -68,8 +68,3 @@ def test_sums_do_not_drift():
         tree.set(torch.from_numpy(rng.integers(0, 3000, 1)), torch.from_numpy(rng.random(1) * 1e6))
     tree.set(torch.arange(3000), torch.full((3000,), 1e-3, dtype=torch.float64))
     assert float(tree.total()) == pytest.approx(3.0, rel=1e-12)
-
-
-def test_memory():
-    for size in (1, 100, 10_000, 200_000):
-        assert SumTree.nbytes(size) == sum(level.numel() * 8 for level in SumTree(size).levels)
