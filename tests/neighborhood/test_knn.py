@@ -199,20 +199,6 @@ def test_all_rows_equal():
 
 
 @pytest.mark.slow
-def test_overwritten_rows_are_not_neighbors():
-    world = World(64, k=10, draw=None)
-    world.add(normal(64, d=3))
-    marked = 50.0 + normal(64, d=3, seed=1)
-    for row in marked:
-        world.add(row[None])
-        slots = world.knn.gather(world.storage, torch.arange(64), world.rng).slots
-        new = world.storage.features(torch.arange(64)).numpy()[:, 0] > 25
-        # a row of the old kind has neighbors of the old kind while ten others are left
-        if (~new).sum() > 10:
-            assert not new[slots.numpy()[~new]].any()
-
-
-@pytest.mark.slow
 def test_draws_are_uniform_among_the_k_nearest():
     world = World(500, k=10)
     world.add(normal(400))
