@@ -9,7 +9,7 @@ from builders import Episodes, identical, make, same_sample, stack
 from scipy.stats import chisquare
 
 from interreplay import ReplayBuffer
-from interreplay.selection.event_tables import SlotSet, make_event
+from interreplay.selection.event_tables import make_event
 from replay_buffers import EventTables, Uniform
 
 
@@ -182,17 +182,3 @@ def test_success_is_read_from_an_extra_column():
 def test_an_event_of_the_wrong_shape_is_rejected():
     with pytest.raises(ValueError, match=r"an event has shape \(3, 3\); expected \(3,\)"):
         EventTables(capacity=10, events=[lambda rows: rows.obs > 0]).add(make(3))
-
-
-def test_a_slot_set_equals_a_python_set():
-    mine, theirs, rng = SlotSet(30), set(), np.random.default_rng(0)
-    for _ in range(100):
-        slots = rng.permutation(30)[: rng.integers(1, 6)]
-        if rng.random() < 0.5:
-            mine.add(slots)
-            theirs |= set(slots.tolist())
-        else:
-            mine.discard(slots)
-            theirs -= set(slots.tolist())
-        assert set(mine.members.tolist()) == theirs and len(mine) == len(theirs)
-        assert mine.contains(np.arange(30)).tolist() == [slot in theirs for slot in range(30)]
