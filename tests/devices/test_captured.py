@@ -13,12 +13,12 @@ from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
-from tests.devices.test_updates import pairs, prepared
+from tests.devices.test_updates import FEW, prepared
 from tests.learning.actor_critic import test_crossq as of_crossq
 from tests.learning.actor_critic import test_many as of_many
 from tests.learning.conftest import flat_float64, float64  # noqa: F401
 from tests.learning.policy_gradient import test_impala as of_impala
-from tests.learning.update_cases import ALGORITHMS, given, keep_float64, make  # noqa: F401
+from tests.learning.update_cases import ALGORITHMS, given, keep_float64, make, pairs  # noqa: F401
 from tests.learning.value import test_dqn as of_dqn
 
 UPDATES = 9
@@ -57,7 +57,7 @@ def rows_and_weights(algorithm):
     return [Batch(*given(i, algorithm, 0, False)) for i in range(UPDATES)]
 
 
-@pytest.mark.parametrize(("algorithm", "case"), pairs())
+@pytest.mark.parametrize(("algorithm", "case"), pairs(FEW))
 def test_actors_and_critics(algorithm, case, device):
     networks, build, rows = prepared(algorithm, case, UPDATES)
     assert_same(build, networks, [Batch(*each) for each in rows], device)

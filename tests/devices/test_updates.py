@@ -1,7 +1,6 @@
 """Updates on another device equal those on the CPU and never wait for the device."""
 
 import copy
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,11 +24,11 @@ from tests.learning.policy_gradient import test_impala as of_impala
 from tests.learning.update_cases import (  # noqa: F401
     ALGORITHMS,
     CASES,
-    WITHOUT,
     given,
     keep_float64,
     make,
-    state_of,
+    pairs,
+    settings_of,
 )
 from tests.learning.value import test_dqn as of_dqn
 
@@ -93,20 +92,11 @@ def without_waiting(learn: Callable[[], Any]) -> Any:
     return result
 
 
-def pairs() -> list[Any]:
-    """Return all algorithms with the defaults, and every other case with one algorithm in turn."""
-    found = []
-    for i, (case, algorithm) in enumerate(itertools.product(FEW, ALGORITHMS)):
-        if case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS):
-            found.append((algorithm, case))
-    return found
-
-
 def prepared(algorithm: str, case: str, updates: int) -> tuple[Any, Callable[[Any], Any], list[Any]]:
     """Return networks, a function that makes an update of networks, and the rows and weights of `updates` updates."""
     settings, views, encoder, weighted = CASES[case]
-    _, kind, own = ALGORITHMS[algorithm]
-    settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
+    kind = ALGORITHMS[algorithm][1]
+    settings = settings_of(algorithm, settings)
     activation = settings.pop("activation", "relu")
     networks = make(algorithm, encoder, activation, settings)
     rows = [given(i, algorithm, views, weighted) for i in range(updates)]
@@ -114,7 +104,7 @@ def prepared(algorithm: str, case: str, updates: int) -> tuple[Any, Callable[[An
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "case"), pairs())
+@pytest.mark.parametrize(("algorithm", "case"), pairs(FEW))
 def test_actors_and_critics(algorithm, case, device):
     networks, build, rows = prepared(algorithm, case, UPDATES)
     assert_same_updates(build, networks, [from_rows(*each) for each in rows], device)

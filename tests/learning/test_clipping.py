@@ -73,12 +73,6 @@ def test_actor_and_critics_are_clipped_separately(name, bounds, by):
             assert torch.allclose(parameter.grad, kept.grad, atol=1e-6)
 
 
-def test_no_bound_changes_nothing():
-    parameters = with_gradients()
-    clip_gradients(parameters, None, "value")
-    assert all(torch.equal(p.grad, q.grad) for p, q in zip(parameters, with_gradients(), strict=True))
-
-
 def test_views_require_flat_observations():
     """Views are stored as flat observations, which an encoder of a user would not encode."""
     ones = torch.ones(6)

@@ -85,10 +85,7 @@ def test_explorations_are_made_by_name():
         (lambda: make_exploration({"type": "Gausian"}), "did you mean Gaussian"),
         (lambda: make_exploration({"type": "Gaussian", "theta": 0.1}), "theta"),
         (lambda: EpsilonGreedy(start=1.5), "start is 1.5"),
-        (
-            lambda: Sampled().check(POLICIES["deterministic"]),
-            "Sampled and the policy is deterministic",
-        ),
+        (lambda: Sampled().check(POLICIES["deterministic"]), "Sampled and the policy is deterministic"),
         (lambda: Gaussian().check(POLICIES["categorical"]), "exploration is Gaussian and actions are discrete"),
         (lambda: Noisy().check(POLICIES["gaussian"]), "exploration is Noisy and the policy has no noisy layers"),
     ],

@@ -9,7 +9,7 @@ from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
 from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks
-from interreplay.learning.losses import PAL, ByRows, Huber, Squared, loss_of, make_loss
+from interreplay.learning.losses import PAL, ByRows, Huber, Squared, make_loss
 from interreplay.learning.update import Batch
 from tests.learning.batches import ACTIONS, OBS, N, batch
 from tests.learning.plain_torch import plain_primitives
@@ -120,11 +120,6 @@ def test_joined_batches_keep_their_losses_and_weights():
     assert mixed.actor_weights.tolist() == [1.0] * 5 + [2.0] * 7
     assert mixed.of(1)[0].critic_loss == Huber(1.0)
     assert JoinedSample([sample(5), sample(3)], [0, 1]).critic_loss is None
-
-
-def test_two_losses_contradict_each_other():
-    with pytest.raises(ValueError, match="huber_delta is 1.0 and pal_alpha is 0.4; expected one of them"):
-        loss_of(1.0, 0.4)
 
 
 def results_of(algorithm):

@@ -1,6 +1,7 @@
 """Algorithms with actors and critics, and cases of settings, for tests of their combinations."""
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -103,6 +104,21 @@ def make(algorithm, encoder=False, activation="relu", settings=None):
         networks.encoder = torch.nn.Sequential(torch.nn.Linear(OBS, WIDTH), torch.nn.Tanh())
         networks.target_encoder = copy.deepcopy(networks.encoder).requires_grad_(False)
     return networks.double()
+
+
+def pairs(cases):
+    """Return all algorithms with the defaults, and every other case with one algorithm in turn."""
+    found = []
+    for i, (case, algorithm) in enumerate(itertools.product(cases, ALGORITHMS)):
+        if case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS):
+            found.append((algorithm, case))
+    return found
+
+
+def settings_of(algorithm, settings):
+    """Return the algorithm's settings, and the settings of a case that it supports."""
+    accepted = {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
+    return ALGORITHMS[algorithm][2] | accepted
 
 
 def given(i, algorithm, views, weighted):

@@ -11,7 +11,6 @@ from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.actor_critic.td3 import DeterministicNetworks, TD3Update
 from interreplay.learning.networks.between_layers import Dropout
 from interreplay.learning.networks.layers import BatchedMLP
-from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
 from interreplay.learning.settings import CrossQSettings, SACSettings, TD3Settings, TQCSettings
 from tests.learning.actor_critic.test_sac import plain_policy, plain_q
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn, rng
@@ -158,13 +157,6 @@ def test_without_dropped_units_nothing_is_dropped_and_nothing_drawn():
     assert torch.equal(g.get_state(), rng().get_state())
 
 
-def test_weight_decay_shrinks_policy_and_critics_and_not_the_temperature():
-    update = sac(weight_decay=0.1)
-    kinds = {"actor": FastAdamW, "critic": FastAdamW, "alpha": FastAdam}
-    assert {name: type(optimizer) for name, optimizer in update.optimizers.items()} == kinds
-    assert [o.param_groups[0]["weight_decay"] for o in update.optimizers.values()] == [0.1, 0.1, 0]
-
-
 @pytest.mark.parametrize("delay", [1, 3])
 def test_sacs_policy_and_temperature_wait_for_their_turn(delay):
     update = sac(policy_delay=delay)
@@ -222,27 +214,6 @@ def test_a_reset_reinitializes_networks_and_optimizers_and_keeps_counts_and_rate
         mine, theirs = learn(update, batch(9 + i), ONES, g), learn(other, batch(9 + i), ONES, twin)
         assert torch.equal(mine[0], theirs[0])
     assert all(map(torch.equal, made.parameters(), fresh.parameters()))
-
-
-@pytest.mark.parametrize(("networks", "kind"), CASES)
-def test_resets_are_repeated_after_a_resume(networks, kind):
-    settings = {"reset_interval": 3, "policy_delay": 2, **DROQ}
-    straight, g = kind(networks_for(networks, settings), **settings), rng()
-    for i in range(8):
-        learn(straight, batch(i), ONES, g)
-        if i == 3:
-            saved = copy.deepcopy([straight.networks.state_dict(), straight.state_dict(), g.get_state()])
-            saved.append({name: copy.deepcopy(o.state_dict()) for name, o in straight.optimizers.items()})
-    resumed, again = kind(networks_for(networks, settings, seed=5), **settings), torch.Generator()
-    resumed.networks.load_state_dict(saved[0])
-    resumed.load_state_dict(saved[1])
-    again.set_state(saved[2])
-    for name, state in saved[3].items():
-        resumed.optimizers[name].load_state_dict(state)
-    for i in range(4, 8):
-        result = learn(resumed, batch(i), ONES, again)
-    assert all(map(torch.equal, resumed.networks.parameters(), straight.networks.parameters()))
-    assert resumed.updates == 8 and torch.isfinite(result[1]).all()
 
 
 def test_settings_come_as_a_dataclass_and_by_name():

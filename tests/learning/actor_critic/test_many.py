@@ -12,7 +12,7 @@ from interreplay.learning.actor_critic.sac import SACNetworks, SACUpdate
 from interreplay.learning.listed.networks import list_actor_and_critics
 from interreplay.learning.update import Batch
 from tests.learning.batches import ACTIONS, OBS
-from tests.learning.update_cases import ALGORITHMS, WITHOUT, given, keep_float64, make, state_of  # noqa: F401
+from tests.learning.update_cases import ALGORITHMS, given, keep_float64, make, settings_of, state_of  # noqa: F401
 
 RUNS = 3
 UPDATES = 6
@@ -36,8 +36,8 @@ OPTIONS = {  # settings, views per row, row weights
 
 def runs_of(algorithm, settings, device="cpu"):
     """Return the updates of several runs with different networks, and settings that the algorithm has."""
-    kind, own = ALGORITHMS[algorithm][1:]
-    settings = own | {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
+    kind = ALGORITHMS[algorithm][1]
+    settings = settings_of(algorithm, settings)
     network = settings.pop("network", {})
     updates = []
     for run in range(RUNS):

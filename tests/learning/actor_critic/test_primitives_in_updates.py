@@ -1,7 +1,6 @@
 """Updates with the fast primitives against updates with primitives in plain PyTorch, over many updates in float64."""
 
 import copy
-import itertools
 
 import pytest
 import torch
@@ -13,22 +12,15 @@ from tests.learning.update_cases import (  # noqa: F401
     ALL,
     CASES,
     OF_TD3,
-    WITHOUT,
     assert_equal,
     given,
     keep_float64,
     make,
+    pairs,
+    settings_of,
 )
 
 UPDATES = 6
-
-
-def pairs():
-    """Return all algorithms with the defaults, and every other case with one algorithm in turn."""
-    for i, (case, algorithm) in enumerate(itertools.product(CASES, ALGORITHMS)):
-        if case == "defaults" or i % len(ALGORITHMS) == i // len(ALGORITHMS) % len(ALGORITHMS):
-            yield algorithm, case
-    yield from itertools.product(["TD3"], OF_TD3)
 
 
 def learned(algorithm, settings, views, encoder, weighted):
@@ -44,14 +36,8 @@ def learned(algorithm, settings, views, encoder, weighted):
     return results, update
 
 
-def settings_of(algorithm, settings):
-    """Return the algorithm's settings, and the settings of a case that it supports."""
-    accepted = {name: value for name, value in settings.items() if name not in WITHOUT.get(algorithm, ())}
-    return ALGORITHMS[algorithm][2] | accepted
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("algorithm", "case"), pairs())
+@pytest.mark.parametrize(("algorithm", "case"), [*pairs(CASES), *(("TD3", case) for case in OF_TD3)])
 def test_updates_equal_those_in_plain_pytorch(algorithm, case):
     settings, views, encoder, weighted = (CASES | OF_TD3)[case]
     settings = settings_of(algorithm, settings)
