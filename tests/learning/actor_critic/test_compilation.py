@@ -14,11 +14,9 @@ from interreplay.learning.actor_critic.tqc import TQCNetworks, TQCUpdate
 from interreplay.learning.losses import Huber, Squared
 from interreplay.learning.settings import DDPGSettings, SACSettings, TQCSettings
 from interreplay.learning.update import LARGEST_ERROR, Batch
-from interreplay.transitions import Transitions
+from tests.learning import batches
+from tests.learning.batches import ACTIONS, OBS, N
 
-N = 24
-OBS = 5
-ACTIONS = 3
 CASES = {
     "SAC": (SACNetworks, SACUpdate, {}),
     "residual critics": (SACNetworks, SACUpdate, {"critic_blocks": 1, "critic_width": 8, "critic_target": "mean"}),
@@ -31,16 +29,8 @@ CASES = {
 
 def batch(discrete, seed):
     rng = torch.Generator().manual_seed(seed)
-    actions = torch.rand(N, ACTIONS, generator=rng) * 2.0 - 1.0
-    rows = Transitions(
-        obs=torch.randn(N, OBS, generator=rng),
-        actions=torch.randint(ACTIONS, (N,), generator=rng) if discrete else actions,
-        rewards=torch.randn(N, generator=rng),
-        next_obs=torch.randn(N, OBS, generator=rng),
-        terminated=torch.zeros(N, dtype=torch.bool),
-        truncated=torch.zeros(N, dtype=torch.bool),
-        discounts=torch.full((N,), 0.99),
-    )
+    given = batches.batch(seed, discrete)
+    rows = given.map(lambda column: column.float() if column.is_floating_point() else column)
     weights = torch.rand(N, generator=rng) + 0.5
     if seed == 0:
         return Batch(rows, weights)
