@@ -31,6 +31,19 @@ def test_update_to_data_ratio(ratio, updates):
     assert results[-1]["learners"]["default_policy"]["num_updates_lifetime"] == updates
 
 
+def test_vector_environments_store_no_row_across_a_reset():
+    made = config().env_runners(num_envs_per_env_runner=3).training(steps_per_iteration=750, updates_per_step=0)
+    algorithm, _ = run(made, 1)
+    rows = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
+    assert len(rows) >= 750
+    # Pendulum's episodes last 200 steps, and each row continues the one before it in its episode.
+    for episode in rows.episode.unique():
+        mine = rows[rows.episode == episode]
+        assert len(mine) <= 200
+        assert torch.equal(mine.next_obs[:-1], mine.obs[1:])
+        assert not mine.truncated[:-1].any() and bool(mine.truncated[-1]) == (len(mine) == 200)
+
+
 @pytest.mark.slow
 def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
     made = config().evaluation(evaluation_interval=2, evaluation_duration=3)
