@@ -1,5 +1,6 @@
 """`NeighborLists` compared with distances by definition: growth, full rings, drift of the scale, duplicates, states."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -127,3 +128,9 @@ def test_the_smallest_numbers_are_found(width):
     assert torch.equal(values, expected)
     assert torch.equal(numbers.gather(1, columns), expected)
     assert all(len(set(line)) == 4 for line in columns.tolist())
+
+
+def test_constants_have_no_deviation():
+    mean, std = standardization(torch.tensor([[0.1, 1.0], [0.1, 3.0]]))
+    assert std[0] == 0 and std[1] == 1
+    np.testing.assert_allclose(mean, [0.1, 2.0], rtol=1e-6)
