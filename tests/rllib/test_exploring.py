@@ -9,6 +9,15 @@ from interreplay.learning.exploration import EpsilonGreedy, Gaussian, OrnsteinUh
 from interreplay.rllib.env_runner.runner_state import EpisodeLog, RunnerState
 from tests.rllib.small_runs import config
 
+UPDATES = {
+    ("Pendulum-v1", "SAC"): ("actor_critic.sac", "SACUpdate"),
+    ("CartPole-v1", "SAC"): ("actor_critic.discrete_sac", "DiscreteSACUpdate"),
+    ("Pendulum-v1", "TQC"): ("actor_critic.tqc", "TQCUpdate"),
+    ("Pendulum-v1", "CrossQ"): ("actor_critic.crossq", "CrossQUpdate"),
+    ("Pendulum-v1", "TD3"): ("actor_critic.td3", "TD3Update"),
+    ("Pendulum-v1", "DDPG"): ("actor_critic.td3", "TD3Update"),
+}
+
 
 def test_epsilon_follows_its_schedule():
     exploration = {"type": "EpsilonGreedy", "start": 1.0, "end": 0.0, "share": 0.5}
@@ -78,6 +87,16 @@ def test_counts_and_the_ends_of_episodes_are_restored():
     restored.load_state_dict(saved.state_dict(envs, False), others)
     assert (restored.steps_since_report, restored.evaluated) == (3, 4)
     assert others.unwrapped._autoreset_envs.tolist() == [True]
+
+
+@pytest.mark.parametrize(("env", "trainer"), UPDATES)
+def test_every_algorithm_has_one_update(env, trainer):
+    algorithm = config(env, trainer=trainer).build_algo()
+    update = type(algorithm.learner.update_rule)
+    module, name = UPDATES[env, trainer]
+    assert (update.__module__, update.__name__) == (f"interreplay.learning.{module}", name)
+    own = [base for base in update.__mro__[1:] if base.__module__.startswith("interreplay.")]
+    assert len(own) <= 2, "base classes above it"
 
 
 @pytest.mark.parametrize(

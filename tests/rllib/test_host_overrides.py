@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from ray.rllib.algorithms.algorithm import Algorithm, TrainIterCtx
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.apis import InferenceOnlyAPI
-from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.env.env_runner import ENV_STEP_FAILURE, EnvRunner
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.checkpoints import Checkpointable
@@ -74,6 +76,27 @@ def test_methods_that_we_override_or_call_have_the_expected_parameters(method, p
         assert [name for name in found if name != "_ray_trace_ctx"] == parameters.split()
 
 
+def test_the_callback_hook_of_the_runner_takes_event_index_and_episodes():
+    assert list(inspect.signature(SingleAgentEnvRunner._make_on_episode_callback).parameters)[1:4] == [
+        "which",
+        "idx",
+        "episodes",
+    ]
+
+
+def test_why_weights_are_sent_with_the_request_for_rows():
+    assert "local_env_runner" in inspect.signature(EnvRunnerGroup.foreach_env_runner).parameters
+    assert "foreach_env_runner_async_fetch_ready" in inspect.getsource(EnvRunnerGroup.sync_weights), (
+        "it drops weights while two earlier ones are on their way"
+    )
+
+
+def test_optimizers_are_registered_by_keyword():
+    assert {"module_id", "optimizer_name", "optimizer", "params"} <= set(
+        inspect.signature(Learner.register_optimizer).parameters
+    )
+
+
 def test_model_settings_are_completed_by_a_property_of_the_configuration():
     assert isinstance(AlgorithmConfig._model_config_auto_includes, property)
     assert NotProvided is not None and not isinstance(NotProvided, type)
@@ -83,6 +106,24 @@ def test_a_configurations_state_leaves_out_minus_one():
     config = AlgorithmConfig()
     config.some_setting = -1.0
     assert "some_setting" not in config.get_state()
+
+
+def test_a_runner_has_the_attributes_that_ours_reads():
+    config = (
+        PPOConfig()
+        .environment("Pendulum-v1")
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=2)
+        .debugging(seed=4)
+    )
+    runner = SingleAgentEnvRunner(config=config, worker_index=0)
+    for name in ("_device", "_callbacks", "_needs_initial_reset", "_ongoing_episodes", "metrics"):
+        assert hasattr(runner, name), name
+    assert runner._seed is not None and runner.num_env_steps_sampled_lifetime == 0 and runner.num_envs == 2
+    assert runner.env.single_action_space.shape == (1,) and len(runner.env.unwrapped.envs) == 2
+    observations, infos = runner._try_env_reset(seed=3)
+    assert np.shape(observations) == (2, 3) and isinstance(infos, list)
+    results = runner._try_env_step(np.zeros((2, 1), np.float32))
+    assert len(results) == 5 and isinstance(results[4], list) and isinstance(ENV_STEP_FAILURE, str)
 
 
 def test_an_environment_that_is_over_resets_at_the_next_step_and_ignores_the_action():
@@ -137,6 +178,10 @@ def test_a_training_step_of_the_new_stack_returns_none():
 def test_a_learner_takes_a_module_only_from_a_later_state_than_its_own():
     source = inspect.getsource(Learner.set_state)
     assert "weights_seq_no == 0 or self._weights_seq_no < weights_seq_no" in source
+
+
+def test_a_local_learner_is_reached_through_its_group():
+    assert "self._learner" in inspect.getsource(LearnerGroup.__init__)
 
 
 @pytest.mark.parametrize("trainer", ALGORITHMS)

@@ -24,8 +24,8 @@ OFF_PATH = {
     ("rllib/algorithms/learner.py", "observe"),
 }
 """Files, or single functions of files, that observe transitions off the path."""
-MAX_FILES = 18
-"""Files that a transition passes."""
+MAX_FILES = {"Uniform": (18, 36), "NMER": (18, 45)}
+"""Files that a transition passes, and files executed for one step and one update, by replay method."""
 
 
 class OneReward(gym.Env):
@@ -47,7 +47,7 @@ class OneReward(gym.Env):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32), float(REWARD), False, self.steps >= 50, {}
 
 
-@pytest.fixture(scope="module", params=["Uniform", "NMER"])
+@pytest.fixture(scope="module", params=MAX_FILES)
 def algorithm(request):
     config = SACConfig().environment(OneReward).replay(request.param, capacity=1_000).debugging(seed=0)
     config.training(
@@ -115,7 +115,25 @@ def test_the_path_is_as_documented_and_short(algorithm):
     method = algorithm.config.replay_buffer_config["type"]
     path = path_of_the_reward(algorithm.training_step)
     assert method != "Uniform" or path == documented()
-    assert len(path) <= MAX_FILES, path
+    assert len(path) <= MAX_FILES[method][0], path
+
+
+@pytest.mark.slow
+def test_few_files_are_executed_for_one_step_and_one_update(algorithm):
+    executed: set[str] = set()
+
+    def look(frame: FrameType, event: str, answer: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            executed.add(frame.f_code.co_filename.removeprefix(PACKAGE))
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        algorithm._sample()
+        algorithm._learn()
+    finally:
+        sys.setprofile(before)
+    assert len(executed) <= MAX_FILES[algorithm.config.replay_buffer_config["type"]][1], sorted(executed)
 
 
 def test_the_glossary_is_short():
