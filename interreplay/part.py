@@ -209,6 +209,15 @@ def union(parts: Iterable[Any], attribute: str) -> frozenset[str]:
     return frozenset[str]().union(*map(attrgetter(attribute), parts))
 
 
+def class_names(part: Part) -> str:
+    """Return the class of a part and of the parts inside it, such as ``"Combined(inner=Prioritized)"``."""
+    inner = [f"{name}={class_names(each)}" for name, each in part.inner_parts().items()]
+    name = type(part).__name__
+    if not inner:
+        return name
+    return f"{name}({', '.join(inner)})"
+
+
 def wrong_result(part: Part, answer: object, expected: type, how: str) -> PartError:
     """Return the error for a return value of a type that violates the contract; `how` lists the type's arguments."""
     name = type(part).__name__

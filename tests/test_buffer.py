@@ -12,7 +12,7 @@ from interreplay.buffer.catalogue import make_buffer
 from interreplay.buffer.part_checks import has_own_code
 from interreplay.neighborhood import KNN, Neighborhood, Neighbors
 from interreplay.part import Context
-from interreplay.selection import Combined, EventTables, MixedSelection, Prioritized, Selector
+from interreplay.selection import Combined, EventTables, MixedSelection, Online, Prioritized, Selector
 from interreplay.selection import Uniform as UniformSelector
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.ring import Storage
@@ -127,11 +127,17 @@ def test_states_with_another_capacity_or_other_columns_are_rejected():
         other.load_state_dict(buffer.state_dict())
 
 
-def test_the_state_of_another_method_is_rejected():
-    with pytest.raises(
-        ValueError, match="the selector of the state has no 'progress'; expected a state of Prioritized"
-    ):
-        PER(capacity=20).load_state_dict(Uniform(capacity=20).state_dict())
+def test_the_state_of_another_method_is_rejected_and_changes_nothing():
+    state = PER(capacity=20).state_dict()
+    uniform = Uniform(capacity=20, seed=0)
+    uniform.add(make(5))
+    with pytest.raises(ValueError, match="the selector of the state is Prioritized; expected Uniform"):
+        uniform.load_state_dict(state)
+    assert len(uniform) == 5
+    mixed = ReplayBuffer(capacity=20, selector=MixedSelection({"new": Online(), "all": UniformSelector()}))
+    other = ReplayBuffer(capacity=20, selector=MixedSelection({"new": Online(), "all": Prioritized()}))
+    with pytest.raises(ValueError, match="all=Prioritized.*; expected .*all=Uniform"):
+        mixed.load_state_dict(other.state_dict())
 
 
 def test_the_state_of_an_empty_buffer_clears_a_full_one():

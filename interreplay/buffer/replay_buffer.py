@@ -22,7 +22,7 @@ from interreplay.buffer.part_checks import (
 from interreplay.buffer.sample import Sample
 from interreplay.learning.update import CRITIC_LOSS
 from interreplay.neighborhood import NO_NEIGHBOR, Neighborhood, Neighbors, NoNeighbors
-from interreplay.part import Context, evict, union, wrong_result
+from interreplay.part import Context, class_names, evict, union, wrong_result
 from interreplay.selection import MixedSelection, Selector, Uniform
 from interreplay.selection.credit import PriorityUpdate
 from interreplay.storage.columns import Columns, columns_of, num_features
@@ -468,6 +468,7 @@ class ReplayBuffer:
         state: dict[str, Any] = {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
+            "parts": self._class_names(),
             **{name: part.state_dict() for name, part in self.parts.items()},
         }
         if self._n_step_range is not None:
@@ -482,19 +483,24 @@ class ReplayBuffer:
         """Restore a state; the next batch equals the one that the saved buffer would have drawn.
 
         Raises:
-            ValueError: If the state has another capacity or other columns, or lacks values of a part.
+            ValueError: If the state has another capacity, other columns or other parts; nothing changes then. Also if a
+                part rejects its state.
         """
+        own = self._class_names()
+        saved = state.get("parts", own)  # missing in states of 0.3.0
+        for name, expected in own.items():
+            if saved[name] != expected:
+                raise ValueError(f"the {name} of the state is {saved[name]}; expected {expected}")
         self.storage.load_state_dict(state["storage"])
         self.rng.bit_generator.state = state["rng"]
         if self._n_step_range is not None and "n_step" in state:  # not if n was fixed before
             self._use_n_step(int(state["n_step"]))
         for name, part in self.parts.items():
-            try:
-                part.load_state_dict(state[name])
-            except KeyError as error:
-                raise ValueError(
-                    f"the {name} of the state has no {error}; expected a state of {type(part).__name__}"
-                ) from error
+            part.load_state_dict(state[name])
+
+    def _class_names(self) -> dict[str, str]:
+        """Return the classes of the parts, which a state records."""
+        return {name: class_names(part) for name, part in self.parts.items()}
 
     def __repr__(self) -> str:
         view = ""
