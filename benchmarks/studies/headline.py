@@ -1,23 +1,21 @@
-"""Draw the README's figure: ``python -m benchmarks.studies.headline benchmarks/data/sac_stable_critic``.
+"""Draw the README's figure: ``python -m benchmarks.studies.headline benchmarks/data``.
 
-The folder holds the runs of ``studies/sac_stable_critic.yaml`` as `benchmarks.keep_study` keeps them. The folder
-``sac_nmer_ratio`` next to it holds the returns of random actions.
+The folder contains the runs of ``studies/sac_stable_critic.yaml`` and of `benchmarks.studies.ten_tasks`, as
+`benchmarks.keep_study` keeps them.
 """
 
 from __future__ import annotations
 
 import argparse
-from math import exp
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 
-from benchmarks.studies.arm_pairs import contrast
 from benchmarks.studies.ratio_report import random_returns, tasks_of, whole_seeds
-from benchmarks.studies.ratio_statistics import bootstrapped, effect
-from benchmarks.studies.study_curves import draw_curves, read
+from benchmarks.studies.study_curves import draw_curves, draw_ratios, read
+from benchmarks.studies.ten_tasks import ALL, Ratio, ratios_of, runs_of_both
 
 COLORS = {"Uniform-LN": "#2f7ed8", "NMER-LN": "#c65d21"}
 LABELS = {"Uniform-LN": "uniform replay", "NMER-LN": "NMER"}
@@ -54,45 +52,35 @@ def draw_learning_curves(axis: Axes, curves: pd.DataFrame) -> None:
     axis.legend(frameon=False, fontsize=10, loc="upper left")
 
 
-def draw_effects(axis: Axes, curves: pd.DataFrame, random: dict[str, float]) -> None:
-    """Draw the ratio of NMER's area to uniform replay's by task, and over all tasks."""
-    tasks = tasks_of(curves, random)
-    parts = {"all three tasks": list(tasks.values())}
-    for env in (TASK, "dm_control/cheetah-run-v0", "dm_control/cartpole-swingup-v0"):
-        name = env.removeprefix("dm_control/").rpartition("-")[0]
-        parts[name] = [tasks[env]]
-    nmer_over_uniform = contrast("NMER-LN", "Uniform-LN")
-    for place, (name, part) in enumerate(reversed(parts.items())):
-        ratio = exp(effect(part, nmer_over_uniform))
-        low, high = bootstrapped(part, lambda drawn: effect(drawn, nmer_over_uniform))
-        color = "#c65d21" if name == "all three tasks" else "0.4"
-        axis.plot([exp(low), exp(high)], [place, place], color=color, lw=3)
-        axis.plot(ratio, place, "o", ms=9, color=color)
-        axis.text(ratio * 1.03, place + 0.17, f"{ratio:.1f}x", ha="center", fontsize=11, color=color)
-    axis.axvline(1, color="0.3", lw=1)
-    axis.text(1.04, 3.42, "uniform replay", fontsize=10, color="0.3")
+def draw_effects(axis: Axes, ratios: dict[str, Ratio]) -> None:
+    """Draw the ratio of NMER's area to uniform replay's over all tasks and by task."""
+    draw_ratios(axis, ratios, (ALL,))
+    for place, (ratio, _, _) in enumerate(reversed(ratios.values())):
+        axis.text(33, place, f"{ratio:.1f}x", va="center", fontsize=10, color="0.3")
     axis.set_xscale("log")
-    axis.set_xticks([1, 2, 4, 8], ["1x", "2x", "4x", "8x"])
+    axis.set_xlim(0.15, 30)
+    ticks = [0.25, 0.5, 1, 2, 4, 8, 16]
+    axis.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axis.minorticks_off()
-    axis.set_ylim(-0.4, 3.6)
-    axis.set_yticks(range(len(parts)), list(parts)[::-1], fontsize=11)
-    axis.set_title("Area under the curve, NMER / uniform", loc="left", fontsize=12)
+    axis.tick_params(axis="y", labelsize=10)
+    axis.set_title("Ten tasks: ratio of areas, NMER / uniform", loc="left", fontsize=12)
     axis.set_xlabel("ratio, 95 % confidence interval")
-    axis.spines[["top", "right"]].set_visible(False)
 
 
 def main() -> None:
     """Draw the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies.headline", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder of the study's runs")
+    parser.add_argument("folder", type=Path, help="folder of all stored studies")
     parser.add_argument("--figure", type=Path, default=Path("benchmarks/figures/headline.png"), help="file to write")
     args = parser.parse_args()
-    curves = read(args.folder)
+    curves = read(args.folder / "sac_stable_critic")
     curves = whole_seeds(curves[curves["arm"].isin(COLORS)])
+    ten_tasks = args.folder / "nmer_ten_tasks"
+    ratios = ratios_of(tasks_of(runs_of_both(ten_tasks), random_returns(ten_tasks)))
     plt.switch_backend("Agg")
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.6, 4.4), width_ratios=[1.55, 1], layout="constrained")
     draw_learning_curves(left, curves)
-    draw_effects(right, curves, random_returns(args.folder.parent / "sac_nmer_ratio"))
+    draw_effects(right, ratios)
     figure.savefig(args.figure, dpi=130)
 
 

@@ -67,11 +67,10 @@ def ratio_of(tasks: Mapping[str, Task]) -> Ratio:
 
 
 def ratios_of(tasks: Mapping[str, Task]) -> dict[str, Ratio]:
-    """Return the ratios over all tasks and on each task, by label."""
-    found = {ALL: ratio_of(tasks)}
-    for env, task in tasks.items():
-        found[short(env)] = ratio_of({env: task})
-    return found
+    """Return the ratios over all tasks and on each task by label, in descending order of tasks' ratios."""
+    by_task = {short(env): ratio_of({env: task}) for env, task in tasks.items()}
+    descending = sorted(by_task.items(), key=lambda item: -item[1][0])
+    return {ALL: ratio_of(tasks), **dict(descending)}
 
 
 def text_of(found: Ratio) -> str:
@@ -84,7 +83,8 @@ def by_task(tasks: Mapping[str, Task], ratios: Mapping[str, Ratio], runs: pd.Dat
     """Return areas and final returns by seed, and the ratio of the areas, for each task as Markdown."""
     last = runs[runs["steps"] == runs["steps"].max()]
     lines = []
-    for env, task in tasks.items():
+    for env in sorted(tasks, key=lambda env: -ratios[short(env)][0]):
+        task = tasks[env]
         rows = last[last["env"] == env]
         cells = [short(env)]
         for arm in (ARM, BASELINE):
@@ -152,11 +152,16 @@ def draw(runs: pd.DataFrame, ratios: Mapping[str, Ratio], random: Mapping[str, f
     return figure
 
 
-def found_in(folder: Path) -> Found:
-    """Return the tables of the seeds that both arms have on all tasks, and a function that draws the figure."""
+def runs_of_both(folder: Path) -> pd.DataFrame:
+    """Return the curves of the seeds that both arms have on all tasks."""
     confirmation = read(folder.parent / CONFIRMATION)
     both = pd.concat([confirmation[confirmation["arm"] == ARM], read(folder)], ignore_index=True)
-    runs = whole_seeds(both, fewest=1)
+    return whole_seeds(both, fewest=1)
+
+
+def found_in(folder: Path) -> Found:
+    """Return the tables, and a function that draws the figure."""
+    runs = runs_of_both(folder)
     random = random_returns(folder)
     tasks = tasks_of(runs, random)
     ratios = ratios_of(tasks)
