@@ -18,7 +18,7 @@ import numpy as np
 from interreplay.environments.rendering import has_screen
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
-from interreplay.experiments.flags.reading import OneLineParser, has_flag, underscored, without_harmless
+from interreplay.experiments.flags.reading import OneLineParser, accept_harmless, has_flag, underscored
 from interreplay.experiments.flags.values import boolean, literal, number, only, whole, without
 from interreplay.experiments.process import outcome
 from interreplay.experiments.process.machine import own_cpus
@@ -138,13 +138,10 @@ def act(words: Sequence[str]) -> int:
         return 2
     if has_flag(words, "--resume"):  # the command that a run prints
         return train.main(list(words))
-    words, notes = without_harmless(words)
     given = read(words)
     mode = given.get("op_mode", "train")
     if ignored := only(given, IGNORED):
-        notes.append(f"--{', --'.join(ignored)} has no effect: a setting of the platform's implementation")
-    for note in notes:
-        print(note)
+        print(f"--{', --'.join(ignored)} has no effect: a setting of the platform's implementation")
     if mode == "train":
         return train.main(translated(given))
     run = given.get("load_model_url")
@@ -175,9 +172,9 @@ def make_parser() -> OneLineParser:
         usage=f"%(prog)s --op_mode={'|'.join(MODES)} --FLAG=VALUE ...",
         description="Train, resume or test with another platform's flags; docs/migration.md lists all of them.",
         epilog=f"For Atari games: --{', --'.join(GAMES)}.",
-        allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
+    accept_harmless(parser)
     for name, default in DEFAULTS.items():
         parser.add_argument(f"--{name}", metavar="VALUE", help=f"default: {default or 'none'}")
     for name in (*GAMES, *FIXED, *IGNORED):

@@ -39,7 +39,6 @@ def make_parser() -> OneLineParser:
         description="Check a selector, a neighborhood, a synthesizer or a replay buffer of your own against the "
         "contract, with random transitions of 3 observation and 2 action dimensions. Prints one line per check.",
         epilog="The exit code is 0 if all checks pass, 1 if one fails and 2 if the class does not exist.",
-        allow_abbrev=False,
     )
     parser.add_argument("name", metavar="MODULE:CLASS", help="the class, in the current folder or installed")
     parser.add_argument("arguments", nargs="*", type=assignment, metavar="NAME=VALUE", help="arguments of the class")

@@ -12,7 +12,7 @@ from interreplay.experiments.flags.reading import OneLineParser
 
 def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
-    parser = OneLineParser(description="Evaluate a trained policy, without exploration.", allow_abbrev=False)
+    parser = OneLineParser(description="Evaluate a trained policy, without exploration.")
     add_evaluate_flags(parser)
     return parser
 

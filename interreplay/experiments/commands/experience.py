@@ -33,26 +33,18 @@ def list_parser() -> OneLineParser:
     parser = OneLineParser(
         description="List the transitions that runs have kept. `interreplay experience export RUN NAME` writes Minari "
         "datasets.",
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="folders of runs or experience, or above them")
-    add(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="draw the returns of ended episodes over env steps: a .png, .svg or .pdf",
-    )
+    text = "draw the returns of ended episodes over env steps: a .png, .svg or .pdf"
+    add("--plot", type=Path, metavar="FILE", help=text)
     return parser
 
 
 def export_parser() -> OneLineParser:
     """Return the parser of exports."""
-    parser = OneLineParser(
-        prog="interreplay experience export",
-        description="Write kept transitions as a Minari dataset.",
-        allow_abbrev=False,
-    )
+    description = "Write kept transitions as a Minari dataset."
+    parser = OneLineParser(prog="interreplay experience export", description=description)
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a run or of its experience")
     add("name", metavar="NAME", help="name of the dataset, such as pendulum/mine-v0")

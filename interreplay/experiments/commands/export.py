@@ -17,7 +17,6 @@ def make_parser() -> OneLineParser:
     parser = OneLineParser(
         description="Write the policy of a checkpoint as a file that maps observations of the environment to its best "
         "actions, without exploration.",
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint of this package, or the folder of a run")

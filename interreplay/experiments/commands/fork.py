@@ -52,7 +52,6 @@ def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
     parser = OneLineParser(
         description="Continue one checkpoint under several replay methods, as a study with differences paired by seed.",
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")

@@ -90,7 +90,6 @@ def make_parser() -> OneLineParser:
     """Return the parser of LCER's flags."""
     parser = OneLineParser(
         description="Train as LCER does. Other flags of custom_training.py are accepted, such as --output_dir.",
-        allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     for name in SWITCHES:
@@ -203,7 +202,7 @@ def enjoy(argv: Sequence[str] | None = None) -> int:
 
 def enjoyed(words: Sequence[str]) -> list[str]:
     """Translate the flags of LCER's ``enjoy.py`` to those of `interreplay.experiments.commands.evaluate`."""
-    parser = OneLineParser(allow_abbrev=False)
+    parser = OneLineParser()
     for name in ("random-actions", "make-gif", "add-episodes"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--checkpoint", type=Path, required=True)

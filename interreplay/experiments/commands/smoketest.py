@@ -31,7 +31,7 @@ Checks = dict[str, Callable[[], str]]
 def make_parser() -> OneLineParser:
     """Return the parser of the command line."""
     description = __doc__.splitlines()[0].replace("``", "")
-    parser = OneLineParser(prog="smoketest.py", description=description, allow_abbrev=False)
+    parser = OneLineParser(prog="smoketest.py", description=description)
     parser.add_argument("--cluster", action="store_true", help="check this node of a cluster, preferably inside a job")
     names = ("--output_dir", "--output-dir", "--results_dir", "--results-dir")
     parser.add_argument(*names, metavar="DIR", default="results", help="folder of results (default: %(default)s)")

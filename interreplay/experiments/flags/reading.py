@@ -127,6 +127,11 @@ class OneLineParser(argparse.ArgumentParser):
     """Argument parser with one-line errors, which suggest the most similar flag for an unknown one."""
 
     all_flags = "--help"
+    instead: Mapping[str, str] = {}
+    """Names of flags that do not exist, and what to do instead."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2 and one line."""
@@ -145,8 +150,9 @@ class OneLineParser(argparse.ArgumentParser):
         return found
 
     def reject(self, word: str, hint: str = "") -> NoReturn:
-        """Exit because of an unknown word; without a hint, the most similar flag is suggested."""
+        """Exit because of an unknown word, with what to do instead, a hint, or the most similar flag."""
         options = self._option_string_actions
+        hint = self.instead.get(word.lstrip("-"), hint)
         # a higher cutoff than for names, because all flags share their dashes
         hint = hint or did_you_mean(word, filter(re.compile("--").match, options), cutoff=0.7)
         if hint:
@@ -197,11 +203,12 @@ class FlagParser(OneLineParser):
         hint: Callable[[str, str, Mapping[str, Any]], str] | None = None,
         **kwargs: Any,
     ):
-        super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, add_help=False, **kwargs)
+        super().__init__(argument_default=argparse.SUPPRESS, add_help=False, **kwargs)
         text = "print the most used flags; all: every flag; WORD: the flags whose name or heading contains it"
         self.add_argument("-h", "--help", action=_Help, nargs="?", metavar="all|WORD", help=text)
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,e+-]*$")  # -10,10 is a value, too
-        self._instead = instead or {}
+        self.instead = instead or {}
+        accept_harmless(self)
         self._complete = complete
         self._common = {*common}
         self._hint = hint
@@ -221,6 +228,8 @@ class FlagParser(OneLineParser):
         for group in self._action_groups:
             flags = []
             for flag in group._group_actions:
+                if flag.help == argparse.SUPPRESS:
+                    continue
                 shown = flag.dest in self._common
                 if word is not None:
                     names = " ".join([*flag.option_strings, group.title or ""]).lower()
@@ -241,11 +250,8 @@ class FlagParser(OneLineParser):
     def given(self, argv: Sequence[str]) -> dict[str, Any]:
         """Return the flags in ``argv`` and their values."""
         words = with_two_dashes(list(map(underscored, argv)), self._option_string_actions)
-        words, notes = without_harmless(words)
         if self._get_positional_actions():
             words = with_truth(words, self._option_string_actions)
-        for note in notes:
-            outcome.write_line(note)
         assigned: list[str] = []
         if self._complete:
             words, assigned = self._divided(words)
@@ -254,8 +260,8 @@ class FlagParser(OneLineParser):
         if unknown:
             name, _, value = unknown[0].partition("=")
             plain = name.lstrip("-")
-            hint = self._instead.get(plain, "")
-            if not hint and self._hint and name.startswith("--"):
+            hint = ""
+            if self._hint and name.startswith("--"):
                 following = [*unknown[1:], ""][0]
                 if not value and not following.startswith("-"):
                     value = following
@@ -367,35 +373,22 @@ def with_truth(words: Sequence[str], known: Mapping[str, argparse.Action]) -> li
     return found
 
 
-def without_harmless(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return words, with ``_`` in flags, without those that have no effect, and one line for each of these."""
-    kept: list[str] = []
-    notes: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.removeprefix("--").partition("=")
-        if not equals and rest:
-            value = rest[0]
-        if not word.startswith("--"):
-            kept.append(word)
-            continue
-        if name in HARMLESS:
-            why = HARMLESS[name]
-            takes_value = value.lower() in ("true", "false")
-        elif name in HARMLESS_VALUES and value:
-            why = HARMLESS_VALUES[name]
-            takes_value = True
-        elif name in DEFAULT_VALUES and value == DEFAULT_VALUES[name]:
-            why = f"{value} is the default"
-            takes_value = True
-        else:
-            kept.append(word)
-            continue
-        if takes_value and not equals:
-            rest.pop(0)
-        notes.append(f"--{name} has no effect: {why}")
-    return kept, notes
+class _Harmless(argparse.Action):
+    """Prints why a flag has no effect. Flags of `DEFAULT_VALUES` are rejected with other values."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        why = (HARMLESS | HARMLESS_VALUES).get(self.dest, f"{values} is the default")
+        if values != DEFAULT_VALUES.get(self.dest, values):
+            parser.reject(f"--{self.dest}")
+        outcome.write_line(f"--{self.dest} has no effect: {why}")
+
+
+def accept_harmless(parser: argparse.ArgumentParser) -> None:
+    """Let a parser accept the flags of the original work that have no effect."""
+    for name in HARMLESS:
+        parser.add_argument(f"--{name}", action=_Harmless, nargs="?", type=boolean, help=argparse.SUPPRESS)
+    for name in (*HARMLESS_VALUES, *DEFAULT_VALUES):
+        parser.add_argument(f"--{name}", action=_Harmless, help=argparse.SUPPRESS)
 
 
 def has_flag(words: Iterable[str], flag: str) -> bool:

@@ -24,7 +24,7 @@ DESCRIPTION = "Make figures, tables and a page from result folders."
 
 def make_parser() -> OneLineParser:
     """Return the parser."""
-    parser = OneLineParser(prog="interreplay report", description=DESCRIPTION, allow_abbrev=False)
+    parser = OneLineParser(prog="interreplay report", description=DESCRIPTION)
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="folders with runs, at any depth")
     add(

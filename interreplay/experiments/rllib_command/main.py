@@ -108,9 +108,9 @@ class SaveOnSignal(tune.Callback):
 
 def make_parser() -> OneLineParser:
     """Return the parser of both subcommands."""
-    parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.", allow_abbrev=False)
+    parser = OneLineParser(prog="rllib", description="Train and evaluate RLlib algorithms.")
     commands = parser.add_subparsers(dest="command")
-    train = commands.add_parser("train", help="train an algorithm", allow_abbrev=False)
+    train = commands.add_parser("train", help="train an algorithm")
     add = train.add_argument
     add("--run", metavar="ALGORITHM", help=f"algorithm: {', '.join(names())}")
     add("--env", metavar="ENV", help="Gymnasium id")
@@ -129,7 +129,7 @@ def make_parser() -> OneLineParser:
     add("--mlflow", type=not_empty, metavar="[URI/]EXPERIMENT", help="also log to this experiment of MLflow")
     text = "0: only the summary; 1: progress; 2: Ray Tune's own output"
     add("--verbose", type=int, choices=(0, 1, 2), default=1, help=text)
-    evaluate = commands.add_parser("evaluate", help="evaluate a trained policy", allow_abbrev=False)
+    evaluate = commands.add_parser("evaluate", help="evaluate a trained policy")
     add_evaluate_flags(evaluate)
     return parser
 

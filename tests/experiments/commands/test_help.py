@@ -37,6 +37,11 @@ METAVARS |= {
 }
 
 
+def listed(parser):
+    """Return the flags except those of the original work without effect."""
+    return [action for action in parser._actions if action.help != argparse.SUPPRESS]
+
+
 def takes_value(action):
     return action.nargs != 0 and not isinstance(action, argparse._SubParsersAction)
 
@@ -44,7 +49,7 @@ def takes_value(action):
 def test_every_flag_has_a_description_and_a_placeholder():
     for name, parser in PARSERS.items():
         text = parser.format_help()
-        for action in parser._actions:
+        for action in listed(parser):
             assert action.help, action
             assert all(option in text for option in action.option_strings), name
             if takes_value(action) and not action.choices:
@@ -118,7 +123,7 @@ def test_help_is_short_and_complete_on_request(name, capsys):
     short, whole = printed(name, capsys), printed(name, capsys, "all")
     assert short.count("\n") <= 140 < whole.count("\n")
     assert "--help all" in short and "--total_env_steps" in short and "--kernel" not in short
-    assert all(option in whole for action in PARSERS[name]._actions for option in action.option_strings)
+    assert all(option in whole for action in listed(PARSERS[name]) for option in action.option_strings)
 
 
 def test_help_on_a_word(capsys):
