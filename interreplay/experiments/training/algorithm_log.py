@@ -16,8 +16,11 @@ from interreplay.runs.resume import plain
 from interreplay.runs.run_folder import RunFolder
 
 
-def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) -> AlgorithmLog:
-    """Return a log of an algorithm's results in a folder, in the format of ``interreplay train``.
+class AlgorithmLog:
+    """A log of an algorithm's results in a folder, in the format of ``interreplay train``; created by `log_to`.
+
+    The folder receives ``params.json``, ``progress.csv``, ``result.json`` and events for TensorBoard. With the setting
+    ``episode_table``, also ``episodes.csv``.
 
     ```python
     with interreplay.log_to(algo, "results/first_run") as log:
@@ -34,17 +37,10 @@ def log_to(algo: Any, folder: str | Path, total_env_steps: int | None = None) ->
     Raises:
         UsageError: The folder is not writable, or holds results of another run, even one with equal settings.
     """
-    return AlgorithmLog(algo, Path(folder), total_env_steps)
 
-
-class AlgorithmLog:
-    """The results of one algorithm in a folder: ``params.json``, ``progress.csv``, ``result.json`` and events.
-
-    With the setting ``episode_table``, also ``episodes.csv``. See `log_to` for the arguments and errors.
-    """
-
-    def __init__(self, algo: Any, folder: Path, total_env_steps: int | None = None):
+    def __init__(self, algo: Any, folder: str | Path, total_env_steps: int | None = None):
         self._algo = algo
+        folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             settings = described(algo, total_env_steps)
@@ -68,6 +64,9 @@ class AlgorithmLog:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+log_to = AlgorithmLog
 
 
 def continue_results(folder: Path, settings: Mapping[str, Any], env_steps: int) -> None:
