@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from interreplay.errors import UsageError, accepted_names
+from interreplay.errors import UsageError, accepted_names, check_keys
 from interreplay.experiments.flags.reading import Flag
 from interreplay.experiments.flags.run_flags import ALIASES, FLAGS
 from interreplay.experiments.flags.values import only, read_written, without, written
@@ -101,26 +101,32 @@ def read_yaml(path: Path, shown: str) -> Any:
         raise UsageError(f"{shown} cannot be read: {' '.join(str(error).split())}") from None
 
 
+def with_types(contents: Mapping[str, Any], keys: Mapping[str, tuple[type, str]], place: str) -> dict[str, Any]:
+    """Return the entries of a mapping from a file that are not None, after checking their keys and types.
+
+    `keys` maps each accepted key to the type of its value and to what messages call it; `place` begins messages.
+    """
+    given = {key: value for key, value in contents.items() if value is not None}
+    check_keys(place, contents, keys)
+    for key, value in given.items():
+        kind, expected = keys[key]
+        if not isinstance(value, kind):
+            raise UsageError(f"{place}: {key} is {value!r}; expected {expected}")
+    return given
+
+
 def _checked(name: str, path: Path) -> Preset:
     """Return the preset of a file."""
     contents = read_yaml(path, f"preset {path}")
     if not isinstance(contents, dict):
         raise UsageError(f"preset {name} is not a mapping; expected {', '.join(KEYS)}")
-    given: dict[str, Any] = {}
-    for key, value in contents.items():
+    for key in contents:
         if key not in KEYS and str(key).partition(".")[0].replace("-", "_") in {*FLAGS, *ALIASES, "defaults"}:
             raise UsageError(
                 f"preset {name} has the flag {key!r} as a key; use --config {name} for a file of flags, or write flags "
                 "of a preset under everywhere"
             )
-        if key not in KEYS:
-            raise UsageError(f"preset {name}: unknown key {key!r}; {accepted_names(str(key), KEYS)}")
-        if value is None:
-            continue
-        kind, expected = KEYS[key]
-        if not isinstance(value, kind):
-            raise UsageError(f"preset {name}: {key} is {value!r}; expected {expected}")
-        given[key] = value
+    given = with_types(contents, KEYS, f"preset {name}")
     for trainer in given.get("trainers", ()):
         if trainer not in ALGORITHMS:
             raise UsageError(

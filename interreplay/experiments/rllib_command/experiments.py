@@ -22,8 +22,8 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 from ray.tune.search.variant_generator import generate_variants
 
 from interreplay.environments.lookup import find_environment
-from interreplay.errors import UsageError, accepted_names, check_keys
-from interreplay.experiments.flags.presets import read_yaml
+from interreplay.errors import UsageError, accepted_names
+from interreplay.experiments.flags.presets import read_yaml, with_types
 from interreplay.experiments.training.build import new_config
 from interreplay.learning.algorithms_table import ALGORITHMS, check_actions, is_algorithm
 from interreplay.rllib.algorithms.loop_config import LoopConfig
@@ -227,12 +227,7 @@ def read_file(path: Path) -> list[Experiment]:
         check_name(str(name), f"{place}: the experiment")
         if not isinstance(given, dict):
             raise UsageError(f"{place} is {given!r}; expected {', '.join(KEYS)}")
-        given = {key: value for key, value in given.items() if value is not None}
-        check_keys(place, given, KEYS)
-        for key, value in given.items():
-            kind, expected = KEYS[key]
-            if not isinstance(value, kind):
-                raise UsageError(f"{place}: {key} is {value!r}; expected {expected}")
+        given = with_types(given, KEYS, place)
         config = dict(given.get("config", {}))
         env = config.pop("env", None)
         given = {"env": env} | given | {"config": config}
