@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +15,7 @@ from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.run_flags import environment_config
 from interreplay.experiments.flags.values import only
 from interreplay.learning.algorithms_table import ALGORITHMS
-
-OF_LOOP = ("steps_per_iteration", "matrix_dtype", "cuda_graph", "normalize_observations")
-"""Settings of all training loops, by the names of their flags."""
-OF_ROWS = ("learning_starts", "n_step", "scale_rewards", "updates_per_step", "on_manifold_rows", "episode_table")
-"""Settings of algorithms that replay transitions."""
+from interreplay.learning.settings import LoopSettings, ReplaySettings
 
 
 def build(config_name: str, settings: SimpleNamespace, source: Any = None) -> Any:
@@ -66,15 +63,16 @@ def configure(config_name: str, settings: SimpleNamespace) -> Any:
     config = new_config(config_name)
     env, arguments = environment_config(vars(s))
     config.environment(env, env_config=arguments)
-    of_loop = only(vars(s), OF_LOOP)
+    of_loop = LoopSettings
     if ALGORITHMS[s.trainer].unrolls:
         config.replay(s.buffer, **s.buffer_args)
     else:
         name, arguments = source_of(s)
         config.replay(name, **arguments)
-        of_loop |= only(vars(s), OF_ROWS)
-        of_loop["collect"] = s.updates is None
-    config.training(**algorithm_settings(s) | of_loop, gamma=s.gamma, anneal_steps=s.total_env_steps)
+        of_loop = ReplaySettings
+        config.training(collect=s.updates is None)
+    loop = only(vars(s), [setting.name for setting in fields(of_loop)])
+    config.training(**algorithm_settings(s) | loop, gamma=s.gamma, anneal_steps=s.total_env_steps)
     config.env_runners(
         num_env_runners=s.num_workers,
         num_envs_per_env_runner=s.num_envs_per_worker,
