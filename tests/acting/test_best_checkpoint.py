@@ -14,7 +14,7 @@ import interreplay
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
-from interreplay.experiments.studies.trial_folder import TrialFolder
+from interreplay.experiments.studies.study_folder import TrialFolder
 from interreplay.experiments.training import train_loop
 from interreplay.experiments.tune.study_run import StudyRun
 from interreplay.runs.checkpoints import Best, best_checkpoints, best_of, read_best, return_in

@@ -24,8 +24,7 @@ from interreplay.experiments.studies import paired
 from interreplay.experiments.studies.grid import as_seeds, expand
 from interreplay.experiments.studies.results_table import aligned
 from interreplay.experiments.studies.study import Execution, Study
-from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FINISHED, write_result
+from interreplay.experiments.studies.study_folder import FINISHED, StudyFolder, write_result
 from interreplay.learning.algorithms_table import ALGORITHMS
 from interreplay.runs import state_files
 from interreplay.runs.results.reader import curve

@@ -18,9 +18,9 @@ from interreplay.experiments.commands.study_checks import (
     check,
     check_job,
     check_processors,
+    check_search,
     check_together,
 )
-from interreplay.experiments.commands.study_search import check_search, searched, sequential, with_draws
 from interreplay.experiments.commands.train import requested_list
 from interreplay.experiments.flags.config_files import completed
 from interreplay.experiments.flags.original_flags import RENAMED
@@ -35,16 +35,16 @@ from interreplay.experiments.process.outcome import program
 from interreplay.experiments.process.progress import StudyReporter
 from interreplay.experiments.process.signals import RESUMABLE
 from interreplay.experiments.studies import results_table
-from interreplay.experiments.studies.grid import as_seeds, expand, read_inputs_file, read_study_file, typed
+from interreplay.experiments.studies.grid import as_seeds, expand, read_inputs_file, read_study_file, typed, with_values
 from interreplay.experiments.studies.results_table import WIDTH
 from interreplay.experiments.studies.study import TPE, Execution, PlannedRun, Study
-from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import (
+from interreplay.experiments.studies.study_folder import (
     FAILED,
     FINISHED,
     INTERRUPTED,
     OVER,
     STOPPED,
+    StudyFolder,
     TrialFolder,
     shortened,
 )
@@ -125,7 +125,7 @@ def act(given: Mapping[str, Any]) -> int:
     else:
         study, folder = read_new(given)
     study = replace(study, execution=replace(study.execution, **only(given, EXECUTION)))
-    check_search(study, given)
+    check_search(study.execution, study.runs, given.get("run"))
     numbers = range(len(study.runs))
     address = given.get("address") or os.environ.get("RAY_ADDRESS", "local")
     if given.get("count"):
@@ -209,7 +209,12 @@ def planned(
     names = (*SEARCH, "searcher")
     search: dict[str, Any] = dict.fromkeys(names)
     search |= only(contents, names) | only(given, names)
-    runs = searched(runs, search)
+    if search["search"] is not None:
+        from interreplay.experiments.tune.hyperparameter_search import searched  # imports Ray
+
+        runs = searched(runs, search["search"], search["num_samples"] or 10, search["searcher"])
+    elif search["searcher"] == TPE:
+        raise UsageError(f"--searcher {TPE} needs --search, the settings to be searched")
     execution = Execution(**only(contents, EXECUTION))
     if search["searcher"] == TPE:
         execution = replace(execution, search=dict(search["search"]))
@@ -302,27 +307,42 @@ def run_all(study: Study, folder: StudyFolder, address: str, again: str = "") ->
 
 def run_with_tune(study: Study, folder: StudyFolder, address: str, jobs: list[Any], reporter: StudyReporter) -> int:
     """Execute runs as processes of Ray Tune; return the exit code."""
-    from interreplay.experiments.tune import run_study
-    from interreplay.experiments.tune.hyperparameter_search import scheduler as make_scheduler
+    from interreplay.experiments.tune import hyperparameter_search, run_study
 
-    searcher = sequential(study, folder, functools.partial(settings_of, study, folder))
+    searcher = None
+    if study.execution.searcher == TPE:
+        searcher = hyperparameter_search.sequential(study, folder, functools.partial(settings_of, study, folder))
     execution = run_study.start(address, study.execution, jobs, functools.partial(print, flush=True))
-    scheduler = make_scheduler(execution.scheduler, [settings for _, settings in jobs])
+    scheduler = hyperparameter_search.scheduler(execution.scheduler, [settings for _, settings in jobs])
     return run_study.run_trials(
         jobs, execution, folder, on_event=reporter.on_event, beat=reporter.beat, scheduler=scheduler, searcher=searcher
     )
 
 
+def with_draws(study: Study, folder: StudyFolder) -> list[PlannedRun]:
+    """Return the runs of a sequential search with the values drawn so far."""
+    runs = []
+    for run in study.runs:
+        values = folder.trial(run).drawn()
+        if values is None:
+            runs.append(replace(run, sampled={}))  # its values are drawn when it starts
+        else:
+            runs.append(with_values(run, values))
+    return runs
+
+
 def summary(study: Study, folder: StudyFolder, code: int, again: str = "") -> int:
     """Write and print the tables; return the exit code."""
-    study = with_draws(study, folder)
-    rows, table = results_table.write(folder, study.runs)
+    runs = study.runs
+    if study.execution.searcher == TPE:
+        runs = with_draws(study, folder)
+    rows, table = results_table.write(folder, runs)
     where = f"{folder.path}/{results_table.TABLE}"
     print(f"\n{results_table.as_text(table)}\nin brackets: 95 % bootstrap interval over seeds; also in {where}")
-    if ranked := results_table.ranking(rows, study.runs):
+    if ranked := results_table.ranking(rows, runs):
         head = ("environment", "trainer", "draw", "values", "seeds", "final return", "steps")
         print(f"\n{results_table.aligned([head, *ranked], right={4, 5, 6}, width=WIDTH)}")
-        for best in results_table.best_draws(rows, study.runs):
+        for best in results_table.best_draws(rows, runs):
             print(f"command of the best in {best.env}: {results_table.as_command(best)}")
     states = Counter(rows["state"])
     failed = states[FAILED]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from interreplay.errors import RefusedRuns, UsageError
@@ -67,6 +67,17 @@ def check_run(run: PlannedRun, execution: Execution, here: bool) -> None:
     if here and settings.offline_data is not None:
         check_recorded(settings, environment.spaces)
     checked_source(settings.replaced(offline_data=None), environment, here)
+
+
+def check_search(execution: Execution, runs: Sequence[PlannedRun], only_run: int | None) -> None:
+    """Reject a search that cannot be executed; `only_run` is the number of the run if a single one is requested."""
+    if only_run is not None and execution.searcher == TPE:
+        raise UsageError(
+            f"--run {only_run}: --searcher {TPE} draws one run after another; leave --run out, "
+            "and use submit.py concurrent instead of single"
+        )
+    if execution.scheduler != "fifo" and len({run.env for run in runs}) > 1:
+        raise UsageError(f"--scheduler {execution.scheduler} compares returns, so it supports one environment only")
 
 
 def check_together(study: Study, address: str) -> None:

@@ -14,11 +14,7 @@ from interreplay.errors import UsageError, accepted_names
 from interreplay.experiments.flags import presets
 from interreplay.experiments.flags.algorithm_flags import ALGORITHM_FLAGS, RATES, algorithm_settings
 from interreplay.experiments.flags.config_files import completed
-from interreplay.experiments.flags.offline_flags import (
-    MODEL_BASED,
-    offline_settings,
-    updates_resumed,
-)
+from interreplay.experiments.flags.offline_flags import MODEL_BASED, offline_settings, updates_resumed
 from interreplay.experiments.flags.original_flags import REMOVED, RENAMED
 from interreplay.experiments.flags.reading import FlagParser
 from interreplay.experiments.flags.replay_flags import (

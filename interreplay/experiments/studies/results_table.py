@@ -19,8 +19,7 @@ from interreplay.experiments.flags.values import read_list, written
 from interreplay.experiments.process.outcome import program_for
 from interreplay.experiments.process.progress import shown
 from interreplay.experiments.studies.study import PlannedRun
-from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FINISHED, write_result
+from interreplay.experiments.studies.study_folder import FINISHED, StudyFolder, write_result
 from interreplay.runs.results.intervals import interval, mean
 from interreplay.runs.results.reader import curve
 

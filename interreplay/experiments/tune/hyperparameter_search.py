@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import importlib.util
 import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +23,10 @@ from interreplay.experiments.flags.replay_flags import parameters_of
 from interreplay.experiments.flags.run_flags import FLAGS
 from interreplay.experiments.flags.training_flags import settings_for
 from interreplay.experiments.studies.grid import with_values
-from interreplay.experiments.studies.study import PlannedRun
+from interreplay.experiments.studies.study import TPE, Job, PlannedRun, Study
+from interreplay.experiments.studies.study_folder import StudyFolder
 from interreplay.learning.algorithms_table import ALGORITHMS
+from interreplay.runs.results.reader import curve
 from interreplay.runs.resume import plain
 
 DISTRIBUTIONS = (
@@ -56,13 +60,24 @@ def domains(search: Mapping[str, str]) -> dict[str, Domain]:
     return found
 
 
-def sampled(runs: Sequence[PlannedRun], search: Mapping[str, str], samples: int) -> list[PlannedRun]:
+def searched(runs: Sequence[PlannedRun], search: Any, samples: int, searcher: str | None = None) -> list[PlannedRun]:
     """Repeat each run that accepts a searched setting `samples` times, with new values each time.
 
-    The n-th values of a replay method are equal for all environments and seeds. Distributions are texts, by flags or by
-    arguments of the replay methods.
+    The n-th values of a replay method are equal for all environments and seeds. `search` holds distributions as texts,
+    by flags or by arguments of the replay methods.
     """
+    if not isinstance(search, dict) or not search:
+        raise UsageError(f"search {search!r}: expected a mapping such as {{k: randint(3,30)}}")
+    if searcher == TPE and len(runs) != 1:
+        raise UsageError(
+            f"--searcher {TPE} compares single runs, and the study has {len(runs)}; give one buffer, environment, "
+            "trainer and seed, or --searcher random"
+        )
+    if searcher == TPE and importlib.util.find_spec("optuna") is None:
+        raise UsageError(f"--searcher {TPE} needs optuna: pip install 'interreplay[search]'")
     found = domains(search)
+    if searcher == TPE:
+        distributions(found)
     known = set(FLAGS)
     rounds: dict[int, list[PlannedRun]] = {}
     for run in runs:
@@ -99,7 +114,7 @@ class Slot(NamedTuple):
     """
 
     values: Values | None
-    job: Callable[[Values], tuple[Path, dict[str, Any]]]
+    job: Callable[[Values], Job]
 
 
 def distributions(space: Mapping[str, Domain]) -> dict[str, Any]:
@@ -158,6 +173,28 @@ class SequentialSearch(OptunaSearch):
     def save(self, checkpoint_path: str) -> None:
         """Write an empty file, which Tune expects: studies resume from the folders of their runs."""
         Path(checkpoint_path).touch()
+
+
+def sequential(
+    study: Study, folder: StudyFolder, settings_of: Callable[[PlannedRun], dict[str, Any]]
+) -> SequentialSearch:
+    """Return the search that draws the remaining runs of a study, given the previous results."""
+
+    def job(run: PlannedRun, values: Values) -> Job:
+        settings = settings_of(with_values(run, values))
+        folder.trial(run).note_drawn(dict(values))
+        return folder.path.absolute() / run.name, settings
+
+    left = []
+    before = []
+    for run in study.runs:
+        trial = folder.trial(run)
+        if trial.is_over:
+            newest = [value for _, value in curve(trial.path)[-1:]] or [math.nan]
+            before.append((trial.drawn() or {}, newest[0]))
+        else:
+            left.append(Slot(trial.drawn(), functools.partial(job, run)))
+    return SequentialSearch(domains(study.execution.search), left, before)
 
 
 def scheduler(name: str, jobs: Sequence[dict[str, Any]]) -> TrialScheduler:

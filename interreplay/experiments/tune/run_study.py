@@ -23,8 +23,7 @@ from interreplay.errors import RunFailure, UsageError
 from interreplay.experiments.process.machine import check_room, counted, own_cpus
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent, cpus_per_run
-from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FINISHED, STOPPED, TrialFolder
+from interreplay.experiments.studies.study_folder import FINISHED, STOPPED, StudyFolder, TrialFolder
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch
 from interreplay.experiments.tune.trainable import Trial, start_signal_actor
 from interreplay.rllib import ray_session

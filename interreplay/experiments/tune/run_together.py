@@ -20,7 +20,7 @@ from typing import Any
 from interreplay.experiments.flags.values import without
 from interreplay.experiments.process.signals import HANDLED, Interrupts
 from interreplay.experiments.studies.study import Execution, Job, OnEvent
-from interreplay.experiments.studies.trial_folder import FAILED, TrialFolder
+from interreplay.experiments.studies.study_folder import FAILED, TrialFolder
 from interreplay.experiments.training.train_loop import Requests, Training
 from interreplay.experiments.tune.study_run import NOT_STARTED, PermanentFailure, StudyRun, described
 from interreplay.rllib import ray_session

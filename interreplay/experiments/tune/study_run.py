@@ -24,7 +24,7 @@ from interreplay.experiments.process.outcome import RED, colored, write_line
 from interreplay.experiments.process.progress import Reporter, reporter_of
 from interreplay.experiments.process.signals import RESUMABLE, Interrupts
 from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.trial_folder import (
+from interreplay.experiments.studies.study_folder import (
     CRASHED,
     FAILED,
     FINISHED,

@@ -8,7 +8,7 @@ from run_folders import row
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import fork, study
 from interreplay.experiments.flags.training_flags import settings_for
-from interreplay.experiments.studies.trial_folder import FINISHED, INTERRUPTED, TrialFolder
+from interreplay.experiments.studies.study_folder import FINISHED, INTERRUPTED, TrialFolder
 from interreplay.rllib.algorithms.loop import LOOP_STATE
 from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest

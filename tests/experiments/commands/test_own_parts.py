@@ -13,11 +13,11 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import main as study
 from interreplay.experiments.commands.study import read_new
-from interreplay.experiments.commands.study_search import searched
 from interreplay.experiments.commands.train import run_name
 from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.experiments.studies.study import Study
+from interreplay.experiments.tune.hyperparameter_search import searched
 from interreplay.selection import Prioritized
 from tests.experiments.commands.command_lines import users_folder
 
@@ -156,7 +156,7 @@ def test_a_study_names_runs_after_their_parts(folder):
     found = [settings_for(run.given()) for run in again.runs]
     assert found[0].buffer == "my_parts:Timely"
     assert found[1].buffer_args == {"selector": {"type": "my_parts:Recent", "share": 0.2}, "k": 3}
-    drawn = searched(list(planned.runs), {"search": {"reach": "randint(3,30)"}, "num_samples": 2})
+    drawn = searched(planned.runs, {"reach": "randint(3,30)"}, samples=2)
     assert [run.label for run in drawn].count(planned.runs[1].label) == 1
     reached = [run.flags["buffer_args"]["reach"] for run in drawn if run.flags["buffer"] == "my_parts:Timely"]
     assert len(reached) == 2 and all(reach in range(3, 30) for reach in reached)

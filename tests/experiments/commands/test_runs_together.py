@@ -17,7 +17,7 @@ from argument_parser import make_parser, settings_for
 from interreplay.experiments.commands.study import main
 from interreplay.experiments.process.signals import Interrupts
 from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.trial_folder import FAILED, INTERRUPTED, TrialFolder
+from interreplay.experiments.studies.study_folder import FAILED, INTERRUPTED, TrialFolder
 from interreplay.experiments.training.train_loop import Requests
 from interreplay.experiments.tune import run_together
 from interreplay.experiments.tune.run_together import Worker, receive, shares

@@ -15,7 +15,7 @@ from ray.tune.search import Searcher
 
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
-from interreplay.experiments.commands import study_search
+from interreplay.experiments.tune import hyperparameter_search
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains, scheduler
 from tests.experiments.commands.command_lines import read_csv, rejects
 from tests.experiments.commands.command_lines import steps as recorded_steps
@@ -102,7 +102,7 @@ def test_an_invalid_search_is_one_line(words, message, tmp_path, capsys):
 
 
 def test_a_missing_optuna_is_reported(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(study_search.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(hyperparameter_search.importlib.util, "find_spec", lambda name: None)
     line = "--buffers NMER --search tau=uniform(0,1) --output_dir".split()
     assert command.main([*line, str(tmp_path / "r"), "--searcher", "tpe"]) == 2
     assert "--searcher tpe needs optuna: pip install 'interreplay[search]'" in capsys.readouterr().err
@@ -159,7 +159,7 @@ def test_runs_that_have_not_started_have_no_values(tmp_path):
     study, folder = command.read_new(given)
     study = replace(study, execution=replace(study.execution, searcher="tpe"))
     folder.trial(study.runs[0]).note_drawn({"tau": 0.5})
-    runs = study_search.with_draws(study, folder).runs
+    runs = command.with_draws(study, folder)
     assert [run.sampled for run in runs] == [{"tau": 0.5}, {}]
 
 

@@ -18,8 +18,7 @@ from interreplay.experiments.flags.values import split
 from interreplay.experiments.studies import results_table
 from interreplay.experiments.studies.grid import entry, seeds_from, typed
 from interreplay.experiments.studies.study import PlannedRun
-from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import TrialFolder
+from interreplay.experiments.studies.study_folder import StudyFolder, TrialFolder
 from tests.experiments.commands.command_lines import code_of, rejects
 
 ROOT = Path(__file__).resolve().parents[3]

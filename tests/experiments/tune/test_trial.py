@@ -22,7 +22,7 @@ import custom_training
 from argument_parser import make_parser, settings_for
 from interreplay.errors import NonFiniteError, UsageError
 from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.trial_folder import FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
+from interreplay.experiments.studies.study_folder import FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
 from interreplay.experiments.tune import run_together, study_run, trainable
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, run_single
 from interreplay.runs import state_files

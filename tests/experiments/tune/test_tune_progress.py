@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from interreplay.experiments.process.progress import StudyReporter
-from interreplay.experiments.studies.trial_folder import CRASHED, TrialFolder, shortened
+from interreplay.experiments.studies.study_folder import CRASHED, TrialFolder, shortened
 from interreplay.experiments.tune.run_study import Progress
 
 

@@ -16,8 +16,7 @@ import pandas as pd
 from interreplay.errors import UsageError
 from interreplay.experiments.report.reading.settings import Description, describe, method_names
 from interreplay.experiments.studies.study import STUDY
-from interreplay.experiments.studies.study_folder import StudyFolder
-from interreplay.experiments.studies.trial_folder import FAILED, STOPPED, TrialFolder
+from interreplay.experiments.studies.study_folder import FAILED, STOPPED, StudyFolder, TrialFolder
 from interreplay.runs.results.reader import FILES, NAMES, kept_rows, named, number, read_rows
 from interreplay.runs.run_folder import STATUS
 
