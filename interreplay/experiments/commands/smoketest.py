@@ -17,11 +17,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from interreplay.errors import in_words
 from interreplay.experiments.commands.installation import MODULES, ROOT, distribution, requirements
 from interreplay.experiments.flags.reading import OneLineParser
 from interreplay.experiments.process import node_checks
 from interreplay.experiments.process.node_checks import NodeProblem
-from interreplay.experiments.process.outcome import first_line
 
 ENV = "InvertedPendulum-v5"
 REINSTALL = f"{sys.executable} -m pip install --force-reinstall --no-deps"
@@ -103,7 +103,7 @@ def package(requirement: str) -> str:
     try:
         importlib.import_module(MODULES.get(name, name))
     except Exception as error:
-        problem = f"{version} is installed but cannot be imported: {first_line(error)}"
+        problem = f"{version} is installed but cannot be imported: {in_words(error)}"
         raise NodeProblem(problem, f"{REINSTALL} {name}") from error
     return version
 

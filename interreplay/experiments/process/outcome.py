@@ -56,11 +56,6 @@ def folded(text: str, stream: TextIO) -> str:
     return textwrap.fill(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the error's class if the message is empty."""
-    return str(error).strip().partition("\n")[0].strip() or type(error).__name__
-
-
 def write_line(line: str, stream: TextIO | None = None) -> None:
     """Write a line to a stream, by default standard output, and flush it."""
     stream = stream or sys.stdout

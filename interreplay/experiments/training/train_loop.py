@@ -13,12 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from interreplay.errors import UsageError
+from interreplay.errors import UsageError, in_words
 from interreplay.experience.store import StoreWriter
 from interreplay.experience.store.header import EXPERIENCE
 from interreplay.experiments.flags.values import only, seconds, without
 from interreplay.experiments.process.machine import versions
-from interreplay.experiments.process.outcome import first_line
 from interreplay.experiments.training.kept_experience import rows_to_keep
 from interreplay.experiments.training.result_log import EpisodeFile, RunLog
 from interreplay.runs.checkpoints import return_in
@@ -273,7 +272,7 @@ class Training:
         try:
             return f"what was learned so far is kept in {self.save(more=1)}"
         except Exception as error:  # runners may be lost too
-            return f"no further checkpoint could be saved ({first_line(error)}); {self.last_checkpoint()}"
+            return f"no further checkpoint could be saved ({in_words(error)}); {self.last_checkpoint()}"
 
     def last_checkpoint(self) -> str:
         """Return a clause that names the newest checkpoint; all checkpoints have finite weights."""
