@@ -151,10 +151,13 @@ class OneLineParser(argparse.ArgumentParser):
 
     def reject(self, word: str, hint: str = "") -> NoReturn:
         """Exit because of an unknown word, with what to do instead, a hint, or the most similar flag."""
-        options = self._option_string_actions
+        flags = []
+        for name, action in self._option_string_actions.items():
+            if name.startswith("--") and not isinstance(action, _Harmless):
+                flags.append(name)
         hint = self.instead.get(word.lstrip("-"), hint)
         # a higher cutoff than for names, because all flags share their dashes
-        hint = hint or did_you_mean(word, filter(re.compile("--").match, options), cutoff=0.7)
+        hint = hint or did_you_mean(word, flags, cutoff=0.7)
         if hint:
             hint = f"{hint}; ".replace("?;", "?")
         kind = "flag" if word.startswith("-") else "argument"

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,8 +82,6 @@ class _Run:
     local_path: str
     config: dict[str, Any]
     checkpoint: None = None
-    experiment_tag: str = ""
-    evaluated_params: dict[str, Any] = field(default_factory=dict)
 
     @property
     def trial_id(self) -> str:

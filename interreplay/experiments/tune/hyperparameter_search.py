@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,7 +80,7 @@ def searched(runs: Sequence[PlannedRun], search: Any, samples: int, searcher: st
     if searcher == TPE:
         distributions(found)
     known = set(FLAGS)
-    rounds: dict[int, list[PlannedRun]] = {}
+    planned: list[tuple[int, PlannedRun]] = []
     for run in runs:
         accepted = set(FLAGS)
         settings = settings_for(run.given())
@@ -88,7 +89,7 @@ def searched(runs: Sequence[PlannedRun], search: Any, samples: int, searcher: st
         known |= accepted
         taken = accepted & found.keys()
         if not taken:
-            rounds.setdefault(0, []).append(run)
+            planned.append((0, run))
             continue
         for number in range(samples):
             values = {}
@@ -96,15 +97,12 @@ def searched(runs: Sequence[PlannedRun], search: Any, samples: int, searcher: st
                 key = f"{run.trainer} {run.label} {name} {number}"
                 generator = np.random.RandomState(zlib.crc32(key.encode()))
                 values[name] = plain(found[name].sample(random_state=generator))
-            drawn = with_values(replace(run, label=f"{run.label}_{number:03d}"), values)
-            rounds.setdefault(number, []).append(drawn)
+            planned.append((number, with_values(replace(run, label=f"{run.label}_{number:03d}"), values)))
     unused = sorted(found.keys() - known)
     if unused:
         raise UsageError(f"search: no run has a setting {unused[0]!r}; {accepted_names(unused[0], sorted(known))}")
-    planned = []
-    for number in sorted(rounds):
-        planned += rounds[number]
-    return planned
+    planned.sort(key=itemgetter(0))
+    return [run for _, run in planned]
 
 
 class Slot(NamedTuple):

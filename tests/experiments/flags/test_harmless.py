@@ -21,6 +21,12 @@ def test_flags_without_effect_are_accepted_with_one_line_each(capsys):
     assert READ(["--verbose", "True", "--local-mode=True", "--env", "x"]) == {"env": "x"}
 
 
+def test_flags_without_effect_are_not_suggested(capsys):
+    with pytest.raises(SystemExit):
+        READ(["--agent_nam", "x"])
+    assert "unknown flag --agent_nam; --help all lists every flag" in capsys.readouterr().err
+
+
 def test_names_with_one_dash():
     line = "-trainer TD3 -env Hopper-v2 -knn 50 -mixup -gp -batch=128 -lr_is_no_flag"
     with pytest.raises(SystemExit):
