@@ -45,79 +45,43 @@ def _plain(obs: Observation) -> Tensor:
     return obs
 
 
-def _body(obs: Observation, exclude: bool, hidden: int) -> Tensor:
-    """Return the observations ``(n, d)`` of a walker without the first `hidden` columns, which precede its height."""
-    if exclude:
-        return _plain(obs)
-    return _plain(obs)[:, hidden:]
-
-
 def _outside(values: Tensor, bounds: Range) -> Tensor:
     """Return which values are not strictly between two bounds, including NaN."""
     low, high = bounds
     return ~((values > low) & (values < high))
 
 
-def hopper(
+def walking(
     obs: Observation,
     actions: Tensor,
     next_obs: Observation,
+    positions: int,
+    healthy_z_range: Range,
+    healthy_angle_range: Range | None = None,
+    healthy_state_range: Range | None = None,
+    inclusive: bool = False,
     terminate_when_unhealthy: bool = True,
-    healthy_state_range: Range = (-100.0, 100.0),
-    healthy_z_range: Range = (0.7, INFINITY),
-    healthy_angle_range: Range = (-0.2, 0.2),
     exclude_current_positions_from_observation: bool = True,
 ) -> Tensor:
-    """Return which rows of Hopper terminate: fallen, tilted, or out of its state's range.
+    """Return which rows of a walking robot terminate: too low, too high, tilted, or out of its state's range.
 
-    Observed velocities are clipped to ±10, so velocities beyond 100 cannot be detected.
+    The height is the first column after the `positions` that an observation may begin with, the angle is the second.
+    Velocities observed in Hopper are clipped to ±10, so velocities beyond 100 cannot be detected. With `inclusive`
+    bounds of the height, as in Ant, rows that are not finite also terminate.
     """
-    state = _body(next_obs, exclude_current_positions_from_observation, 1)
-    fallen = _outside(state[:, 0], healthy_z_range) | _outside(state[:, 1], healthy_angle_range)
-    return (fallen | _outside(state[:, 1:], healthy_state_range).any(dim=1)) & terminate_when_unhealthy
-
-
-def walker(
-    obs: Observation,
-    actions: Tensor,
-    next_obs: Observation,
-    terminate_when_unhealthy: bool = True,
-    healthy_z_range: Range = (0.8, 2.0),
-    healthy_angle_range: Range = (-1.0, 1.0),
-    exclude_current_positions_from_observation: bool = True,
-) -> Tensor:
-    """Return which rows of Walker2d terminate: too low, too high, or tilted."""
-    state = _body(next_obs, exclude_current_positions_from_observation, 1)
-    fallen = _outside(state[:, 0], healthy_z_range) | _outside(state[:, 1], healthy_angle_range)
+    state = _plain(next_obs)
+    if not exclude_current_positions_from_observation:
+        state = state[:, positions:]
+    if inclusive:
+        low, high = healthy_z_range
+        fallen = ~((state[:, 0] >= low) & (state[:, 0] <= high)) | not_finite(state)
+    else:
+        fallen = _outside(state[:, 0], healthy_z_range)
+    if healthy_angle_range is not None:
+        fallen = fallen | _outside(state[:, 1], healthy_angle_range)
+    if healthy_state_range is not None:
+        fallen = fallen | _outside(state[:, 1:], healthy_state_range).any(dim=1)
     return fallen & terminate_when_unhealthy
-
-
-def ant(
-    obs: Observation,
-    actions: Tensor,
-    next_obs: Observation,
-    terminate_when_unhealthy: bool = True,
-    healthy_z_range: Range = (0.2, 1.0),
-    exclude_current_positions_from_observation: bool = True,
-) -> Tensor:
-    """Return which rows of Ant terminate: too low, too high, or not finite; both bounds are healthy."""
-    state = _body(next_obs, exclude_current_positions_from_observation, 2)
-    low, high = healthy_z_range
-    healthy = (state[:, 0] >= low) & (state[:, 0] <= high) & ~not_finite(state)
-    return ~healthy & terminate_when_unhealthy
-
-
-def humanoid(
-    obs: Observation,
-    actions: Tensor,
-    next_obs: Observation,
-    terminate_when_unhealthy: bool = True,
-    healthy_z_range: Range = (1.0, 2.0),
-    exclude_current_positions_from_observation: bool = True,
-) -> Tensor:
-    """Return which rows of Humanoid terminate: too low or too high."""
-    state = _body(next_obs, exclude_current_positions_from_observation, 2)
-    return _outside(state[:, 0], healthy_z_range) & terminate_when_unhealthy
 
 
 def inverted_pendulum(obs: Observation, actions: Tensor, next_obs: Observation) -> Tensor:
@@ -163,10 +127,16 @@ def maze(obs: Observation, actions: Tensor, next_obs: Observation, continuing_ta
 
 # By name without version, where "*" matches anything; further parameters are arguments of the environment.
 KNOWN: dict[str, Callable[..., Tensor]] = {
-    "Hopper": hopper,
-    "Walker2d": walker,
-    "Ant": ant,
-    "Humanoid": humanoid,
+    "Hopper": partial(
+        walking,
+        positions=1,
+        healthy_z_range=(0.7, INFINITY),
+        healthy_angle_range=(-0.2, 0.2),
+        healthy_state_range=(-100.0, 100.0),
+    ),
+    "Walker2d": partial(walking, positions=1, healthy_z_range=(0.8, 2.0), healthy_angle_range=(-1.0, 1.0)),
+    "Ant": partial(walking, positions=2, healthy_z_range=(0.2, 1.0), inclusive=True),
+    "Humanoid": partial(walking, positions=2, healthy_z_range=(1.0, 2.0)),
     "InvertedPendulum": inverted_pendulum,
     "InvertedDoublePendulum": inverted_double_pendulum,
     "CartPole": cart_pole,
