@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -32,43 +31,6 @@ PUBLISHED: dict[str, Schedule] = {
     "Humanoid": (1, 25, 20_000, 300_000),
 }
 """Rollout lengths of MBPO's experiments by environment, without version. Other environments use one step."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Frequency of fits and number of generated rows.
-
-    Attributes:
-        fit_every: Env steps between fits.
-        fit_rows: Maximum number of rows of a fit; None for all.
-        per_step: Number of rollouts per env step.
-        schedule: Rollout length; None for the environment's published schedule.
-        keep_fits: Number of fits for which generated rows are kept.
-    """
-
-    fit_every: int
-    fit_rows: int | None
-    per_step: float
-    schedule: Schedule | None
-    keep_fits: int
-
-    def __post_init__(self) -> None:
-        check_number("fit_every", self.fit_every, 1, whole=True)
-        if self.fit_rows is not None:
-            check_number("fit_rows", self.fit_rows, 2, whole=True)
-        check_number("keep_fits", self.keep_fits, 1, whole=True)
-        check_number("rollouts", self.per_step, 0, above_low=True)
-        if self.rollouts < 1:
-            raise ValueError(f"rollouts is {self.per_step!r}; expected a number per env step, at least one per fit")
-
-    @property
-    def rollouts(self) -> int:
-        """Number of rollouts after each fit."""
-        return int(self.per_step * self.fit_every)
-
-    def rows_of(self, length: int) -> int:
-        """Return the number of kept rows of rollouts of `length` steps."""
-        return self.keep_fits * self.rollouts * length
 
 
 def as_schedule(given: Any) -> Schedule | None:
@@ -110,6 +72,12 @@ class Imagination:
     """Fits a model to stored rows and generates rollouts in it.
 
     Args:
+        dynamics: The model.
+        fit_every: Env steps between fits.
+        fit_rows: Maximum number of rows of a fit; None for all.
+        per_step: Number of rollouts per env step.
+        schedule: Rollout length; None for the environment's published schedule.
+        keep_fits: Number of fits for which generated rows are kept.
         action_noise: Standard deviation of noise added to the actions of deterministic policies.
         sampled: Whether rollouts start from rows drawn by the real buffer instead of uniformly drawn stored rows.
         termination_fn: Termination function; None for the function of the environment in `connect`.
@@ -124,24 +92,40 @@ class Imagination:
     def __init__(
         self,
         dynamics: Dynamics,
-        limits: Limits,
+        *,
+        fit_every: int,
+        fit_rows: int | None,
+        per_step: float,
+        schedule: Schedule | None,
+        keep_fits: int,
         action_noise: float,
         sampled: bool,
         termination_fn: TerminationFn | None,
     ):
+        check_number("fit_every", fit_every, 1, whole=True)
+        if fit_rows is not None:
+            check_number("fit_rows", fit_rows, 2, whole=True)
+        check_number("keep_fits", keep_fits, 1, whole=True)
+        check_number("rollouts", per_step, 0, above_low=True)
         check_number("action_noise", action_noise, 0)
+        self._rollouts_per_fit = int(per_step * fit_every)
+        if self._rollouts_per_fit < 1:
+            raise ValueError(f"rollouts is {per_step!r}; expected a number per env step, at least one per fit")
+        self._fit_every = fit_every
+        self._fit_rows = fit_rows
+        self._keep_fits = keep_fits
+        self._has_schedule = schedule is not None
+        self._schedule = schedule or (1, 1, 0, 0)
+        self._action_noise = action_noise
+        self._sampled = sampled
+        self._given = termination_fn
+        self._terminated = termination_fn
         self.dynamics = dynamics
-        self.limits = limits
-        self.action_noise = action_noise
-        self.sampled = sampled
         self.env_steps = 0
         self._fitted_at = -1
         self._episodes = 0
         self.context: Context | None = None
         self.found: dict[str, float] = {}
-        self._given = termination_fn
-        self._terminated = termination_fn
-        self._schedule = limits.schedule or (1, 1, 0, 0)
         self.columns: StateColumns | None = None
         self._action_shape: tuple[int, ...] = ()
 
@@ -173,7 +157,7 @@ class Imagination:
             ValueError: As `connect`.
         """
         name = own_name(environment, arguments)
-        if self.limits.schedule is None:
+        if not self._has_schedule:
             self._schedule = PUBLISHED.get(name.rpartition(":")[2].rsplit("-v", 1)[0], (1, 1, 0, 0))
         if self._given is not None:
             return
@@ -194,23 +178,22 @@ class Imagination:
     def due(self, stored: int, capacity: int) -> bool:
         """Return whether a fit is due; the first is due after `fit_every` rows or when the buffer is full."""
         if self._fitted_at < 0:
-            return stored >= max(2, min(self.limits.fit_every, capacity))
-        return self.env_steps - self._fitted_at >= self.limits.fit_every
+            return stored >= max(2, min(self._fit_every, capacity))
+        return self.env_steps - self._fitted_at >= self._fit_every
 
     @property
     def length(self) -> int:
         """Current rollout length."""
         return rollout_length(self._schedule, self.env_steps)
 
-    @property
-    def rows(self) -> int:
-        """Current number of kept rows."""
-        return self.limits.rows_of(self.length)
+    def rows_of(self, length: int) -> int:
+        """Return the number of kept rows of rollouts of `length` steps."""
+        return self._keep_fits * self._rollouts_per_fit * length
 
     @property
     def most_rows(self) -> int:
         """Maximum number of kept rows."""
-        return self.limits.rows_of(int(max(self._schedule[:2])))
+        return self.rows_of(int(max(self._schedule[:2])))
 
     # -- fits and rollouts ----------------------------------------------------------------------------
 
@@ -232,7 +215,7 @@ class Imagination:
     def _stored(self, real: ReplayBuffer, rng: np.random.Generator) -> Tensor:
         """Return the slots of all stored rows, or of `fit_rows` rows drawn without replacement."""
         stored = len(real)
-        most = self.limits.fit_rows
+        most = self._fit_rows
         if most is None or stored <= most:
             return torch.arange(stored)
         return torch.from_numpy(rng.choice(stored, most, replace=False))
@@ -240,7 +223,7 @@ class Imagination:
     def rollouts(self, real: ReplayBuffer, rng: np.random.Generator) -> Iterator[Transitions]:
         """Yield the rows of rollouts of the current policy, step by step."""
         simulation = self._simulation()
-        count = self.limits.rollouts
+        count = self._rollouts_per_fit
         length = self.length
         episodes = torch.arange(self._episodes, self._episodes + count)
         self._episodes += count
@@ -253,7 +236,7 @@ class Imagination:
             yield rows
 
     def _starts(self, real: ReplayBuffer, count: int, rng: np.random.Generator) -> Observation:
-        if not self.sampled:
+        if not self._sampled:
             slots = torch.from_numpy(rng.integers(0, len(real), count))
             return real.storage[slots].obs
         drawn = []
@@ -286,8 +269,8 @@ class Imagination:
             mean, log_std = given.chunk(2, dim=-1)
             actions = torch.tanh(mean + log_std.exp() * standard_normal(mean.shape, rng))
         else:
-            if self.action_noise:
-                given = given + self.action_noise * standard_normal(given.shape, rng)
+            if self._action_noise:
+                given = given + self._action_noise * standard_normal(given.shape, rng)
             actions = given.clamp(-1.0, 1.0)
         return actions.reshape(count, *self._action_shape)
 

@@ -14,7 +14,7 @@ from interreplay.buffer import ReplayBuffer
 from interreplay.buffer.catalogue import Kind
 from interreplay.environments.terminations import TerminationFn, as_termination_fn
 from interreplay.errors import accepted_names, check_number
-from interreplay.experience.imagination import Imagination, Limits, Schedule, as_schedule
+from interreplay.experience.imagination import Imagination, Schedule, as_schedule
 from interreplay.experience.learned_models.dynamics import PATIENCE, Dynamics
 from interreplay.experience.learned_models.fitting import FitSettings
 from interreplay.experience.mix import Mix, made_source, seed_of
@@ -115,7 +115,6 @@ class ModelBased(Mix):
         spaces: Spaces | None = None,
     ):
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__", "spaces")}
-        limits = Limits(fit_every, fit_rows, rollouts, schedule=as_schedule(rollout_length), keep_fits=keep_fits)
         if starts not in (*STARTS, None):
             raise ValueError(f"starts is {starts!r}; {accepted_names(str(starts), STARTS)}")
         if patience is None:
@@ -137,27 +136,31 @@ class ModelBased(Mix):
             raise ValueError(
                 f"recorded is {recorded!r}; expected arguments of Offline, such as {{'data': 'results/*'}}"
             )
+        common = {"capacity": capacity, "n_step": n_step, "gamma": gamma, "device": device, "seed": seed}
+        real_rows = made_source(REAL, real, common)
+        if not isinstance(real_rows, ReplayBuffer):
+            raise ValueError(f"real is {real_rows!r}; expected a replay buffer, to whose rows a model is fitted")
+        hindsight = starts is None and real_rows.synthesizer.recomputes_rewards
+        self.imagination = Imagination(
+            self.dynamics,
+            fit_every=fit_every,
+            fit_rows=fit_rows,
+            per_step=rollouts,
+            schedule=as_schedule(rollout_length),
+            keep_fits=keep_fits,
+            action_noise=action_noise,
+            sampled=starts == "sampled" or hindsight,
+            termination_fn=as_termination_fn(termination_fn),
+        )
         self._virtual_kind = virtual
         self._virtual_arguments = {"gamma": gamma, "device": device, "seed": seed_of(seed, 1)}
-        common = {"capacity": capacity, "n_step": n_step, "gamma": gamma, "device": device, "seed": seed}
-        parts = {REAL: made_source(REAL, real, common), MODEL: self._make_virtual(limits.rows_of(1))}
-        super().__init__(parts, {REAL: real_share})
-        if not isinstance(self.real, ReplayBuffer):
-            raise ValueError(f"real is {self.real!r}; expected a replay buffer, to whose rows a model is fitted")
+        super().__init__({REAL: real_rows, MODEL: self._make_virtual(self.imagination.rows_of(1))}, {REAL: real_share})
         self._recorded: Offline | None = None
         if recorded:
             self._recorded = Offline(**{"spaces": spaces, "gamma": gamma, **recorded})
         defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
         self.recipe = {"type": type(self).__name__}
         self.recipe |= {name: value for name, value in given.items() if value != defaults[name]}
-        hindsight = starts is None and self.real.synthesizer.recomputes_rewards
-        self.imagination = Imagination(
-            self.dynamics,
-            limits,
-            action_noise,
-            sampled=starts == "sampled" or hindsight,
-            termination_fn=as_termination_fn(termination_fn),
-        )
         self.rng = np.random.default_rng(seed_of(seed, 2))
         self._seconds: dict[str, float] = {}  # not part of the state, so that equal runs have equal states
 
@@ -250,7 +253,7 @@ class ModelBased(Mix):
 
     def _ensure_room(self) -> None:
         """Resize the buffer of generated rows to the current rollout length and keep its newest rows."""
-        capacity = self.imagination.rows
+        capacity = self.imagination.rows_of(self.imagination.length)
         old = self.virtual
         if capacity == old.capacity:
             return

@@ -122,7 +122,7 @@ def test_the_command_line(tmp_path, capsys):
 def test_the_check_before_a_run_knows_the_environment_and_leaves_the_connection_to_the_run(tmp_path):
     given = {"env": "Hopper-v5", "buffer": "ModelBased", "buffer_size": 1_000, "output_dir": str(tmp_path)}
     model = prepared(given, [], None).source.imagination
-    assert model.context is None and model.most_rows == 15 * model.limits.rows_of(1)
+    assert model.context is None and model.most_rows == 15 * model.rows_of(1)
 
 
 def test_the_preset_is_that_of_the_paper():
