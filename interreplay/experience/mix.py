@@ -195,10 +195,9 @@ def made_source(name: str, source: RowSource | Kind | Mapping[str, Any], common:
     if not isinstance(source, Mix):
         arguments = recipe(source, methods())
         made = arguments.pop("type")
-        if made in ("Offline", Offline):
-            accepted = {name: value for name, value in common.items() if name != "capacity"}
-            made = Offline(**(accepted | arguments))
-        elif isinstance(made, str) or callable(made):
+        if made == "Offline":
+            made = Offline
+        if isinstance(made, str) or callable(made):
             made = make_buffer(made, common, **arguments)
     if isinstance(made, Mix):
         raise ValueError(f"{name!r} is a mix itself; expected its sources, with their shares")

@@ -67,14 +67,14 @@ class Collection:
         self._relabel = relabel
         found = _unique(data)
         env = self._where.env
-        self._datasets = [dataset for dataset in found if env in ("", dataset.env)]
-        if not self._datasets:
+        datasets = [dataset for dataset in found if env in ("", dataset.env)]
+        if not datasets:
             known = sorted({dataset.env or "unknown" for dataset in found})
             raise UsageError(f"no rows of {env} in offline data {self.name}; expected {' or '.join(known)}")
         self._conversions: list[Conversion] = []
         self.files: list[Path] = []
-        envs = sorted({dataset.env for dataset in self._datasets if dataset.env})
-        for dataset in self._datasets:
+        envs = sorted({dataset.env for dataset in datasets if dataset.env})
+        for dataset in datasets:
             try:
                 self._conversions.append(Conversion(dataset, spaces))
             except UsageError as error:
@@ -84,7 +84,7 @@ class Collection:
                 raise UsageError(f"{error}; {how}: {', '.join(envs)}") from None
             self.files += dataset.files
         self._spaces = spaces
-        self._simple = len(self._datasets) == 1 and self._where == Where() and relabel is None
+        self._simple = len(datasets) == 1 and self._where == Where() and relabel is None
 
     @property
     def described(self) -> str:
@@ -93,21 +93,21 @@ class Collection:
         if self._simple:
             return parts[0]
         if self._relabel is not None:  # the function receives actions in the environment's units
-            parts += [self._relabel.digest, *(str(record_of(self._action_space(each))) for each in self._datasets)]
+            parts.append(self._relabel.digest)
+            parts += [str(record_of(self._action_space(each.dataset))) for each in self._conversions]
         return repr([parts, str(self._where)])
 
     @property
     def rows(self) -> int | None:
         """Number of rows; None if it is unknown before they are read. Conditions and relabeling read the data once."""
         if self._simple:
-            return self._datasets[0].rows
+            return self._conversions[0].dataset.rows
         return sum(int(found.keep.sum()) for found in self._all_facts)
 
     @functools.cached_property
     def _all_facts(self) -> list[Facts]:
         """The columns of all datasets that filters use, with `keep` after all conditions."""
-        pairs = zip(self._datasets, self._conversions, strict=True)
-        facts = [self._facts(dataset, conversion) for dataset, conversion in pairs]
+        facts = list(map(self._facts, self._conversions))
         self._keep_newest(facts)
         if not any(found.keep.any() for found in facts):
             raise UsageError(f"no rows with {self._where} in offline data {self.name}")
@@ -120,13 +120,14 @@ class Collection:
             UsageError: Rows are damaged or belong to another environment, relabeling failed, or no rows remain.
         """
         if self._simple:
-            yield from self._conversions[0].portions(self._datasets[0])
+            yield from self._conversions[0].portions()
             return
-        shared = set.intersection(*map(_extras, self._datasets))
+        extras = [set(next(conversion.dataset.portions()).extras) for conversion in self._conversions]
+        shared = set.intersection(*extras)
         first_episode = 0
-        for dataset, conversion, found in zip(self._datasets, self._conversions, self._all_facts, strict=True):
+        for conversion, found in zip(self._conversions, self._all_facts, strict=True):
             start = 0
-            for rows in conversion.portions(dataset):
+            for rows in conversion.portions():
                 part = slice(start, start + len(rows))
                 start += len(rows)
                 changed = with_extras(rows, shared).replace(
@@ -137,11 +138,12 @@ class Collection:
                 yield changed[torch.from_numpy(found.keep[part])]
             first_episode += int(found.episodes.max(initial=-1)) + 1
 
-    def _facts(self, dataset: Dataset, conversion: Conversion) -> Facts:
+    def _facts(self, conversion: Conversion) -> Facts:
         """Read a dataset once and return the columns that filters use."""
+        dataset = conversion.dataset
         parts: dict[str, list[np.ndarray]] = {}
         count = 0
-        for rows in conversion.portions(dataset):
+        for rows in conversion.portions():
             rewards = rows.rewards.numpy()
             terminated = rows.terminated.numpy()
             if self._relabel is not None:
@@ -294,8 +296,3 @@ def _insert_files(found: dict[str | frozenset[Path], Dataset], dataset: Dataset)
             )
         del found[other]
     found[files] = dataset
-
-
-def _extras(dataset: Dataset) -> set[str]:
-    """Return the names of the extra columns of a dataset."""
-    return set(next(dataset.portions()).extras)

@@ -24,11 +24,10 @@ Spaces = tuple[gym.Space, gym.Space]
 
 
 class Conversion:
-    """Converts the rows of a dataset to rows of an environment; without `spaces`, to those of its own spaces."""
+    """Converts the rows of a `dataset` to rows of an environment; without `spaces`, to those of its own spaces."""
 
     def __init__(self, dataset: Dataset, spaces: Spaces | None):
-        self._name = dataset.name
-        self._normalized = dataset.normalized
+        self.dataset = dataset
         own: tuple[Any, Any] = (dataset.observation_space, dataset.action_space)
         for what, recorded, expected in zip(("observations", "actions"), own, spaces or (None, None), strict=True):
             _check_space(dataset.name, what, recorded, expected)
@@ -44,14 +43,14 @@ class Conversion:
     @property
     def described(self) -> str:
         """Columns, bounds of actions and choices, which affect the converted rows, for the key in the cache."""
-        bounds = [] if self._normalized else _bounds(self._actions)
+        bounds = [] if self.dataset.normalized else _bounds(self._actions)
         choices = {name: [bound.tolist() for bound in both] for name, both in self._choices.items()}
         return repr([self._columns, [np.asarray(bound).tolist() for bound in bounds], choices])
 
-    def portions(self, dataset: Dataset) -> Iterator[Transitions]:
+    def portions(self) -> Iterator[Transitions]:
         """Yield the rows with the dtypes of the environment, and actions within [−1, 1] or integers from 0."""
-        with readable(self._name):
-            for rows in dataset.portions():
+        with readable(self.dataset.name):
+            for rows in self.dataset.portions():
                 if len(rows):
                     yield self._converted(rows)
 
@@ -59,13 +58,13 @@ class Conversion:
         unknown = sorted(set(rows.extras) - set(EXTRAS))
         if unknown:
             raise UsageError(
-                f"offline data {self._name} has the unknown column {unknown[0]}; expected only the columns of "
+                f"offline data {self.dataset.name} has the unknown column {unknown[0]}; expected only the columns of "
                 f"transitions and {' and '.join(EXTRAS)}"
             )
         actions = rows.actions
-        if not self._normalized and isinstance(self._actions, gym.spaces.Discrete):
+        if not self.dataset.normalized and isinstance(self._actions, gym.spaces.Discrete):
             actions = actions.long() - int(self._actions.start)
-        elif not self._normalized:
+        elif not self.dataset.normalized:
             low, high = torch.as_tensor(np.array(_bounds(self._actions)), dtype=torch.float64)
             span = high - low
             scaled = 2.0 * (actions.double() - low) / span - 1.0
@@ -82,15 +81,15 @@ class Conversion:
         try:
             made = cast(narrowed, self._columns | extras)
         except ValueError as error:
-            raise UsageError(f"offline data {self._name} belongs to another environment: {error}") from None
+            raise UsageError(f"offline data {self.dataset.name} belongs to another environment: {error}") from None
         self._check_choices(made)
         try:
             check_finite(made.columns())
         except NonFiniteError as error:
             episode = int(rows.episode[error.row]) if rows.episode is not None else 0
             raise UsageError(
-                f"offline data {self._name}: {error.column} holds {error.value} in episode {episode}, row {error.row} "
-                "of the portion read; only finite values can be replayed"
+                f"offline data {self.dataset.name}: {error.column} holds {error.value} in episode {episode}, row "
+                f"{error.row} of the portion read; only finite values can be replayed"
             ) from None
         return made
 
@@ -103,7 +102,7 @@ class Conversion:
             if outside.any():
                 value, low, high = (int(each.expand_as(column)[outside][0]) for each in (column, least, most))
                 raise UsageError(
-                    f"offline data {self._name} belongs to another environment: {name} holds {value}; "
+                    f"offline data {self.dataset.name} belongs to another environment: {name} holds {value}; "
                     f"expected {low} to {high}"
                 )
 

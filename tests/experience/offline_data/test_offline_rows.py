@@ -94,7 +94,7 @@ def test_parts_of_actions_with_a_single_value_are_zero():
     rows = transitions(episodes(1))[:3].replace(actions=torch.tensor([[-1.0, 3.0], [0.0, 3.0], [0.5, 3.0]]))
     actions = gym.spaces.Box(np.array([-1.0, 3.0]), np.array([1.0, 3.0]), dtype=np.float32)
     dataset = Dataset("arm", [], lambda: iter([rows]), action_space=actions)
-    (converted,) = Conversion(dataset, None).portions(dataset)
+    (converted,) = Conversion(dataset, None).portions()
     assert converted.actions.tolist() == [[-1.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
 
 
