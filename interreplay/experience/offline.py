@@ -107,11 +107,6 @@ class Offline:
         assert isinstance(self.buffer.storage, FixedStorage)
         return self.buffer.storage
 
-    @property
-    def key(self) -> str:
-        """Checksum of the rows."""
-        return self.storage.key
-
     def __len__(self) -> int:
         return len(self.buffer)
 

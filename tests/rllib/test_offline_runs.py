@@ -52,7 +52,7 @@ def test_half_of_each_batch_is_recorded_and_resuming_is_exact(name, tmp_path):
     offline = straight.replay_buffer.sources["offline"]
     assert len(offline) == 180 and stored < 75 * 200 + offline.nbytes({}) + 100_000
     again = type(straight).from_checkpoint(tmp_path / "c")
-    assert again.replay_buffer.sources["offline"].key == offline.key
+    assert again.replay_buffer.sources["offline"].storage.key == offline.storage.key
 
 
 def alone(name, kind=config, **inside):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -74,10 +75,7 @@ class Networks:
 
     def some(self, members: Tensor) -> Networks:
         """Return copies of some networks, given their numbers ``(k,)``."""
-        copies = object.__new__(Networks)
-        copies.sizes = self.sizes
-        copies.dropout = self.dropout
-        copies.matrix_dtype = self.matrix_dtype
+        copies = copy.copy(self)
         for name in ("weights", "biases", "bounds"):
             setattr(copies, name, [values.detach().index_select(0, members) for values in getattr(self, name)])
         return copies

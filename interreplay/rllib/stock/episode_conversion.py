@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.spaces.space_utils import batch as stack
 
 from interreplay.buffer import Sample
-from interreplay.transitions import Observation, Transitions, map_observation
-
-Columns = dict[str, Any]
+from interreplay.transitions import Observation, Transitions, cat, map_observation
 
 
 class EpisodeIds(dict[str, int]):
@@ -63,30 +60,22 @@ def transitions_of(chunks: Sequence[SingleAgentEpisode], ids: Sequence[int]) -> 
     Raises:
         ValueError: The observations are neither arrays nor dicts of arrays.
     """
-    parts = list(map(_columns, chunks, ids))
-
-    def joined(*columns: Any) -> Any:
-        return np.concatenate(columns)
-
-    columns: dict[str, Any] = {}
-    for name in parts[0]:
-        columns[name] = map_observation(joined, *map(itemgetter(name), parts))
-    return Transitions(**columns)
+    return cat(list(map(_rows, chunks, ids)))
 
 
-def _columns(chunk: SingleAgentEpisode, episode: int) -> Columns:
+def _rows(chunk: SingleAgentEpisode, episode: int) -> Transitions:
     steps = len(chunk)
     observations = _array(chunk.get_observations(slice(0, steps + 1)))
     last = np.arange(steps) == steps - 1
-    return {
-        "obs": map_observation(lambda part: part[:-1], observations),
-        "actions": _array(chunk.get_actions(slice(0, steps))),
-        "rewards": np.asarray(chunk.get_rewards(slice(0, steps)), dtype=np.float32),
-        "next_obs": map_observation(lambda part: part[1:], observations),
-        "terminated": last & bool(chunk.is_terminated),
-        "truncated": last & bool(chunk.is_truncated),
-        "episode": np.full(steps, episode),
-    }
+    return Transitions(
+        obs=map_observation(lambda part: part[:-1], observations),
+        actions=_array(chunk.get_actions(slice(0, steps))),
+        rewards=np.asarray(chunk.get_rewards(slice(0, steps)), dtype=np.float32),
+        next_obs=map_observation(lambda part: part[1:], observations),
+        terminated=last & bool(chunk.is_terminated),
+        truncated=last & bool(chunk.is_truncated),
+        episode=np.full(steps, episode),
+    )
 
 
 def _array(values: Any) -> Any:
@@ -109,7 +98,7 @@ def _per_row(obs: Observation) -> list[Any]:
     return list(obs.cpu().numpy())
 
 
-def episodes_of(sample: Sample, steps: np.ndarray, spaces: Columns, to_numpy: bool) -> list[SingleAgentEpisode]:
+def episodes_of(sample: Sample, steps: np.ndarray, spaces: dict[str, Any], to_numpy: bool) -> list[SingleAgentEpisode]:
     """Return one episode of one step per sampled row, as RLlib's learner connectors expect.
 
     Args:
