@@ -6,16 +6,15 @@ import re
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
 from interreplay.errors import UsageError
 from interreplay.experience.store.header import Columns, width
-from interreplay.runs.state_files.disk import sync
+from interreplay.runs.state_files.disk import replacement
 
 JOURNAL = "journal"
 NAMED = re.compile(r"rows_(\d{12})")
@@ -115,7 +114,7 @@ class Segment:
         return start
 
 
-def checksum_of(arrays: Iterator[np.ndarray] | Sequence[np.ndarray]) -> int:
+def checksum_of(arrays: Iterable[np.ndarray]) -> int:
     """Return the CRC-32 of the bytes of arrays."""
     value = 0
     for array in arrays:
@@ -135,8 +134,5 @@ def rewrite_journal(segment: Segment, rows: int) -> None:
     if start < rows:
         arrays = [segment.column(name)[start:rows] for name in segment.columns]
         records.append(commit_record(rows, checksum_of(arrays)))
-    work: Any = segment.path / f".{JOURNAL}"
-    work.write_bytes(b"".join(records))
-    sync(work)
-    work.replace(segment.path / JOURNAL)
-    sync(segment.path)
+    with replacement(segment.path / JOURNAL) as file:
+        file.buffer.write(b"".join(records))

@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 import uuid
-import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,6 +26,7 @@ from interreplay.experience.store.reader import SUCCESS, ExperienceStore
 from interreplay.experience.store.segments import (
     JOURNAL,
     RECORD_BYTES,
+    checksum_of,
     column_file,
     commit_record,
     commits,
@@ -222,13 +222,10 @@ class StoreWriter:
             self.rows -= rows
             (oldest / JOURNAL).unlink(missing_ok=True)
             shutil.rmtree(oldest, ignore_errors=True)
-        checksum = 0
         for name, column in columns.items():
-            data = column.tobytes()
-            _write_all(self._files[name], data)
-            checksum = zlib.crc32(data, checksum)
+            _write_all(self._files[name], column.tobytes())
         path, before = self._segments[-1]
-        _write_all(self._files[JOURNAL], commit_record(before + count, checksum))
+        _write_all(self._files[JOURNAL], commit_record(before + count, checksum_of(columns.values())))
         self._segments[-1] = (path, before + count)
         self.rows += count
 
@@ -401,14 +398,12 @@ def _copy_rows(store: ExperienceStore, start: int, target: Path) -> None:
     """Write the rows from `start` on into a new store with one segment."""
     segment = target / segment_name(0)
     segment.mkdir(parents=True)
-    checksum = 0
-    for name in store.header.columns:
-        data = store.column(name, start).tobytes()
+    columns = {name: store.column(name, start) for name in store.header.columns}
+    for name, column in columns.items():
         with _opened(column_file(segment, name), 0) as file:
-            _write_all(file, data)
+            _write_all(file, column.tobytes())
             os.fsync(file.fileno())
-        checksum = zlib.crc32(data, checksum)
-    (segment / JOURNAL).write_bytes(commit_record(store.rows - start, checksum))
+    (segment / JOURNAL).write_bytes(commit_record(store.rows - start, checksum_of(columns.values())))
     sync(segment / JOURNAL)
     sync(segment)
     replace(store.header, id=uuid.uuid4().hex).write(target)
