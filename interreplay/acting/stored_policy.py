@@ -13,7 +13,7 @@ from interreplay.acting.trained_policy import TrainedPolicy
 from interreplay.environments.actions import check_action_space
 from interreplay.environments.spaces import flat_actions, record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture, assembled, encoder_of, resolved
+from interreplay.learning.architectures import ARCHITECTURES, COMMON, assembled, encoder_of, resolved
 from interreplay.runs import state_files
 from interreplay.runs.checkpoints import CHECKPOINT, METADATA, best_of, find, read_description
 from interreplay.runs.state_files import manifest
@@ -25,16 +25,8 @@ PARTS = ("encoder", "actor")
 """Networks with stored weights."""
 
 
-def architecture_named(architecture: Architecture) -> str:
-    """Return the name of an architecture in `ARCHITECTURES`, else ""."""
-    for name, found in ARCHITECTURES.items():
-        if found is architecture:
-            return name
-    return ""
-
-
 def describe(
-    architecture: Architecture,
+    architecture: str,
     observation_space: gym.Space,
     action_space: gym.Space,
     model: Mapping[str, Any],
@@ -43,16 +35,16 @@ def describe(
     """Return a description of a policy, ready for JSON.
 
     Args:
-        architecture: Architecture of the networks.
+        architecture: Name of the architecture of the networks.
         observation_space: Space of one observation.
         action_space: Space of one action.
         model: Settings of the networks by name.
         **about: ``normalized``, see `TrainedPolicy`, and other metadata.
     """
-    names = filter(model.__contains__, (*COMMON, *architecture.settings))
+    names = filter(model.__contains__, (*COMMON, *ARCHITECTURES[architecture].settings))
     return {
         "format": FORMAT,
-        "architecture": architecture_named(architecture),
+        "architecture": architecture,
         "observation_space": record_of(observation_space),
         "action_space": record_of(action_space),
         "model": {name: model[name] for name in names},

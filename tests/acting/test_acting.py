@@ -17,7 +17,7 @@ from interreplay.acting.trained_policy import batch_of
 from interreplay.environments.spaces import as_column, record_of, space_of
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.learning.exploration import Gaussian
-from interreplay.rllib.algorithms.sac import SACModule
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.transitions import as_tensors
 from tests.acting.acting_cases import CASES, Uneven, built, stacked
 from tests.rllib.spaces_envs import KINDS
@@ -203,7 +203,7 @@ def test_a_damaged_policy_is_not_loaded(saved, tmp_path):
             interreplay.load_policy(copy)
 
 
-class OwnModule(SACModule):
+class OwnModule(OffPolicyModule):
     def make_networks(self, inputs):
         return super().make_networks(inputs)
 

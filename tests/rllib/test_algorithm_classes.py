@@ -33,7 +33,7 @@ def test_user_subclasses_are_built_only_if_requested():
 def test_architecture_settings_are_settings_of_the_configuration():
     for row in ALGORITHMS.values():
         made = getattr(rllib, row.config)()
-        assert set(made.module_class.architecture.settings) <= made.own_settings().keys()
-        assert {name: made._model_config_auto_includes[name] for name in made.module_class.architecture.settings} == {
-            name: getattr(made, name) for name in made.module_class.architecture.settings
+        assert set(made.architecture.settings) <= made.own_settings().keys()
+        assert {name: made._model_config_auto_includes[name] for name in made.architecture.settings} == {
+            name: getattr(made, name) for name in made.architecture.settings
         }

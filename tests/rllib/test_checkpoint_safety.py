@@ -20,7 +20,7 @@ from interreplay.environments.wrapped import NAME
 from interreplay.errors import CheckpointError, UsageError
 from interreplay.experiments.evaluation.play import watch
 from interreplay.rllib import SAC, TD3
-from interreplay.rllib.algorithms.sac import SACModule
+from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.runs import state_files
 from interreplay.runs.state_files import manifest
 from tests.rllib.small_runs import config, same, weights
@@ -56,7 +56,7 @@ class Arms(PendulumEnv):
 gym.register("Arms-v0", Arms)
 
 
-class Module(SACModule):
+class Module(OffPolicyModule):
     """Networks of a user, with parameters of the usual shapes."""
 
     def encode(self, obs):

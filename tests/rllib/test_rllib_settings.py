@@ -130,7 +130,7 @@ class Other(TorchRLModule):
         ),
         (
             lambda c: c.rl_module(rl_module_spec=RLModuleSpec(module_class=Other)),
-            "the RLModule is Other; expected SACModule",
+            "the RLModule is Other; expected OffPolicyModule",
         ),
         (lambda c: c.evaluation(evaluation_duration="auto"), "evaluation_duration is 'auto'; expected a number"),
         (lambda c: c.rl_module(model_config={"use_lstm": True}), "SAC has no 'use_lstm'"),

@@ -1,4 +1,4 @@
-"""RLModule, Learner, configuration and training loop of algorithms that learn from unrolls."""
+"""Learner, configuration and training loop of algorithms that learn from unrolls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from interreplay.diagnostics.unroll_statistics import UnrollStatistics
 from interreplay.environments.registration import own_name
 from interreplay.errors import NonFiniteError, accepted_names
 from interreplay.learning.algorithms_table import ALGORITHMS, FRESH, MIX
-from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.exploration import Sampled
 from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
@@ -25,7 +24,6 @@ from interreplay.rllib.actor_learner.unroll_runner import UnrollRunner
 from interreplay.rllib.algorithms.learner import BatchLearner
 from interreplay.rllib.algorithms.loop import TrainingLoop
 from interreplay.rllib.algorithms.loop_config import LoopConfig
-from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.signatures import IMPALATraining
 from interreplay.rllib.env_runner.remote import Collector, FromColumns, RemoteRunners
 from interreplay.transitions import map_observation
@@ -35,12 +33,6 @@ from interreplay.unrolls.experience import UnrollExperience
 from interreplay.unrolls.mix_settings import STANDARD, make_mix
 from interreplay.unrolls.mixture import UnrollMix
 from interreplay.unrolls.unrolls import Unrolls, from_columns
-
-
-class ActorLearnerModule(OffPolicyModule):
-    """A policy and its value function."""
-
-    architecture = ARCHITECTURES["IMPALA"]
 
 
 class ActorLearnerConfig(IMPALATraining, LoopConfig):
@@ -53,7 +45,6 @@ class ActorLearnerConfig(IMPALATraining, LoopConfig):
 
     settings_class: ClassVar[type] = IMPALASettings
     trainer = "IMPALA"
-    module_class = ActorLearnerModule
     update_class: ClassVar[Any] = IMPALAUpdate
 
     # Fields of `IMPALASettings`, set in the constructor.

@@ -1,4 +1,4 @@
-"""DQN and its variants: the RLModule, configurations and Algorithms."""
+"""DQN and its variants: their configurations and Algorithms."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from typing import Any, ClassVar
 
 from ray.rllib.utils.annotations import override
 
-from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.listed.layers import named_layers
 from interreplay.learning.setting_fields import check_without_effect, rate_at
 from interreplay.learning.update import Update
 from interreplay.learning.value.dqn import ConfiguredEpsilon, DQNUpdate
 from interreplay.learning.value.value_settings import EPSILON, DQNSettings
-from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DQNTraining
 from interreplay.rllib.algorithms.variants import variant
-
-
-class DQNModule(OffPolicyModule):
-    """The network as a policy, and the target network."""
-
-    architecture = ARCHITECTURES["DQN"]
 
 
 class DQNConfig(DQNTraining, OffPolicyConfig):
@@ -41,7 +33,6 @@ class DQNConfig(DQNTraining, OffPolicyConfig):
 
     settings_class: ClassVar[type] = DQNSettings
     trainer = "DQN"
-    module_class = DQNModule
     update_class: ClassVar[Any] = DQNUpdate
 
     # Fields of `DQNSettings`, set in the constructor.

@@ -106,7 +106,7 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
             super().setup(config)
         except Exception:
             if config.num_env_runners:  # RLlib drops the errors of runners in other processes
-                check_action_space(make_one(config).action_space, config.module_class.architecture.acts_in)
+                check_action_space(make_one(config).action_space, config.architecture.acts_in)
             raise
         self._check_spaces()
         self.run_id = uuid.uuid4().hex

@@ -19,8 +19,8 @@ from typing_extensions import Self
 
 from interreplay.environments.actions import check_action_space
 from interreplay.errors import accepted_names
-from interreplay.learning.algorithms_table import ALGORITHMS
-from interreplay.learning.architectures import COMMON
+from interreplay.learning.algorithms_table import ALGORITHMS, architecture_of
+from interreplay.learning.architectures import ARCHITECTURES, COMMON, Architecture
 from interreplay.learning.exploration import Exploration, Sampled, make_exploration
 from interreplay.learning.listed.networks import STREAMS
 from interreplay.learning.setting_fields import SEED, OrWord, Rate, Whole, accepted_by, defaults, rate_at
@@ -85,7 +85,7 @@ class ModelSettings(dict[str, Any]):
         Raises:
             TypeError: The algorithm has no such stream or setting.
         """
-        architecture = self._config.module_class.architecture
+        architecture = self._config.architecture
         streams = STREAMS[architecture.family]
         own = {*COMMON, *architecture.settings} & self._config.own_settings().keys()
         accepted = [*streams, *sorted(own)]
@@ -107,7 +107,7 @@ class LoopConfig(AlgorithmConfig):
     Attributes:
         loop_class: Dataclass of the loop's settings.
         settings_class: Dataclass of the algorithm's own settings.
-        trainer: Name in the table of algorithms, which contains the default replay method.
+        trainer: Name in the table of algorithms, which contains the default replay method and defines the networks.
         module_class: RLModule of the algorithm.
         update_class: The update of the algorithm, or a subclass.
         algorithm_class: The Algorithm that names this configuration, as the only element of a tuple: Ray follows
@@ -124,7 +124,7 @@ class LoopConfig(AlgorithmConfig):
     loop_class: ClassVar[type] = LoopSettings
     settings_class: ClassVar[type]
     trainer: ClassVar[str]
-    module_class: ClassVar[type[OffPolicyModule]]
+    module_class: ClassVar[type[OffPolicyModule]] = OffPolicyModule
     update_class: ClassVar[Any]
     algorithm_class: ClassVar[tuple[type, ...]] = ()
 
@@ -335,7 +335,7 @@ class LoopConfig(AlgorithmConfig):
             self.normalize_observations = True
             self._env_to_module_connector = None
         if self.action_space is not None:
-            check_action_space(self.action_space, self.module_class.architecture.acts_in)
+            check_action_space(self.action_space, self.architecture.acts_in)
         adopt_model_settings(self)
         if has_search_space(self.replay_buffer_config):
             raise ValueError(
@@ -418,9 +418,14 @@ class LoopConfig(AlgorithmConfig):
         return self.settings_class(**own)
 
     @property
+    def architecture(self) -> Architecture:
+        """The networks of the algorithm."""
+        return ARCHITECTURES[architecture_of(self.trainer)]
+
+    @property
     def network_settings(self) -> dict[str, Any]:
         """The settings that determine the networks, by name, with Python's numbers, as JSON requires."""
-        names = (*COMMON, *self.module_class.architecture.settings)
+        names = (*COMMON, *self.architecture.settings)
         return with_python_numbers({name: getattr(self, name) for name in names} | {"hiddens": list(self.hiddens)})
 
     @override(AlgorithmConfig)
@@ -436,7 +441,8 @@ class LoopConfig(AlgorithmConfig):
     @property
     @override(AlgorithmConfig)
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | self.network_settings | {"exploration": self.exploration}
+        own = {"architecture": architecture_of(self.trainer), "exploration": self.exploration}
+        return super()._model_config_auto_includes | self.network_settings | own
 
 
 def with_python_numbers(value: Any) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from interreplay.acting import stored_policy
 from interreplay.environments.actions import check_action_space
 from interreplay.environments.spaces import flat_actions, named_parts
-from interreplay.learning.architectures import Architecture, assembled, encoder_of, resolved
+from interreplay.learning.architectures import ARCHITECTURES, Architecture, assembled, encoder_of, resolved
 from interreplay.learning.exploration import Exploration, Gaussian, Sampled
 from interreplay.learning.policies import POLICY_OUTPUT, Policy
 
@@ -38,8 +38,9 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     Discrete actions are numbers from 0 on.
 
-    ``model_config`` contains ``hiddens``, the widths of the hidden layers; ``matrix_dtype`` of the products between
-    them; ``exploration``, which `forward_exploration` copies; and the settings of `architecture`.
+    ``model_config`` contains ``architecture``, the name of the networks; ``hiddens``, the widths of the hidden layers;
+    ``matrix_dtype`` of the products between them; ``exploration``, which `forward_exploration` copies; and the settings
+    of the architecture.
 
     Attributes:
         architecture: Creates the networks.
@@ -61,6 +62,7 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
 
     @override(RLModule)
     def setup(self) -> None:
+        self.architecture = ARCHITECTURES[self.model_config["architecture"]]
         check_action_space(self.action_space, self.architecture.acts_in)
         self._model = resolved(self.architecture, self.observation_space, self.model_config)
         encoder, width = self.make_encoder()
@@ -85,11 +87,10 @@ class OffPolicyModule(TorchRLModule, InferenceOnlyAPI):
     def described(self, normalized: bool, **about: Any) -> dict[str, Any]:
         """Return a description of the policy, for checkpoints; with the arguments of `stored_policy.describe`."""
         methods = OffPolicyModule.make_encoder, OffPolicyModule.make_networks
-        own = any(getattr(type(self), method.__name__) is not method for method in methods)
-        if own or not stored_policy.architecture_named(self.architecture):
+        if any(getattr(type(self), method.__name__) is not method for method in methods):
             return {"format": stored_policy.FORMAT, "own_code": f"{type(self).__module__}.{type(self).__qualname__}"}
         return stored_policy.describe(
-            self.architecture,
+            self.model_config["architecture"],
             self.observation_space,
             self.action_space,
             self.model_config,

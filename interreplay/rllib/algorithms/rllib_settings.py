@@ -242,8 +242,8 @@ def check_host(config: AlgorithmConfig) -> None:
         )
     module = getattr(config._rl_module_spec, "module_class", None)
     if module is not None and not (isinstance(module, type) and issubclass(module, OffPolicyModule)):
-        expected = getattr(config, "module_class", OffPolicyModule).__name__
-        raise ValueError(f"the RLModule is {getattr(module, '__name__', module)}; expected {expected} or a subclass")
+        name = getattr(module, "__name__", module)
+        raise ValueError(f"the RLModule is {name}; expected {OffPolicyModule.__name__} or a subclass")
     if not Number(0, 1).admits(config.gamma):
         raise ValueError(f"gamma is {config.gamma!r}; expected {Number(0, 1).described}")
 

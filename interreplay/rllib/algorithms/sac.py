@@ -1,4 +1,4 @@
-"""SAC, TQC and CrossQ: their RLModules, configurations and Algorithms."""
+"""SAC, TQC and CrossQ: their configurations and Algorithms."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ from interreplay.learning.actor_critic.crossq import CrossQUpdate
 from interreplay.learning.actor_critic.discrete_sac import DiscreteSACUpdate
 from interreplay.learning.actor_critic.sac import SACUpdate
 from interreplay.learning.actor_critic.tqc import TQCUpdate
-from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.settings import CrossQSettings, SACSettings, TQCSettings
 from interreplay.learning.update import Update
-from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import CrossQTraining, SACTraining, TQCTraining
-
-
-class SACModule(OffPolicyModule):
-    """Actor, critics, targets and temperature."""
-
-    architecture = ARCHITECTURES["SAC"]
 
 
 class SACConfig(SACTraining, OffPolicyConfig):
@@ -43,7 +35,6 @@ class SACConfig(SACTraining, OffPolicyConfig):
 
     settings_class: ClassVar[type] = SACSettings
     trainer = "SAC"
-    module_class = SACModule
     update_class: ClassVar[Any] = SACUpdate
 
     n_critics: int
@@ -71,12 +62,6 @@ class SAC(OffPolicyAlgorithm):
     config_class = SACConfig
 
 
-class TQCModule(SACModule):
-    """Actor, quantile critics, targets and temperature."""
-
-    architecture = ARCHITECTURES["TQC"]
-
-
 class TQCConfig(TQCTraining, SACConfig):
     """Truncated quantile critics (arXiv:2005.04269); see `TQCSettings` for the settings.
 
@@ -93,7 +78,6 @@ class TQCConfig(TQCTraining, SACConfig):
 
     settings_class = TQCSettings
     trainer = "TQC"
-    module_class = TQCModule
     update_class = TQCUpdate
 
     n_quantiles: int
@@ -103,12 +87,6 @@ class TQC(OffPolicyAlgorithm):
     """Truncated quantile critics, configured by `TQCConfig`."""
 
     config_class = TQCConfig
-
-
-class CrossQModule(SACModule):
-    """Actor, critics and temperature, with running statistics of batch renormalization."""
-
-    architecture = ARCHITECTURES["CrossQ"]
 
 
 class CrossQConfig(CrossQTraining, SACConfig):
@@ -130,7 +108,6 @@ class CrossQConfig(CrossQTraining, SACConfig):
 
     settings_class = CrossQSettings
     trainer = "CrossQ"
-    module_class = CrossQModule
     update_class = CrossQUpdate
 
     critic_hiddens: Any

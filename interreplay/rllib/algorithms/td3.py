@@ -1,4 +1,4 @@
-"""TD3 and DDPG: their RLModules, configurations and Algorithms."""
+"""TD3 and DDPG: their configurations and Algorithms."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from ray.rllib.utils.annotations import override
 
 from interreplay.learning.actor_critic.td3 import TD3Update
-from interreplay.learning.architectures import ARCHITECTURES
 from interreplay.learning.exploration import make_exploration
 from interreplay.learning.settings import DDPGSettings, TD3Settings
-from interreplay.rllib.algorithms.module import OffPolicyModule
 from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm, OffPolicyConfig
 from interreplay.rllib.algorithms.signatures import DDPGTraining, TD3Training
 
@@ -50,12 +48,6 @@ class DeterministicConfig(OffPolicyConfig):
                 )
 
 
-class TD3Module(OffPolicyModule):
-    """Actor, critics, and targets of both."""
-
-    architecture = ARCHITECTURES["TD3"]
-
-
 class TD3Config(TD3Training, DeterministicConfig):
     """Twin delayed DDPG with the defaults of its authors' published code (arXiv:1802.09477).
 
@@ -74,19 +66,12 @@ class TD3Config(TD3Training, DeterministicConfig):
 
     settings_class = TD3Settings
     trainer = "TD3"
-    module_class = TD3Module
 
 
 class TD3(OffPolicyAlgorithm):
     """Twin delayed deep deterministic policy gradient, configured by `TD3Config`."""
 
     config_class = TD3Config
-
-
-class DDPGModule(OffPolicyModule):
-    """Actor, critics, and targets of both; small initial last layers, so that first actions and values are near 0."""
-
-    architecture = ARCHITECTURES["DDPG"]
 
 
 class DDPGConfig(DDPGTraining, DeterministicConfig):
@@ -108,7 +93,6 @@ class DDPGConfig(DDPGTraining, DeterministicConfig):
 
     settings_class = DDPGSettings
     trainer = "DDPG"
-    module_class = DDPGModule
 
 
 class DDPG(OffPolicyAlgorithm):
