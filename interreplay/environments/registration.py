@@ -18,30 +18,25 @@ from interreplay.environments import atari, minatar
 from interreplay.environments.own_modules import search_here
 from interreplay.environments.rendering import choose_backend
 
-OURS = {
-    "Catch-v0": ("catch:Catch", None),
-    "GoalMountainCar-v0": ("goal_tasks:GoalMountainCar", 200),
-    "GoalAcrobot-v0": ("goal_tasks:GoalAcrobot", 500),
-    "Wrapped-v0": ("wrapped:make", None),
-}
-"""Entry point and maximum number of steps per episode of the environments of this package."""
 PREFIX = "interreplay/"
+PLACE = "interreplay.environments"
 WRAPPED = f"{PREFIX}Wrapped-v0"
 """Id of environments with wrappers or stacked observations, see `interreplay.environments.wrapped`."""
+OURS: dict[str, dict[str, Any]] = {
+    f"{PREFIX}Catch-v0": {"entry_point": f"{PLACE}.catch:Catch"},
+    f"{PREFIX}GoalMountainCar-v0": {"entry_point": f"{PLACE}.goal_tasks:GoalMountainCar", "max_episode_steps": 200},
+    f"{PREFIX}GoalAcrobot-v0": {"entry_point": f"{PLACE}.goal_tasks:GoalAcrobot", "max_episode_steps": 500},
+    # Gymnasium's own wrappers are already around the inner environment.
+    WRAPPED: {"entry_point": f"{PLACE}.wrapped:make", "order_enforce": False, "disable_env_checker": True},
+}
+"""Arguments of `gymnasium.register` by id, for the environments of this package."""
 
 
 def register_ours() -> None:
     """Register the environments of this package."""
-    for short, (place, max_episode_steps) in OURS.items():
-        wrapped = PREFIX + short == WRAPPED  # Gymnasium's own wrappers are already around the inner environment
-        if PREFIX + short not in gym.registry:
-            gym.register(
-                PREFIX + short,
-                entry_point=f"interreplay.environments.{place}",
-                max_episode_steps=max_episode_steps,
-                order_enforce=not wrapped,
-                disable_env_checker=wrapped,
-            )
+    for name, options in OURS.items():
+        if name not in gym.registry:
+            gym.register(name, **options)
 
 
 def register_robotics() -> None:

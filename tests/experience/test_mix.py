@@ -67,6 +67,8 @@ def test_invalid_shares_are_rejected(shares, message):
 def test_a_source_without_a_type_is_rejected():
     with pytest.raises(ValueError, match=r"the source \{'k': 3\} has no type; expected a replay method, such as"):
         Mix({"a": {"k": 3}})
+    with pytest.raises(ValueError, match="Offline takes no argument 'wher'; did you mean where"):
+        Mix({"a": {"type": "Offline", "data": "rows", "wher": "success"}})
     with pytest.raises(ValueError, match="'a' is None; expected a source, or the name of a replay method"):
         Mix({"a": None})
 
