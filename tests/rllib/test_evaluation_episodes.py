@@ -5,6 +5,7 @@ from itertools import count
 import gymnasium as gym
 import numpy as np
 import pytest
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from interreplay.experiments.evaluation.video import EvaluationVideo
 from interreplay.learning.setting_fields import SEED
@@ -68,12 +69,46 @@ def test_evaluations_explore_only_if_they_are_configured_to(interval, explores):
     runner._act = lambda random_actions, explore: (seen.append(explore), act(random_actions, explore))[1]
     LongAndShort.numbers = count(1)
     found = algorithm.evaluate()["env_runners"]
-    newest = range(1, 13) if interval else range(3, 13)
     assert set(seen) == {explores} and found["num_episodes"] == 12
-    assert found["episode_return_mean"] == pytest.approx(np.mean([LongAndShort.length(i) for i in newest]))
+    assert found["episode_return_mean"] == pytest.approx(np.mean([LongAndShort.length(i) for i in range(1, 13)]))
     seen.clear()
     algorithm.train()
     assert interval or set(seen) == {True}
+
+
+def test_metrics_of_runners_are_merged_over_episodes():
+    algorithm = build(1)
+    answers = []
+    for episodes in (5, 1):  # lengths 2, 2, 30, 2, 2 and 30
+        algorithm.env_runner.sample(num_episodes=episodes)
+        answers.append(algorithm.env_runner.get_metrics())
+    merged = MetricsLogger(root=True)
+    merged.aggregate(answers)
+    found = merged.reduce(compile=True)
+    assert found["episode_return_mean"] == found["episode_len_mean"] == pytest.approx(68 / 6)
+    assert (found["episode_return_min"], found["episode_return_max"]) == (2, 30)
+    algorithm.env_runner.sample(num_timesteps=1)
+    merged.aggregate([algorithm.env_runner.get_metrics()])
+    assert np.isnan(merged.reduce(compile=True)["episode_return_mean"])
+
+
+def test_evaluations_without_interval_keep_the_metrics_of_training_apart():
+    algorithm = build(1)
+    runner = algorithm.env_runner
+    runner.collect(5)  # two episodes
+    found = algorithm.evaluate()["env_runners"]
+    assert found["num_episodes"] == 10
+    play = runner._play
+
+    def interrupted(*arguments):
+        play(*arguments)
+        raise KeyboardInterrupt
+
+    runner._play = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        algorithm.evaluate()
+    reported = runner.get_metrics()
+    assert (reported["num_episodes"].peek(), reported["num_env_steps_sampled"].peek()) == (2, 5)
 
 
 def test_evaluations_that_explore_follow_the_schedule_of_the_run():

@@ -331,12 +331,11 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @override(Algorithm)
     def _evaluate_on_local_env_runner(self, env_runner: Any) -> Any:
-        # Without `evaluation_interval`, `evaluate` uses the runner of training, which has another configuration.
-        env_runner.evaluation_explores = self.evaluation_config.explore
-        try:
+        if env_runner is self.eval_env_runner:
             return super()._evaluate_on_local_env_runner(env_runner)
-        finally:
-            env_runner.evaluation_explores = None
+        # Without `evaluation_interval`, `evaluate` uses the runner of training.
+        with env_runner.evaluating(self.evaluation_config):
+            return super()._evaluate_on_local_env_runner(env_runner)
 
     @override(Algorithm)
     def _compile_iteration_results(

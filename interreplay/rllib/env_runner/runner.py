@@ -15,6 +15,8 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.debug import update_global_seed_if_necessary
 from ray.rllib.utils.metrics import ENV_STEP_TIMER
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
+from ray.rllib.utils.metrics.stats.mean import MeanStats
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -68,6 +70,21 @@ class EpisodeSeeds(Iterator[int]):
         return int(np.random.SeedSequence(self._entropy, spawn_key=key).generate_state(1)[0])
 
 
+class MeanOfValues(MeanStats):
+    """A mean that is sent with its values, so that the mean over several runners weights all values equally.
+
+    RLlib averages the means of runners, so that a runner with one episode counts as much as one with ten.
+    """
+
+    @override(MeanStats)
+    def reduce(self, compile: bool = True) -> Any:
+        values = list(self.values)
+        reduced = super().reduce(compile)
+        if values and not compile:
+            reduced.values = values
+        return reduced
+
+
 class BatchEnvRunner(SteppingRunner):
     """RLlib's single-agent runner without episode objects, connectors and metrics per step.
 
@@ -77,16 +94,17 @@ class BatchEnvRunner(SteppingRunner):
     Attributes:
         interrupted: Whether the last `sample` was interrupted. If it is set while `sample` is running, also by signal
             handlers and other threads, `sample` ends between two steps and returns no episode.
-        evaluation_explores: Whether a running evaluation explores; None if there is no evaluation.
     """
 
-    evaluation_explores: bool | None = None
     _device: torch.device
     _ongoing_episodes: list[Any]
 
     def __init__(self, *, config: Any, **kwargs: Any):
         with quick_start():  # also in other processes
             super().__init__(config=config, **kwargs)
+        lookup: Any = self.metrics.stats_cls_lookup
+        if lookup["mean"] is MeanStats:
+            self.metrics.stats_cls_lookup = {**lookup, "mean": MeanOfValues}
         self.interrupted = False
         self._recorded = frozenset[str]()
         self._episode_goal: int | None = None
@@ -184,23 +202,49 @@ class BatchEnvRunner(SteppingRunner):
         After an error of a callback or of the environment's first step, or after Ctrl-C, the steps of the fragment are
         neither returned nor counted, and the next step begins new episodes.
         """
-        unreported = self._state.steps_since_report
         running = self._state.interrupted()
-        finished = len(self._state.log.finished)
         try:
-            if self._builds_episodes:
-                self._hooks.begin_sample()
-            yield
-            if self._builds_episodes:
-                self._hooks.end_sample()
-                self._hooks.drop_old_steps()
+            with self._uncounted_after_errors():
+                if self._builds_episodes:
+                    self._hooks.begin_sample()
+                yield
+                if self._builds_episodes:
+                    self._hooks.end_sample()
+                    self._hooks.drop_old_steps()
         except BaseException:
             self._needs_initial_reset = True
+            self._cut += running
+            raise
+
+    @contextmanager
+    def _uncounted_after_errors(self) -> Iterator[None]:
+        """Remove the steps and the finished episodes of this context from the next report if an error ends it."""
+        unreported = self._state.steps_since_report
+        finished = len(self._state.log.finished)
+        try:
+            yield
+        except BaseException:
             self.num_env_steps_sampled_lifetime -= self._state.steps_since_report - unreported
             self._state.steps_since_report = unreported
             del self._state.log.finished[finished:]
-            self._cut += running
             raise
+
+    @contextmanager
+    def evaluating(self, config: Any) -> Iterator[None]:
+        """Evaluate in the environments of training, with the configuration of evaluations and separate metrics."""
+        self._make_missing_env()
+        training = {"config": self.config, "metrics": self.metrics}
+        finished = self._state.log.take_finished()
+        unreported = self._state.steps_since_report
+        self._state.steps_since_report = 0
+        self.config = config
+        self.metrics = MetricsLogger(stats_cls_lookup=training["metrics"].stats_cls_lookup, root=False)
+        try:
+            yield
+        finally:
+            vars(self).update(training)
+            self._state.log.finished = finished
+            self._state.steps_since_report = unreported
 
     def anneal(self, progress: float) -> None:
         """Set the schedule of exploration to the progress of the run, from 0 to 1."""
@@ -232,11 +276,7 @@ class BatchEnvRunner(SteppingRunner):
         RLlib's runner returns the first episodes that end, which favors short ones. If it is `interrupted`, this runner
         returns and reports no episode.
         """
-        if self.env is None:  # an evaluation in the learner's process, next to remote runners
-            self.make_env()
-            self._state.resize(self.num_envs)
-            self._scale = self._scale_of_env()
-            self._ongoing_episodes = [None] * self.num_envs
+        self._make_missing_env()
         if force_reset or num_episodes is not None or not self._hooks.listening:
             self._needs_initial_reset = True
         self.interrupted = False
@@ -250,11 +290,11 @@ class BatchEnvRunner(SteppingRunner):
         if self._seeds is not None:
             self._seeds.number = self._state.evaluated
         if explore is None:
-            explore = self.evaluation_explores
-        if explore is None:
             explore = self.config.explore
+        self._begun = 0
         try:
-            self._play(num_timesteps, num_episodes, random_actions, explore)
+            with self._uncounted_after_errors():
+                self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
             self._hooks.recording = False
             self._max_episode_steps = None
@@ -268,6 +308,14 @@ class BatchEnvRunner(SteppingRunner):
         if num_episodes is not None:
             return self._hooks.done
         return self._hooks.done + list(filter(len, self._hooks.running()))
+
+    def _make_missing_env(self) -> None:
+        """Create the environments of a runner without them: an evaluation in the process next to remote runners."""
+        if self.env is None:
+            self.make_env()
+            self._state.resize(self.num_envs)
+            self._scale = self._scale_of_env()
+            self._ongoing_episodes = [None] * self.num_envs
 
     def _play(self, num_timesteps: int | None, num_episodes: int | None, random_actions: bool, explore: bool) -> None:
         """Step until the requested number of steps or episodes is reached, or until it is `interrupted`."""
