@@ -14,6 +14,7 @@ from interreplay.buffer.replay_buffer import ReplayBuffer
 from interreplay.buffer.sample import Sample
 from interreplay.errors import check_number
 from interreplay.learning.captured import MOST_GRAPHS
+from interreplay.neighborhood import KNN
 from interreplay.part import Context
 from interreplay.storage.columns import Columns, columns_of, is_observation, num_features
 from interreplay.storage.ring import Storage
@@ -213,6 +214,9 @@ class DeviceNMER(ReplayBuffer):
         if self.device.type == "cpu":
             total += self.capacity * DeviceRows.nbytes_per_row(num_features(columns), self._k)
         return total
+
+    def part_names(self) -> dict[str, str]:
+        return super().part_names() | {"neighborhood": KNN.__name__}  # its states and NMER's are exchangeable
 
     def state_view(self) -> dict[str, Any]:
         state = super().state_view()

@@ -468,7 +468,7 @@ class ReplayBuffer:
         state: dict[str, Any] = {
             "storage": self.storage.state_dict(),
             "rng": self.rng.bit_generator.state,
-            "parts": self._class_names(),
+            "parts": self.part_names(),
             **{name: part.state_dict() for name, part in self.parts.items()},
         }
         if self._n_step_range is not None:
@@ -486,7 +486,7 @@ class ReplayBuffer:
             ValueError: If the state has another capacity, other columns or other parts; nothing changes then. Also if a
                 part rejects its state.
         """
-        own = self._class_names()
+        own = self.part_names()
         saved = state.get("parts", own)  # missing in states of 0.3.0
         for name, expected in own.items():
             if saved[name] != expected:
@@ -498,8 +498,8 @@ class ReplayBuffer:
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
 
-    def _class_names(self) -> dict[str, str]:
-        """Return the classes of the parts, which a state records."""
+    def part_names(self) -> dict[str, str]:
+        """Return the classes of the parts; a state can be loaded into buffers with equal ones."""
         return {name: class_names(part) for name, part in self.parts.items()}
 
     def __repr__(self) -> str:

@@ -156,13 +156,14 @@ def test_a_state_holds_the_key_and_continues_bit_for_bit(tmp_path):
     one, other = (Offline(name, method, {"k": 3}, seed=seed) for seed, method in ((1, "NMER"), (2, NMER)))
     one.sample(8)
     state = one.state_dict()
-    assert set(state["storage"]) == {"key", "written"} and state["storage"]["key"] == one.key
+    assert set(state["storage"]) == {"key", "written"}
+    key = state["storage"]["key"]
     state_files.save(tmp_path / "s", state)
     other.load_state_dict(state_files.load(tmp_path / "s"))
     for _ in range(3):
         identical(one.sample(8).transitions, other.sample(8).transitions)
     changed = Offline(minari_dataset(episodes(seed=9), "pendulum/other-v0"), "NMER", {"k": 3})
-    with pytest.raises(ValueError, match=rf"has the key {changed.key} and 100 rows, the state has the key {one.key}"):
+    with pytest.raises(ValueError, match=rf"has the key (?!{key})\w+ and 100 rows, the state has the key {key}"):
         changed.load_state_dict(state)
     with pytest.raises(ValueError, match="its rows are read-only"):
         one.buffer.add(transitions(episodes(1)))
