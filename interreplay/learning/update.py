@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -105,7 +105,7 @@ def checked_weights(weights: Tensor, values: Tensor) -> Tensor:
     return weights
 
 
-def critic_weights(batch: SampleLike, values: Tensor) -> Tensor:
+def critic_weights(batch: Batch, values: Tensor) -> Tensor:
     """Return the weights ``(n,)`` of the rows in the critics' loss, of the type of `values` ``(..., n)``."""
     weights = checked_weights(batch.weights, values)
     if batch.row_weights is not None:
@@ -153,38 +153,18 @@ def clip_gradients(parameters: Sequence[Tensor], most: float | None, by: str = "
             gradient.mul_((most / (norms + 1e-6)).clamp(max=1.0))
 
 
-class SampleLike(Protocol):
-    """A batch of rows; `interreplay.Sample` implements it.
+@dataclass(frozen=True)
+class Batch:
+    """A batch of n rows, as updates read it; `interreplay.Sample` has the same attributes.
 
     Attributes:
-        transitions: n rows with ``discounts``.
+        transitions: The rows, with ``discounts``.
         weights: Importance weights ``(n,)`` for the critics' loss.
         row_weights: Weights ``(n,)`` with mean 1 for every loss; None for equal weights.
         actor_weights: Further weights ``(n,)`` for the losses of the actor and the temperature; None for equal weights.
         critic_loss: The critics' loss for these rows; None for the algorithm's own loss.
         targets: Targets q_t ``(n,)`` under the current networks if they have been computed, else None.
     """
-
-    @property
-    def transitions(self) -> Transitions: ...
-    @property
-    def weights(self) -> Tensor: ...
-    @property
-    def row_weights(self) -> Tensor | None: ...
-    @property
-    def actor_weights(self) -> Tensor | None: ...
-    @property
-    def critic_loss(self) -> CriticLoss | None: ...
-    @property
-    def targets(self) -> Tensor | None: ...
-
-    def replace(self, **columns: Any) -> SampleLike:
-        """Return the batch with some columns replaced."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows that do not come from a replay buffer; attributes as in `SampleLike`."""
 
     transitions: Transitions
     weights: Tensor
@@ -235,7 +215,7 @@ def with_columns(batch: Any, columns: Sequence[Tensor]) -> Any:
     return batch.map(lambda column: next(remaining))
 
 
-def actor_row_weights(batch: SampleLike) -> Tensor | None:
+def actor_row_weights(batch: Batch) -> Tensor | None:
     """Return the weights ``(n,)`` of the rows for the losses of actor and temperature; None for equal weights."""
     if batch.actor_weights is None or batch.row_weights is None:
         return batch.row_weights if batch.actor_weights is None else batch.actor_weights
@@ -276,7 +256,7 @@ class Update(ABC):
         """Learn from a batch.
 
         Args:
-            batch: n rows and their weights, a `SampleLike`; unrolls for algorithms that learn from unrolls.
+            batch: A `Batch`, or unrolls for algorithms that learn from unrolls.
             rng: Source of the policy's noise, a generator on the device of the rows; None if nothing is drawn.
 
         Returns:

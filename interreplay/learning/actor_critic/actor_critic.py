@@ -24,8 +24,8 @@ from interreplay.learning.update import (
     REDUCIBLE_LOSS,
     SCORING,
     TARGET,
+    Batch,
     Randomness,
-    SampleLike,
     Update,
     UpdateResult,
     actor_row_weights,
@@ -160,7 +160,7 @@ class ActorCriticUpdate(Update, ABC):
         clip_gradients(optimizer.param_groups[0]["params"], self.grad_clips[name], self.settings.grad_clip_by)
         optimizer.apply()
 
-    def learn(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+    def learn(self, batch: Batch, rng: torch.Generator) -> UpdateResult:
         """Take one step of the critics, every `policy_delay` updates one of the policy, and move the targets."""
         obs, next_obs, m = views(batch.transitions, self.networks.encoder)
         alpha = self.temperature()
@@ -179,7 +179,7 @@ class ActorCriticUpdate(Update, ABC):
         return [self.networks.log_alpha.detach().exp()] if "alpha" in self.optimizers else []
 
     def learn_critics(
-        self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
+        self, batch: Batch, obs: Tensor, next_obs: Tensor, m: int, rng: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
         """Take one step of the critics and of an encoder that learns; return loss, TD errors, targets and scores.
 
@@ -199,13 +199,13 @@ class ActorCriticUpdate(Update, ABC):
         self.step("critic")
         return loss, errors, target, scores
 
-    def critic_gradients(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
+    def critic_gradients(self, batch: Batch, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticGradients:
         """Return the gradients of the critics' loss; arguments as in `learn_critics`, or `rng` from `target_noise`."""
         loss, errors, target = self.critic_losses(batch, obs, next_obs, m, rng)
         gradients = torch.autograd.grad(loss, self.critics, materialize_grads=True)
         return loss.detach(), errors.detach(), target, gradients
 
-    def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
+    def critic_losses(self, batch: Batch, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         """Return the critics' loss, their TD errors and targets, with the arguments of `critic_gradients`."""
         rows = batch.transitions
         critics = self.networks.critics
@@ -220,7 +220,7 @@ class ActorCriticUpdate(Update, ABC):
         """Draw the noise ``(n·m, actions)`` of `target_values`; None if it draws nothing."""
         return next_noise(rows, views_of(rows), rng) if self.networks.actor.gaussian else None
 
-    def learn_policy(self, batch: SampleLike, obs: Tensor, m: int, rng: torch.Generator) -> None:
+    def learn_policy(self, batch: Batch, obs: Tensor, m: int, rng: torch.Generator) -> None:
         """Take one step of the policy, and of the temperature if there is one; set `policy_metrics`.
 
         Arguments are as in `learn_critics`.
@@ -260,7 +260,7 @@ class ActorCriticUpdate(Update, ABC):
         `policy_noise`.
         """
 
-    def critic_loss(self, errors: Tensor, batch: SampleLike) -> Tensor:
+    def critic_loss(self, errors: Tensor, batch: Batch) -> Tensor:
         """Return the sum over the critics of the mean loss of their TD errors ``(critics, n)``, times `loss_scale`."""
         loss = self.loss if batch.critic_loss is None else batch.critic_loss.or_else(self.loss)
         weights = critic_weights(batch, errors)

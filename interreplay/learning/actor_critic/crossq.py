@@ -13,7 +13,7 @@ from interreplay.learning.actor_critic.sac import SOFT_METRICS, GaussianActor, S
 from interreplay.learning.networks.batch_renorm import RenormedMLP
 from interreplay.learning.networks.distributions import SquashedGaussianSample, sample_squashed_gaussian
 from interreplay.learning.settings import CrossQSettings
-from interreplay.learning.update import REDUCIBLE_LOSS, SampleLike, flat_rows, mean_over_views, normal
+from interreplay.learning.update import REDUCIBLE_LOSS, Batch, flat_rows, mean_over_views, normal
 from interreplay.transitions import Transitions
 
 WIDER = 8
@@ -88,7 +88,7 @@ class CrossQUpdate(ActorCriticUpdate):
     standard = CrossQSettings()
     offers = ActorCriticUpdate.offers - {REDUCIBLE_LOSS}
 
-    def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
+    def critic_losses(self, batch: Batch, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         rows = batch.transitions
         with torch.no_grad():
             next_actions, next_log_probs = self.networks.actor(next_obs, next_noise(rows, m, rng))

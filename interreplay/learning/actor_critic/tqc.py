@@ -11,7 +11,7 @@ from interreplay.learning.actor_critic.actor_critic import ActorCriticUpdate, Cr
 from interreplay.learning.actor_critic.sac import SOFT_METRICS, SACNetworks, soft_losses
 from interreplay.learning.losses import SortedQuantileHuber, sorted_quantile_huber
 from interreplay.learning.settings import TQCSettings
-from interreplay.learning.update import CRITIC_LOSS, SampleLike, critic_weights, flat_rows, mean_over_views, normal
+from interreplay.learning.update import CRITIC_LOSS, Batch, critic_weights, flat_rows, mean_over_views, normal
 from interreplay.transitions import Transitions
 
 
@@ -42,7 +42,7 @@ class TQCUpdate(ActorCriticUpdate):
     standard = TQCSettings()
     offers = ActorCriticUpdate.offers - {CRITIC_LOSS}
 
-    def critic_losses(self, batch: SampleLike, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
+    def critic_losses(self, batch: Batch, obs: Tensor, next_obs: Tensor, m: int, rng: Any) -> CriticLosses:
         rows = batch.transitions
         critics = self.networks.critics
         atoms = self.target_atoms(rows, next_obs, m, rng)

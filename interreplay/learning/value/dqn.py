@@ -19,7 +19,7 @@ from interreplay.learning.update import (
     LARGEST_ERROR,
     MEAN_ERROR,
     SCORING,
-    SampleLike,
+    Batch,
     Update,
     UpdateResult,
     clip_gradients,
@@ -87,7 +87,7 @@ class DQNUpdate(Update):
         if isinstance(self.head, Mean):
             self.offers = self.offers | {CRITIC_LOSS}
 
-    def learn(self, batch: SampleLike, rng: torch.Generator) -> UpdateResult:
+    def learn(self, batch: Batch, rng: torch.Generator) -> UpdateResult:
         rows = batch.transitions
         small = self.small_networks()
         if small is not None and batch.critic_loss is None and "views_obs" not in rows.extras:
@@ -121,7 +121,7 @@ class DQNUpdate(Update):
         return None if online is None or target is None else (online, target)
 
     @torch.no_grad()
-    def small_update(self, batch: SampleLike, online: SmallNetwork, target: SmallNetwork) -> UpdateResult:
+    def small_update(self, batch: Batch, online: SmallNetwork, target: SmallNetwork) -> UpdateResult:
         """Learn from a batch as `learn` does, in numpy.
 
         A call of torch takes several microseconds, a call of numpy one or two. With layers of 64 units and batches of
