@@ -87,7 +87,7 @@ def test_a_frame_is_stored_once():
         game, store = Game(padding), UnrollStore(100)
         for _ in range(20):
             store.add(game.unrolls(), np.random.default_rng(0))
-        frames = store._frames.frames["obs"].nbytes // 64
+        frames = store._frames["obs"].nbytes // 64
         assert frames <= 60 * (STEPS + STACK) + per_reset * game.resets
         assert frames >= 60 * (STEPS + STACK)
 
@@ -97,7 +97,7 @@ def test_frames_of_replaced_unrolls_are_reused():
     sizes = []
     for _ in range(60):
         store.add(game.unrolls(), rng)
-        sizes.append(store._frames.nbytes)
+        sizes.append(store._frames["obs"].nbytes)
     assert max(sizes) <= 6 * (STEPS + 1) * STACK * 64 and max(sizes[30:]) <= 1.3 * max(sizes[:30])
 
 
@@ -106,7 +106,7 @@ def test_images_that_are_not_stacks_are_stored_whole():
     plain, rng = UnrollStore(4), np.random.default_rng(0)
     random = unrolls(2, steps=STEPS, obs=(STACK, 8, 8), obs_dtype=np.uint8)
     plain.add(random, rng)
-    assert not plain._frames.frames and same(plain[torch.arange(2)], random, but=TAGGED)
+    assert not plain._frames and same(plain[torch.arange(2)], random, but=TAGGED)
     game, store = Game("repeat", envs=2), UnrollStore(300)
     store.add(game.unrolls(), rng)
     added = []
@@ -114,7 +114,7 @@ def test_images_that_are_not_stacks_are_stored_whole():
         batch = unrolls(2, steps=STEPS, obs=(STACK, 8, 8), obs_dtype=np.uint8, seed=number)
         slots = store.add(batch, rng)
         added.append((slots, batch))
-    assert store._frames.nbytes > (300 * (STEPS + STACK) + 1024) * 64  # initial size
+    assert store._frames["obs"].nbytes > (300 * (STEPS + STACK) + 1024) * 64  # initial size
     for slots, batch in added[1:]:
         assert same(store[slots], batch, but=TAGGED)
 
@@ -124,9 +124,9 @@ def test_a_constant_stack_is_stored_once():
     game, store = Game("repeat", envs=1, ends=0.0), UnrollStore(4)
     batch = game.unrolls()
     store.add(batch, np.random.default_rng(0))
-    before = store._frames.nbytes
+    before = store._frames["obs"].nbytes
     slots = store.add(batch.replace(obs=still), np.random.default_rng(0))
-    assert torch.equal(store[slots].obs, still) and store._frames.nbytes - before == STACK * 64
+    assert torch.equal(store[slots].obs, still) and store._frames["obs"].nbytes - before == STACK * 64
 
 
 def test_a_restored_state_contains_the_frames(tmp_path):

@@ -13,67 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.storage.columns import Columns
 from interreplay.storage.frame_pool import LONGEST
 from interreplay.transitions import as_tensor
-from interreplay.unrolls.unrolls import attribute_of
 
 INITIAL_FRAMES = 1024
 """Initial number of frames in addition to T + k per unroll."""
 
 
-class FrameRuns:
-    """`Frames` of each part of the observations that is a stack of frames in the first unrolls.
+class Frames:
+    """The frames of one column of stacks by number; unrolls do not share frames.
 
     The table of the store contains the numbers ``(T + 1, k)`` of the frames instead of the stacks of an unroll.
     """
-
-    def __init__(self, capacity: int):
-        self.capacity = capacity
-        self.frames: dict[str, Frames] = {}
-
-    def begin(self, columns: Mapping[str, Tensor]) -> None:
-        """Find the stacks of frames among the columns of the first unrolls."""
-        for name, column in columns.items():
-            if attribute_of(name) == "obs" and is_frame_stack(column):
-                steps, _, stack = column.shape[:3]
-                self.frames[name] = Frames(
-                    tuple(column.shape[3:]), self.capacity * (steps - 1 + stack) + INITIAL_FRAMES
-                )
-
-    def table_columns(self, columns: Columns) -> Columns:
-        """Return the columns of the table for unrolls with columns ``((T + 1, k, *shape), dtype)``."""
-        return columns | {name: (columns[name][0][:2], torch.int32) for name in self.frames}
-
-    def put(self, name: str, stacks: np.ndarray, replaced: np.ndarray) -> np.ndarray:
-        """Store the frames of the stacks ``(T + 1, n, k, *shape)`` in one column of new unrolls.
-
-        They replace unrolls with the frame numbers `replaced` ``(m, T + 1, k)``. Return numbers ``(T + 1, n, k)``.
-        """
-        self.frames[name].release(replaced)
-        return self.frames[name].put(stacks)
-
-    def get(self, name: str, column: Tensor) -> Tensor:
-        """Return a column of the table, time first, with stacks instead of numbers."""
-        frames = self.frames.get(name)
-        return column if frames is None else frames.get(column)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory in bytes of all frames that were ever in use."""
-        return sum(frames.nbytes for frames in self.frames.values())
-
-    def state_view(self) -> dict[str, Any]:
-        return {name: frames.state_view() for name, frames in self.frames.items()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, frames in state.items():
-            self.frames[name] = Frames(tuple(frames["pixels"].shape[1:]), len(frames["pixels"]) + INITIAL_FRAMES)
-            self.frames[name].load_state_dict(frames)
-
-
-class Frames:
-    """Frames by number. Unrolls do not share frames."""
 
     def __init__(self, shape: tuple[int, ...], room: int):
         self.shape = shape
@@ -131,11 +82,15 @@ class Frames:
     def state_view(self) -> dict[str, Any]:
         return {"pixels": self._pixels[: self._top], "free": self._free}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Frames:
+        """Return the frames of a state."""
         pixels = as_tensor(state["pixels"]).numpy()
-        self._top = len(pixels)
-        self._free = as_tensor(state["free"]).numpy().copy()
-        self._pixels[: self._top] = pixels
+        made = cls(pixels.shape[1:], len(pixels) + INITIAL_FRAMES)
+        made._top = len(pixels)
+        made._free = as_tensor(state["free"]).numpy().copy()
+        made._pixels[: made._top] = pixels
+        return made
 
 
 def continues(before: np.ndarray, after: np.ndarray) -> np.ndarray:

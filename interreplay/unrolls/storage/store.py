@@ -12,7 +12,7 @@ from interreplay.errors import check_number
 from interreplay.storage.columns import columns_of_state
 from interreplay.storage.row_table import RowTable
 from interreplay.transitions import Observation, as_tensor, join_parts
-from interreplay.unrolls.storage.frame_runs import FrameRuns
+from interreplay.unrolls.storage.frame_runs import INITIAL_FRAMES, Frames, is_frame_stack
 from interreplay.unrolls.storage.insertion import Fifo, Insertion
 from interreplay.unrolls.unrolls import PER_UNROLL, TAGS, Unrolls, attribute_of, from_columns
 
@@ -108,7 +108,7 @@ class UnrollStore:
         self.notes = SlotNotes(self.capacity)
         self._stored = 0
         self._table: RowTable | None = None
-        self._frames = FrameRuns(self.capacity)
+        self._frames: dict[str, Frames] = {}  # for each part of the observations that is a stack of frames
         self._columns: dict[str, Any] = {}
         self._newest: dict[str, np.ndarray] = {}  # observation and policy output at the newest step
 
@@ -146,8 +146,11 @@ class UnrollStore:
         given = {name: (_shape(name, column), column.dtype) for name, column in columns.items()}
         if self._table is None:
             self._columns = given
-            self._frames.begin(columns)
-            self._table = RowTable(self.capacity, self._frames.table_columns(given))
+            for name, column in columns.items():
+                if attribute_of(name) == "obs" and is_frame_stack(column):
+                    room = self.capacity * (unrolls.steps + column.shape[2]) + INITIAL_FRAMES
+                    self._frames[name] = Frames(tuple(column.shape[3:]), room)
+            self._table = self._new_table()
         for name in sorted(given.keys() | self._columns.keys()):
             found = given.get(name, "missing")
             expected = self._columns.get(name, "no such column")
@@ -155,6 +158,11 @@ class UnrollStore:
                 raise ValueError(f"{name} of the unrolls is {found}; expected {expected}, as stored")
         self.offered += unrolls.size
         return torch.from_numpy(self.insertion.slots(self, unrolls.size, rng))
+
+    def _new_table(self) -> RowTable:
+        """Return an empty table, with numbers of frames instead of stacks."""
+        numbers = {name: (self._columns[name][0][:2], torch.int32) for name in self._frames}
+        return RowTable(self.capacity, self._columns | numbers)
 
     def write(self, unrolls: Unrolls, slots: Tensor) -> None:
         """Write unrolls to `slots` ``(B,)``; unrolls with slot −1 are ignored."""
@@ -174,8 +182,9 @@ class UnrollStore:
         for name, tensor in _stored_columns(unrolls).items():
             values = tensor.numpy(force=True)
             array = self._table.array(name)
-            if name in self._frames.frames:
-                values = self._frames.put(name, values, array[occupied])
+            if name in self._frames:
+                self._frames[name].release(array[occupied])
+                values = self._frames[name].put(values)
             array[where] = values if _is_per_unroll(name) else values.swapaxes(0, 1)
         self.notes.begin(index, self.written, self.clock)
         self.written += len(index)
@@ -188,7 +197,7 @@ class UnrollStore:
         assert self._table is not None
         columns = self._table.take(slots, self._table.fields)
         for name, column in columns.items():
-            columns[name] = self._frames.get(name, _time_first(name, column))
+            columns[name] = self._restored(name, column)
         columns["slots"] = slots
         columns["writes"] = self.write_numbers(slots)
         columns["origins"] = torch.full_like(slots, -1)
@@ -200,7 +209,13 @@ class UnrollStore:
         """Return one column of the unrolls in `slots` ``(n,)``, time first, such as ``"policy"``."""
         assert self._table is not None
         found = torch.from_numpy(self._table.array(name)[slots.numpy()])
-        return self._frames.get(name, _time_first(name, found))
+        return self._restored(name, found)
+
+    def _restored(self, name: str, column: Tensor) -> Tensor:
+        """Return a column of the table with time as first dimension, if it has one, and stacks of frames."""
+        if not _is_per_unroll(name):
+            column = column.transpose(0, 1)
+        return self._frames[name].get(column) if name in self._frames else column
 
     def observations(self, slots: Tensor) -> Observation:
         """Return the observations ``(T, n, ...)`` of all steps of the unrolls in `slots` ``(n,)``."""
@@ -225,14 +240,18 @@ class UnrollStore:
         metadata = SlotNotes.nbytes(self.capacity) + self.insertion.nbytes(self.capacity)
         if self._table is None:
             return metadata
-        return self._table.width * self._stored + self._frames.nbytes + metadata
+        return self._table.width * self._stored + self._frame_bytes + metadata
+
+    @property
+    def _frame_bytes(self) -> int:
+        return sum(frames.nbytes for frames in self._frames.values())
 
     def estimate(self, unrolls: Unrolls) -> int:
         """Return the memory in bytes when full of unrolls like these, which are not added."""
         like = UnrollStore(min(unrolls.size, self.capacity))
         like.add(unrolls[: like.capacity], np.random.default_rng(0))
         assert like._table is not None
-        each = like._table.width + like._frames.nbytes / like.capacity
+        each = like._table.width + like._frame_bytes / like.capacity
         notes = SlotNotes.nbytes(self.capacity) + self.insertion.nbytes(self.capacity)
         return int(each * self.capacity) + notes
 
@@ -253,7 +272,7 @@ class UnrollStore:
                 state["columns"][name] = (list(shape), str(dtype).removeprefix("torch."))
             state["rows"] = self._table.rows[: self._stored]
             state["newest"] = self._newest
-            state["frames"] = self._frames.state_view()
+            state["frames"] = {name: frames.state_view() for name, frames in self._frames.items()}
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -273,11 +292,11 @@ class UnrollStore:
         self.insertion.load_state_dict(state["insertion"])
         self._table = None
         self._newest = {}
-        self._frames = FrameRuns(self.capacity)
+        self._frames = {}
         if "rows" in state:
             self._columns = columns_of_state(state)
-            self._frames.load_state_dict(state["frames"])
-            self._table = RowTable(self.capacity, self._frames.table_columns(self._columns))
+            self._frames = {name: Frames.from_state(frames) for name, frames in state["frames"].items()}
+            self._table = self._new_table()
             self._table.rows[: self._stored] = as_tensor(state["rows"])
             self._newest = {name: as_tensor(value).numpy().copy() for name, value in state["newest"].items()}
 
@@ -288,11 +307,6 @@ def _stored_columns(unrolls: Unrolls) -> dict[str, Tensor]:
 
 def _is_per_unroll(name: str) -> bool:
     return attribute_of(name) in PER_UNROLL
-
-
-def _time_first(name: str, column: Tensor) -> Tensor:
-    """Return a column of the table with time as first dimension, if it has one."""
-    return column if _is_per_unroll(name) else column.transpose(0, 1)
 
 
 def _shape(name: str, column: Tensor) -> tuple[int, ...]:
