@@ -27,7 +27,7 @@ def hidden_activations(networks: Any, inputs: Tensor) -> list[Tensor]:
     if networks.pass_class is not ForwardPass:
         raise SystemExit("residual networks have no plain hidden layers; expected --critic_blocks 0 --actor_blocks 0")
     views = LayerViews(networks.parts)
-    forward_pass = PassSettings(activation=networks.activation).start(inputs, views)
+    forward_pass = PassSettings(networks.pass_class, activation=networks.activation).start(inputs, views)
     by_network = []
     for number, member in enumerate(views.members):
         layers: list[Tensor] = []

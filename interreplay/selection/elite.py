@@ -54,7 +54,7 @@ class Elite(CandidateSelector):
         strategy: 1 to 4.
         distance: ``"ln"``, ``"cosine"``, or ``"kl"`` of Gaussians [mean; log std], which requires the behavior column.
         policy: The current policy, evaluated on the candidates of each batch without gradients. Algorithms set it by
-            `set_policy`.
+            `connect`.
         norm: p of ``"ln"``.
         distance_fn: ``(stored, slots) -> off-policyness``, replacing the above. With it, any store can be used.
 
@@ -85,23 +85,13 @@ class Elite(CandidateSelector):
         self._replays = torch.empty(0, dtype=torch.int32)
         self._positions = np.empty(0, np.int32)  # position of each slot among the candidates, to remove duplicates
 
-    def set_policy(self, policy: Policy | None, gaussian: bool = True) -> None:
-        """Measure off-policyness against `policy`; None for no policy.
-
-        Args:
-            policy: The current policy.
-            gaussian: Whether its outputs are [mean; log std].
-
-        Raises:
-            ValueError: If the distance is ``"kl"`` and the policy is not Gaussian.
-        """
-        if self.distance == "kl" and not gaussian:
-            raise ValueError('distance is "kl" and the policy is not a distribution; expected "ln" or "cosine"')
-        self._policy = policy
-
     def connect(self, context: Context) -> None:
-        if context.policy is not None:
-            self.set_policy(context.on_rows(context.policy), context.policy_is_gaussian)
+        """Measure off-policyness against the policy of `context`; raise a ValueError if ``"kl"`` cannot compare it."""
+        if context.policy is None:
+            return
+        if self.distance == "kl" and not context.policy_is_gaussian:
+            raise ValueError('distance is "kl" and the policy is not a distribution; expected "ln" or "cosine"')
+        self._policy = context.on_rows(context.policy)
 
     # -- replay counts ----------------------------------------------------------------------------
 

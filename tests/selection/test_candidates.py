@@ -9,6 +9,7 @@ from builders import make, same_sample
 from scipy.spatial.distance import cosine as scipy_cosine
 
 from interreplay import ReplayBuffer
+from interreplay.part import Context
 from interreplay.selection.distance import cosine, kl, lp_norm
 from replay_buffers import Attentive, Elite, Uniform
 
@@ -148,7 +149,7 @@ def test_without_a_policy_elite_warns_once_and_strategy_1_is_uniform():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         buffer.sample(10)
-        buffer.selector.set_policy(policy)
+        buffer.connect(Context(policy=policy))
         buffer.sample(10)
 
 

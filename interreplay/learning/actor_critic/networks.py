@@ -28,16 +28,15 @@ class ActorCriticNetworks(nn.Module):
         critic_width: Width of critics with residual blocks.
         actor_blocks: Number of residual blocks of the actor; 0 for plain layers.
         actor_width: Width of an actor with residual blocks.
+        last_bound: Bound of the uniform initial weights of last layers; None for 1/√fan_in.
 
     Attributes:
         actor_class: Class of the policy.
         critic_outputs: Outputs of each critic for a continuous action.
-        last_bound: Bound of the uniform initial weights of last layers; None for 1/√fan_in.
     """
 
     actor_class: ClassVar[Any]
     critic_outputs = 1
-    last_bound: float | None = None
 
     def __init__(
         self,
@@ -52,8 +51,10 @@ class ActorCriticNetworks(nn.Module):
         critic_width: int = 128,
         actor_blocks: int = 0,
         actor_width: int = 128,
+        last_bound: float | None = None,
     ):
         super().__init__()
+        self.last_bound = last_bound
         self.encoder: nn.Module = Flat()
         of_actor = (inputs, actions, hiddens, actor_blocks, actor_width)
         self.actor = self.make_actor(*of_actor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -63,15 +62,8 @@ class SACNetworks(ActorCriticNetworks):
 
     actor_class: ClassVar[Any] = GaussianActor
 
-    def __init__(
-        self,
-        inputs: int,
-        actions: int,
-        hiddens: Sequence[int] = (256, 256),
-        initial_alpha: float = 1.0,
-        **options: Any,
-    ):
-        super().__init__(inputs, actions, hiddens, **options)
+    def __init__(self, *shape: Any, initial_alpha: float = 1.0, **options: Any):
+        super().__init__(*shape, **options)
         self.initial_alpha = initial_alpha
         if not options.get("inference_only"):
             self.log_alpha = nn.Parameter(torch.tensor(math.log(initial_alpha)))

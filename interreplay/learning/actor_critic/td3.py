@@ -40,19 +40,9 @@ class DeterministicActor(FeedforwardPolicy, ContinuousPolicy):
 
 
 class DeterministicNetworks(ActorCriticNetworks):
-    """Actor, m critics, and target networks of both.
-
-    Args:
-        *shape: As in `ActorCriticNetworks`.
-        last_bound: Bound of the uniform initial weights of last layers; None for 1/√fan_in.
-        **options: As in `ActorCriticNetworks`.
-    """
+    """Actor, m critics, and target networks of both; arguments as in `ActorCriticNetworks`."""
 
     actor_class = DeterministicActor
-
-    def __init__(self, *shape: Any, last_bound: float | None = None, **options: Any):
-        self.last_bound = last_bound
-        super().__init__(*shape, **options)
 
     def make_targets(self, of_actor: Sequence[Any], of_critics: Sequence[Any]) -> None:
         self.target_actor = self.make_actor(*of_actor).requires_grad_(False)

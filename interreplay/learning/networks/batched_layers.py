@@ -181,6 +181,7 @@ class PassSettings(NamedTuple):
     """Settings of a forward pass of m networks.
 
     Attributes:
+        pass_class: Class of the pass.
         dtype: Type of the products between hidden layers and of their gradients. The first and the last layer, sums
             and activations keep the type of the rows. None for that type everywhere.
         activation: Name of the function between layers, a key of `ACTIVATIONS`.
@@ -188,20 +189,19 @@ class PassSettings(NamedTuple):
         dropped: The dropped hidden units of each network that runs, or None.
         networks: Indices of the networks that run; None for all.
         frozen: Whether the parameters are constants: only the rows receive gradients.
-        pass_class: Class of the pass; None for `ForwardPass`, which runs one layer after the other.
     """
 
+    pass_class: type[ForwardPass]
     dtype: torch.dtype | None = None
     activation: str = "relu"
     keep: float = 1.0
     dropped: Dropped | None = None
     networks: Networks | None = None
     frozen: bool = False
-    pass_class: type[ForwardPass] | None = None
 
     def start(self, rows: Tensor, views: LayerViews) -> ForwardPass:
         """Return a forward pass of rows ``(n, in)``."""
-        return (self.pass_class or ForwardPass)(rows, views, self)
+        return self.pass_class(rows, views, self)
 
 
 class ForwardPass:

@@ -13,7 +13,14 @@ from torch import Tensor, nn
 from interreplay.environments.own_modules import object_of
 from interreplay.environments.spaces import as_column, leaves
 from interreplay.errors import UsageError
-from interreplay.learning.networks.convolutions import BODIES, ConvolutionBody, body_of, channels_first, convolutions
+from interreplay.learning.networks.convolutions import (
+    BODIES,
+    ConvolutionBody,
+    body_of,
+    channels_first,
+    convolutions,
+    has_pixels,
+)
 from interreplay.learning.networks.layers import matrix_dtype_of
 from interreplay.learning.networks.normalization import Normalized, NormalizedPixels
 from interreplay.transitions import Observation, observation_parts
@@ -99,9 +106,7 @@ class Convolutions(nn.Module):
 
 def is_image(space: gym.Space) -> bool:
     """Return whether a space contains images or stacks of images: uint8 with two sides of `SMALLEST_IMAGE` or more."""
-    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8 or not 2 <= len(space.shape) <= 4:
-        return False
-    return sorted(space.shape)[-2] >= SMALLEST_IMAGE
+    return has_pixels(space) and space.dtype == np.uint8 and sorted(space.shape)[-2] >= SMALLEST_IMAGE
 
 
 class Encoder(nn.Module):

@@ -133,13 +133,13 @@ class BatchedMLP(nn.Module):
         elif views is None or not views.are_of(self.parts[0]):  # the parameters were moved
             self._views = views = LayerViews(self.parts)
         settings = PassSettings(
+            self.pass_class,
             dtype=self.matrix_dtype,
             activation=self.activation,
             keep=1.0 - self.dropout,
             dropped=dropped,
             networks=networks,
             frozen=frozen,
-            pass_class=self.pass_class,
         )
         if plain or not torch.is_grad_enabled():
             whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)

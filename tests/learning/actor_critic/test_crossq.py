@@ -14,7 +14,9 @@ pytestmark = pytest.mark.usefixtures("float64_rows")
 def make(warm_up=0, passed=0, **settings):
     """Return networks after some training passes, so that running statistics differ from their initial values."""
     torch.manual_seed(0)
-    networks = CrossQNetworks(OBS, ACTIONS, (16, 8), 0.3, critic_hiddens=(12, 10), renorm_warm_up=warm_up).double()
+    networks = CrossQNetworks(
+        OBS, ACTIONS, (16, 8), initial_alpha=0.3, critic_hiddens=(12, 10), renorm_warm_up=warm_up
+    ).double()
     for _ in range(passed):
         networks.critics.outputs(torch.randn(N, OBS + ACTIONS).double() * 0.7, training=True)
         networks.actor.body.outputs(torch.randn(N, OBS).double() * 0.7, training=True)

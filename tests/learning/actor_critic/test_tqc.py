@@ -18,7 +18,9 @@ QUANTILES = 5
 
 def make(n_critics=3, n_quantiles=QUANTILES, **settings):
     torch.manual_seed(0)
-    networks = TQCNetworks(OBS, ACTIONS, (16, 8), 0.3, critics=n_critics, n_quantiles=n_quantiles).double()
+    networks = TQCNetworks(
+        OBS, ACTIONS, (16, 8), initial_alpha=0.3, critics=n_critics, n_quantiles=n_quantiles
+    ).double()
     with torch.no_grad():
         for targets in networks.targets.parameters():  # other atoms than the critics'
             targets.mul_(1.5)
@@ -117,7 +119,7 @@ def test_losses_and_gradients_equal_naive_loops(drop, kappa, m, monkeypatch):
 def test_one_quantile_of_one_critic_is_sac_with_half_the_critics_loss():
     """τ = ½ weights both signs equally, so the loss is ½·Huber's; one atom is its own minimum and mean."""
     one, tqc = make(n_critics=1, n_quantiles=1, drop_per_critic=0)
-    other = SACNetworks(OBS, ACTIONS, (16, 8), 0.3, critics=1).double()
+    other = SACNetworks(OBS, ACTIONS, (16, 8), initial_alpha=0.3, critics=1).double()
     other.load_state_dict(one.state_dict())
     sac = SACUpdate(other, target_entropy=-3.0, tau=0.01, huber_delta=1.0, n_critics=1)
     rows, weights = batch(), torch.rand(N).double()
