@@ -24,7 +24,7 @@ from interreplay.storage.columns import Columns
 from interreplay.transitions import Transitions, as_tensor
 
 
-class Mix(SharedSources[RowSource]):
+class Mix(SharedSources):
     """A `RowSource` that draws a share of each batch from each of several sources, such as online and offline data.
 
     A half of each batch from offline data is RLPD (Ball et al. 2023, arXiv:2302.02948). A `Mix` of one source draws
@@ -70,7 +70,7 @@ class Mix(SharedSources[RowSource]):
         common: dict[str, Any] = {"n_step": n_step, "gamma": gamma, "device": device, "spaces": spaces}
         if capacity is not None:
             common["capacity"] = capacity
-        self.sources = {}
+        self.sources: dict[str, RowSource] = {}
         for number, (name, source) in enumerate(sources.items()):
             self.sources[name] = made_source(name, source, common | {"seed": seed_of(seed, number)})
 

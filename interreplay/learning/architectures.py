@@ -27,12 +27,12 @@ from interreplay.learning.listed.networks import (
 from interreplay.learning.networks.encoders import make_encoder
 from interreplay.learning.networks.layers import BatchedMLP, matrix_dtype_of
 from interreplay.learning.networks.memory import Memory
-from interreplay.learning.policy_gradient.initial_weights import make_orthogonal
 from interreplay.learning.policy_gradient.policy_value import (
     CategoricalWithValue,
     NormalWithValue,
     PolicyValueNetworks,
     PolicyWithValue,
+    make_orthogonal,
 )
 from interreplay.learning.value.implicit import Implicit, ImplicitLayers
 from interreplay.learning.value.q_networks import QNetworks

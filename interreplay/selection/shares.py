@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Real
 from operator import itemgetter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -133,28 +133,15 @@ def _ends(name: str, share: Share) -> tuple[float, float]:
     return float(given[0]), float(given[1])
 
 
-class SharedSource(Protocol):
-    """The methods of a source that `SharedSources` calls."""
-
-    def anneal(self, progress: float) -> None: ...
-    def statistics(self) -> dict[str, float]: ...
-    def state_view(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-
-OneSource = TypeVar("OneSource", bound=SharedSource)
-"""A `RowSource` or an `UnrollSource`."""
-
-
-class SharedSources(Generic[OneSource]):
+class SharedSources:
     """Several sources with shares of each batch.
 
     Attributes:
-        sources: Sources by name, in order.
+        sources: Sources by name, in order: each a `RowSource` or each an `UnrollSource`.
         shares: Divides the batches.
     """
 
-    sources: dict[str, OneSource]
+    sources: dict[str, Any]
     shares: Shares
 
     def anneal(self, progress: float) -> None:

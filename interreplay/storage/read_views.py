@@ -162,7 +162,6 @@ def read_view(n_step: int, gamma: float) -> ReadView:
     Raises:
         ValueError: If n is not an integer of 1 or more, or γ is not a number from 0 to 1.
     """
-    check_number("gamma", gamma, 0, 1)
     check_number("n_step", n_step, 1, whole=True)
     if n_step == 1:
         return OneStep(float(gamma))

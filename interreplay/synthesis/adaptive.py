@@ -175,13 +175,6 @@ class DynamicsModel:
                 if entry:
                     optimizer.state[parameter] = {name: as_tensor(value).clone() for name, value in entry.items()}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"lr": self.lr, "state": self.state()}
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        self.__init__(saved["state"]["sizes"], saved["lr"])  # type: ignore[misc]
-        self.load(saved["state"])
-
 
 def outcomes(rows: Transitions) -> Tensor:
     """Return [s'; r] of rows, float32 ``(n, d)``."""

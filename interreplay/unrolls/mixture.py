@@ -85,7 +85,7 @@ class UnrollSource(ABC):
         """Restore a state."""
 
 
-class UnrollMix(SharedSources[UnrollSource]):
+class UnrollMix(SharedSources):
     """One queue of fresh unrolls and any number of stores, each with a share of every batch.
 
     New unrolls are added to all sources. Batches are divided into whole unrolls, exactly over many batches. A store
@@ -106,7 +106,7 @@ class UnrollMix(SharedSources[UnrollSource]):
     """
 
     def __init__(self, sources: Sequence[tuple[UnrollSource, Share]]):
-        self.sources = {}
+        self.sources: dict[str, UnrollSource] = {}
         shares: dict[str, Share] = {}
         for source, share in sources:
             name = numbered(source.name, shares)

@@ -65,10 +65,10 @@ class FastAdam(PlainOptimizer, torch.optim.Adam):
 
     kernel: Callable[..., None] = staticmethod(torch._fused_adam_)
     decoupled = False
+    _moments: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, eps: float = 1e-8):
         super().__init__(params, lr=lr, weight_decay=weight_decay, eps=eps, fused=True)
-        self._moments: tuple[list[Tensor], list[Tensor], list[Tensor]] | None = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, with a step count for each parameter, as PyTorch's Adam would."""

@@ -155,9 +155,15 @@ class Streams(ValueLayers):
 
 
 def make_layers(
-    *shape: Any, dueling: bool = False, sigma0: float | None = None, activation: str = "relu"
+    inputs: int,
+    actions: int,
+    numbers: int,
+    hiddens: Sequence[int],
+    dueling: bool = False,
+    sigma0: float | None = None,
+    activation: str = "relu",
 ) -> ValueLayers:
-    """Return `Streams` of dueling or noisy layers, else `OneStream`; `shape` and options as in `Streams`."""
+    """Return `Streams` of dueling or noisy layers, else `OneStream`; arguments as in `Streams`."""
     if dueling or sigma0 is not None:
-        return Streams(*shape, dueling=dueling, sigma0=sigma0, activation=activation)
-    return OneStream(*shape, activation=activation)
+        return Streams(inputs, actions, numbers, hiddens=hiddens, dueling=dueling, sigma0=sigma0, activation=activation)
+    return OneStream(inputs, actions, numbers, hiddens=hiddens, activation=activation)

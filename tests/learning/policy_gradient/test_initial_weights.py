@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from interreplay.learning.architectures import ARCHITECTURES, assembled, encoder_of
-from interreplay.learning.policy_gradient.initial_weights import GAIN, POLICY_GAIN
+from interreplay.learning.policy_gradient.policy_value import GAIN, POLICY_GAIN
 
 PIXELS = gym.spaces.Box(0, 255, (4, 36, 36), np.uint8)
 MODEL = {
