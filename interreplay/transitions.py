@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 Observation = Tensor | dict[str, Tensor]
 ArrayLike = Any
@@ -68,8 +69,49 @@ def grouped(columns: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+class ColumnGroup:
+    """Base of dataclasses of columns: tensors, or dicts of tensors by the names of their parts."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def unchecked(cls, columns: Mapping[str, Any]) -> Self:
+        """Create an object from valid tensors without the checks of the public constructor."""
+        made = object.__new__(cls)
+        made.__dict__.update(columns)
+        return made
+
+    def columns(self) -> dict[str, Tensor]:
+        """Return all columns by name; parts of an observation are ``obs.part``, and of others accordingly."""
+        found: dict[str, Tensor] = {}
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if isinstance(value, dict):
+                found.update({f"{name}.{part}": column for part, column in value.items()})
+            elif value is not None:
+                found[name] = value
+        return found
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        """Return an object with `fn` applied to every column."""
+        changed: dict[str, Any] = {}
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if value is not None:
+                changed[name] = map_observation(fn, value)
+        return self.unchecked(changed)
+
+    def to(self, device: torch.device | str) -> Self:
+        """Return the columns on a device, without copying those that are already there."""
+        return self.map(lambda column: column.to(device))
+
+    def replace(self, **columns: Any) -> Self:
+        """Return an object with some columns replaced by columns of the same length."""
+        return self.unchecked(self.__dict__ | columns)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Transitions:
+class Transitions(ColumnGroup):
     """n transitions as columns: tensors with first dimension n.
 
     Numpy arrays are not copied if numpy and torch can share their memory. The k neighbors of n rows have two leading
@@ -139,36 +181,8 @@ class Transitions:
         shapes = ", ".join(f"{name} {described(column)}" for name, column in self.columns().items())
         return f"Transitions({len(self)} rows: {shapes})"
 
-    def columns(self) -> dict[str, Tensor]:
-        """Return all columns by name; parts of a Dict observation are ``obs.part``, extras ``extras.name``."""
-        found: dict[str, Tensor] = {}
-        for name in NAMES:
-            value = getattr(self, name)
-            if isinstance(value, dict):
-                found.update({f"{name}.{part}": column for part, column in value.items()})
-            elif value is not None:
-                found[name] = value
-        return found
-
-    def map(self, fn: Callable[[Tensor], Tensor]) -> Transitions:
-        """Return transitions with `fn` applied to every column."""
-        changed: dict[str, Any] = {}
-        for name in NAMES:
-            value = getattr(self, name)
-            if value is not None:
-                changed[name] = map_observation(fn, value)
-        return unchecked(**changed)
-
-    def to(self, device: torch.device | str) -> Transitions:
-        """Return transitions on a device, without copying columns that are already there."""
-        return self.map(lambda column: column.to(device))
-
     def __getitem__(self, index: Any) -> Transitions:
         return self.map(lambda column: column[index])
-
-    def replace(self, **columns: Any) -> Transitions:
-        """Return transitions with some columns replaced by columns of the same length."""
-        return unchecked(**(self.__dict__ | columns))
 
     def blend(self, other: Transitions, mix: Tensor) -> Transitions:
         """Return λ·self + (1 − λ)·other for obs, actions, rewards and next_obs.
@@ -268,10 +282,7 @@ def features(rows: Transitions) -> Tensor:
 
 def unchecked(**columns: Any) -> Transitions:
     """Create transitions from valid tensors without the checks of the public constructor."""
-    made = object.__new__(Transitions)
-    for name, column in ({"extras": {}} | columns).items():
-        object.__setattr__(made, name, column)
-    return made
+    return Transitions.unchecked({"extras": {}} | columns)
 
 
 NAMES = tuple(f.name for f in fields(Transitions))

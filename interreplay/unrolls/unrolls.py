@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interreplay.errors import NonFiniteError
 from interreplay.storage.columns import all_finite
-from interreplay.transitions import as_tensor, grouped, map_observation
+from interreplay.transitions import ColumnGroup, as_tensor, grouped, map_observation
 
 ONE_MORE = frozenset({"obs"})
 """Columns with an additional entry for the state after the last step."""
@@ -23,7 +23,7 @@ TAGS = ("slots", "origins", "writes", "weights")
 
 
 @dataclass(frozen=True, eq=False)
-class Unrolls:
+class Unrolls(ColumnGroup):
     """B sequences of T steps as columns, time first: the input of V-trace (Espeholt et al. 2018, arXiv:1802.01561).
 
     Environments reset on the step after the end of an episode (gymnasium's ``NEXT_STEP``). The row of that step has
@@ -122,22 +122,6 @@ class Unrolls:
         """Memory of all columns in bytes."""
         return sum(column.nbytes for column in self.columns().values())
 
-    def columns(self) -> dict[str, Tensor]:
-        """Return all columns by name; parts of a Dict observation are ``obs.part``, parts of a state ``state.part``."""
-        found: dict[str, Tensor] = {}
-        for name in NAMES:
-            value = getattr(self, name)
-            if isinstance(value, dict):
-                for part, column in value.items():
-                    found[f"{name}.{part}"] = column
-            else:
-                found[name] = value
-        return found
-
-    def map(self, fn: Callable[[Tensor], Tensor]) -> Unrolls:
-        """Return unrolls with `fn` applied to every column."""
-        return unchecked(**{name: map_observation(fn, getattr(self, name)) for name in NAMES})
-
     def __getitem__(self, index: Any) -> Unrolls:
         """Return some of the unrolls: an index, a slice, indices, or a mask ``(B,)``."""
         if isinstance(index, int):
@@ -148,18 +132,14 @@ class Unrolls:
         for name in NAMES:
             take = per_unroll if name in PER_UNROLL else per_step
             chosen[name] = map_observation(take, getattr(self, name))
-        return unchecked(**chosen)
-
-    def to(self, device: torch.device | str) -> Unrolls:
-        """Return unrolls on a device, without copying columns that are already there."""
-        return self.map(lambda column: column.to(device))
+        return self.unchecked(chosen)
 
     def replace(self, **columns: Any) -> Unrolls:
         """Return unrolls with some columns replaced by tensors, or dicts of tensors, of the same length."""
         unknown = set(columns) - set(NAMES)
         if unknown:
             raise ValueError(f"there is no column {sorted(unknown)[0]!r}; expected one of {', '.join(NAMES)}")
-        return unchecked(**(self.__dict__ | columns))
+        return super().replace(**columns)
 
     def check_finite(self) -> None:
         """Raise NonFiniteError for the first NaN or infinity in a column."""
@@ -181,17 +161,18 @@ def cat(parts: Sequence[Unrolls]) -> Unrolls:
             raise ValueError(f"unrolls with columns {sorted(other.columns())}; expected {sorted(first.columns())}")
     if len(parts) == 1:
         return first.map(Tensor.contiguous)
+
+    def per_unroll(*columns: Tensor) -> Tensor:
+        return torch.cat(columns)
+
+    def per_step(*columns: Tensor) -> Tensor:
+        return torch.cat(columns, dim=1)
+
     joined: dict[str, Any] = {}
     for name in NAMES:
-        dim = 0 if name in PER_UNROLL else 1
-        values = list(map(operator.attrgetter(name), parts))
-        if isinstance(values[0], dict):
-            joined[name] = {}
-            for key in values[0]:
-                joined[name][key] = torch.cat(list(map(operator.itemgetter(key), values)), dim)
-        else:
-            joined[name] = torch.cat(values, dim)
-    return unchecked(**joined)
+        join = per_unroll if name in PER_UNROLL else per_step
+        joined[name] = map_observation(join, *map(operator.attrgetter(name), parts))
+    return Unrolls.unchecked(joined)
 
 
 def attribute_of(column: str) -> str:
@@ -201,19 +182,12 @@ def attribute_of(column: str) -> str:
 
 def from_columns(columns: Mapping[str, Tensor]) -> Unrolls:
     """Create unrolls from all columns by name, the inverse of `Unrolls.columns`, without checks."""
-    return unchecked(**{"state": {}} | grouped(columns))
+    return Unrolls.unchecked({"state": {}} | grouped(columns))
 
 
 def restored(columns: Mapping[str, Any]) -> Unrolls:
     """Create unrolls from copies of the columns in a state."""
     return from_columns({name: as_tensor(column).clone() for name, column in columns.items()})
-
-
-def unchecked(**columns: Any) -> Unrolls:
-    """Create unrolls from valid tensors without the checks of the public constructor."""
-    made = object.__new__(Unrolls)
-    made.__dict__.update(columns)
-    return made
 
 
 NAMES = tuple(map(operator.attrgetter("name"), fields(Unrolls)))
