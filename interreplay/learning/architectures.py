@@ -36,7 +36,7 @@ from interreplay.learning.policy_gradient.policy_value import (
 )
 from interreplay.learning.value.implicit import Implicit, ImplicitLayers
 from interreplay.learning.value.q_networks import QNetworks
-from interreplay.learning.value.streams import make_layers
+from interreplay.learning.value.streams import OneStream, Streams, ValueLayers
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles, ValueHead
 
 BOX = gym.spaces.Box
@@ -132,28 +132,21 @@ class Values(Architecture):
     def _make(self, inputs: int, space: gym.Space, model: Mapping[str, Any], inference_only: bool) -> nn.Module:
         head = make_head(**{name: model[name] for name in _HEAD})
         actions = gym.spaces.flatdim(space)
+        options = {"hiddens": model["hiddens"], "activation": model["activation"]}
         if isinstance(head, Implicit):
             for name in ("dueling", "noisy", "network"):
                 if model.get(name):
                     raise ValueError(
                         f"{name} is {model[name]} and distribution 'implicit'; expected another distribution"
                     )
-            implicit = ImplicitLayers(
-                inputs, actions, head.fractions, hiddens=model["hiddens"], activation=model["activation"]
-            )
-            return QNetworks(implicit, head, actions, inference_only)
-        if model.get("network"):
-            listed = ListedValues(model["network"], inputs, actions, head.numbers)
-            return QNetworks(listed, head, actions, inference_only)
-        layers = make_layers(
-            inputs,
-            actions,
-            head.numbers,
-            model["hiddens"],
-            dueling=model["dueling"],
-            sigma0=model["sigma0"] if model["noisy"] else None,
-            activation=model["activation"],
-        )
+            layers: ValueLayers = ImplicitLayers(inputs, actions, head.fractions, **options)
+        elif model.get("network"):
+            layers = ListedValues(model["network"], inputs, actions, head.numbers)
+        elif model["dueling"] or model["noisy"]:
+            sigma0 = model["sigma0"] if model["noisy"] else None
+            layers = Streams(inputs, actions, head.numbers, dueling=model["dueling"], sigma0=sigma0, **options)
+        else:
+            layers = OneStream(inputs, actions, head.numbers, **options)
         return QNetworks(layers, head, actions, inference_only)
 
 

@@ -14,7 +14,7 @@ from interreplay.learning.policy_gradient.impala import IMPALAUpdate
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.value.q_networks import QNetworks
-from interreplay.learning.value.streams import make_layers
+from interreplay.learning.value.streams import OneStream
 from interreplay.learning.value.value_heads import Mean
 from tests.learning.batches import ACTIONS, OBS, N, batch, rng
 from tests.learning.policy_gradient.test_impala import networks as unroll_networks
@@ -93,7 +93,7 @@ def test_layers_of_actors_and_critics(algorithm):
 
 @pytest.mark.parametrize("optimizer", ["Adam", "RMSprop"])
 def test_encoders_and_layers_of_value_networks(optimizer):
-    networks = with_encoder(value_networks(make_layers(WIDTH, ACTIONS, 1, (8,))))
+    networks = with_encoder(value_networks(OneStream(WIDTH, ACTIONS, 1, (8,))))
     changes = learned(DQNUpdate(networks, optimizer=optimizer, target_update_period=1, tau=0.5), discrete=True)
     assert_partly(changes, "encoder")
     networks = value_networks(ListedValues({"q": [MINE, "Linear"]}, OBS, ACTIONS, 1))

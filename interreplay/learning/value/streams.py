@@ -152,18 +152,3 @@ class Streams(ValueLayers):
             return None
         layers: Any = chain.from_iterable(zip(self.hidden, self.last, strict=True))
         return [layer.draw(rng) for layer in layers]
-
-
-def make_layers(
-    inputs: int,
-    actions: int,
-    numbers: int,
-    hiddens: Sequence[int],
-    dueling: bool = False,
-    sigma0: float | None = None,
-    activation: str = "relu",
-) -> ValueLayers:
-    """Return `Streams` of dueling or noisy layers, else `OneStream`; arguments as in `Streams`."""
-    if dueling or sigma0 is not None:
-        return Streams(inputs, actions, numbers, hiddens=hiddens, dueling=dueling, sigma0=sigma0, activation=activation)
-    return OneStream(inputs, actions, numbers, hiddens=hiddens, activation=activation)

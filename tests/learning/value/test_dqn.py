@@ -10,7 +10,7 @@ from interreplay.learning.networks.optimizers import CenteredRMSprop
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.value.q_networks import QNetworks
-from interreplay.learning.value.streams import make_layers
+from interreplay.learning.value.streams import OneStream, Streams
 from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
 from tests.learning.batches import ACTIONS, OBS, N, batch, learn, rng
 from tests.learning.value.test_value_heads import defined_losses
@@ -25,7 +25,8 @@ pytestmark = pytest.mark.usefixtures("flat_float64")
 def networks(head="mean", seed=0, width=OBS, **kind):
     torch.manual_seed(seed)
     made = HEADS[head]()
-    nets = QNetworks(make_layers(width, ACTIONS, made.numbers, (16, 8), **kind), made, ACTIONS)
+    layers = Streams if kind else OneStream
+    nets = QNetworks(layers(width, ACTIONS, made.numbers, (16, 8), **kind), made, ACTIONS)
     nets.encoder = Flat()
     for parameter in nets.targets.parameters():  # as after some updates
         parameter.data += 0.1 * torch.randn(parameter.shape)

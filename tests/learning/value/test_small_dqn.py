@@ -9,7 +9,7 @@ from interreplay.learning.networks.small_layers import SMALL
 from interreplay.learning.update import Batch
 from interreplay.learning.value.dqn import DQNUpdate
 from interreplay.learning.value.q_networks import QNetworks
-from interreplay.learning.value.streams import make_layers
+from interreplay.learning.value.streams import OneStream, Streams
 from interreplay.learning.value.value_heads import Mean
 from tests.learning.batches import ACTIONS, OBS, N, batch, rng
 from tests.learning.plain_torch import without_numpy
@@ -20,7 +20,8 @@ pytestmark = pytest.mark.usefixtures("flat_float64")
 def networks(huber_delta=1.0, hiddens=(16, 8), head=None, activation="relu", **kind):
     torch.manual_seed(0)
     made = Mean(huber_delta) if head is None else head
-    nets = QNetworks(make_layers(OBS, ACTIONS, made.numbers, hiddens, activation=activation, **kind), made, ACTIONS)
+    layers = Streams if kind else OneStream
+    nets = QNetworks(layers(OBS, ACTIONS, made.numbers, hiddens, activation=activation, **kind), made, ACTIONS)
     nets.encoder = Flat()
     return nets
 
