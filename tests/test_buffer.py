@@ -140,6 +140,14 @@ def test_the_state_of_another_method_is_rejected_and_changes_nothing():
         mixed.load_state_dict(other.state_dict())
 
 
+def test_the_incomplete_state_of_a_part_is_rejected():
+    buffer = PER(capacity=20)
+    state = buffer.state_dict()
+    del state["selector"]["largest"]
+    with pytest.raises(ValueError, match="the selector of the state has no 'largest', which this Prioritized requires"):
+        buffer.load_state_dict(state)
+
+
 def test_the_state_of_an_empty_buffer_clears_a_full_one():
     for kind in (Uniform, PER, NMER):
         empty, full = kind(capacity=20, seed=0).state_dict(), kind(capacity=20, seed=1)

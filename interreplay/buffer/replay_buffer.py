@@ -484,7 +484,7 @@ class ReplayBuffer:
 
         Raises:
             ValueError: If the state has another capacity, other columns or other parts; nothing changes then. Also if a
-                part rejects its state.
+                part rejects its state or finds it incomplete.
         """
         own = self.part_names()
         saved = state.get("parts", own)  # missing in states of 0.3.0
@@ -496,7 +496,10 @@ class ReplayBuffer:
         if self._n_step_range is not None and "n_step" in state:  # not if n was fixed before
             self._use_n_step(int(state["n_step"]))
         for name, part in self.parts.items():
-            part.load_state_dict(state[name])
+            try:
+                part.load_state_dict(state[name])
+            except KeyError as error:  # a part with other arguments
+                raise ValueError(f"the {name} of the state has no {error}, which this {own[name]} requires") from error
 
     def part_names(self) -> dict[str, str]:
         """Return the classes of the parts; a state can be loaded into buffers with equal ones."""

@@ -222,12 +222,12 @@ def test_networks_of_equal_settings_and_other_shapes_are_rejected(saved, monkeyp
 
 
 @pytest.mark.slow
-def test_a_buffer_without_an_entry_that_another_setting_requires_is_rejected(tmp_path):
+def test_a_buffer_with_another_part_is_rejected(tmp_path):
     fixed = config(buffer="ContinuousTransition", alpha=0.5).build_algo()
     folder = fixed.save_to_path(tmp_path / "fixed")
     adaptive = config(buffer="ContinuousTransition").build_algo()
     with pytest.raises(
-        CheckpointError, match="the replay buffer in .* does not fit: the synthesizer of the state has no 'temperature'"
+        CheckpointError, match="the replay buffer in .* the synthesizer of the state is Mixup; expected"
     ):
         adaptive.restore_from_path(folder)
 
