@@ -56,7 +56,8 @@ def draw_effects(axis: Axes, ratios: dict[str, Ratio]) -> None:
     """Draw the ratio of NMER's area to uniform replay's over all tasks and by task."""
     draw_ratios(axis, ratios, (ALL,))
     for place, (ratio, _, _) in enumerate(reversed(ratios.values())):
-        axis.text(33, place, f"{ratio:.1f}x", va="center", fontsize=10, color="0.3")
+        right = axis.get_yaxis_transform()
+        axis.text(1.02, place, f"{ratio:.1f}x", va="center", fontsize=10, color="0.3", transform=right)
     axis.set_xscale("log")
     axis.set_xlim(0.15, 30)
     ticks = [0.25, 0.5, 1, 2, 4, 8, 16]

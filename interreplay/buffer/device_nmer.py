@@ -216,7 +216,8 @@ class DeviceNMER(ReplayBuffer):
         return total
 
     def part_names(self) -> dict[str, str]:
-        return super().part_names() | {"neighborhood": KNN.__name__}  # its states and NMER's are exchangeable
+        """Return the classes of NMER's parts, because NMER loads states of this buffer and vice versa."""
+        return super().part_names() | {"neighborhood": KNN.__name__}
 
     def state_view(self) -> dict[str, Any]:
         state = super().state_view()

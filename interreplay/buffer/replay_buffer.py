@@ -502,7 +502,7 @@ class ReplayBuffer:
                 raise ValueError(f"the {name} of the state has no {error}, which this {own[name]} requires") from error
 
     def part_names(self) -> dict[str, str]:
-        """Return the classes of the parts; a state can be loaded into buffers with equal ones."""
+        """Return the class of each part by its name. A buffer only loads states of a buffer with the same classes."""
         return {name: class_names(part) for name, part in self.parts.items()}
 
     def __repr__(self) -> str:

@@ -63,9 +63,10 @@ def walking(
     terminate_when_unhealthy: bool = True,
     exclude_current_positions_from_observation: bool = True,
 ) -> Tensor:
-    """Return which rows of a walking robot terminate: too low, too high, tilted, or out of its state's range.
+    """Return which rows ``(n,)`` of a walking robot terminate: too low, too high, tilted, or out of its state's range.
 
-    The height is the first column after the `positions` that an observation may begin with, the angle is the second.
+    Observations have shape ``(n, d)``. They begin with the height and the angle, or with `positions` columns before
+    these unless `exclude_current_positions_from_observation`. Bounds are those of Gymnasium's MuJoCo environments.
     Velocities observed in Hopper are clipped to ±10, so velocities beyond 100 cannot be detected. With `inclusive`
     bounds of the height, as in Ant, rows that are not finite also terminate.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from interreplay.learning.networks.batched_layers import (
     ForwardPass,
     LayerViews,
     Member,
+    Networks,
     PassSettings,
     affine,
     bias_gradient,
@@ -146,7 +146,13 @@ class ResidualGaussian(ResidualMLP):
     LOWEST = -10.0
     HALF_RANGE = 6.0
 
-    def outputs(self, *arguments: Any, **options: Any) -> Tensor:
-        mean, raw = super().outputs(*arguments, **options).chunk(2, dim=-1)
+    def outputs(
+        self,
+        rows: Tensor | Sequence[Tensor],
+        dropped: Dropped | None = None,
+        networks: Networks | None = None,
+        frozen: bool = False,
+    ) -> Tensor:
+        mean, raw = super().outputs(rows, dropped, networks, frozen).chunk(2, dim=-1)
         log_std = torch.tanh(raw) * self.HALF_RANGE + (self.LOWEST + self.HALF_RANGE)
         return torch.cat([mean, log_std], dim=-1)
