@@ -161,6 +161,8 @@ stop() {
 
 watch() { # watch COMMAND...: runs the command with the signals above; sets $code, and $own_limit if it stopped by itself
     signalled=0 stopping=0 own_limit=0 timers=()
+    local stopped_early=0
+    trap 'stopped_early=1' TERM INT # until the driver's id is known
     # SIGUSR1 would end Python before it installs its handler.
     (
         trap '' USR1
@@ -169,6 +171,7 @@ watch() { # watch COMMAND...: runs the command with the signals above; sets $cod
     driver=$!
     trap warned USR1
     trap stop TERM INT
+    [ $stopped_early = 0 ] || stop
     [ "${warned_early:-0}" = 0 ] || stop_in_time
     while :; do
         wait "$driver"

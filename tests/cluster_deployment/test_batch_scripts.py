@@ -43,6 +43,10 @@ warned_early=0
 trap 'warned_early=1' USR1
 [ -z "${{EARLY:-}}" ] || kill -USR1 $$
 export RAY_TMPDIR="$PWD/scratch"
+if [ -n "${{SIGNAL_BEFORE:-}}" ]; then
+    set -o functrace
+    trap '[ "$BASH_COMMAND" != "$SIGNAL_BEFORE" ] || kill -TERM $$' DEBUG
+fi
 watch "$@"
 echo "code $code"
 finish "$code"
@@ -258,6 +262,14 @@ def test_a_driver_that_ends_before_its_signal_handlers_is_requeued(job):
     watched.process.terminate()
     code, out = watched.end()
     assert code == 75 and "requeueing" in out
+
+
+@pytest.mark.parametrize("command", ["driver=$!", "trap stop TERM INT"])
+def test_a_signal_while_the_driver_starts_stops_it(job, monkeypatch, command):
+    monkeypatch.setenv("SIGNAL_BEFORE", command)
+    code, out = Watched(job, "/bin/sleep", "20").end()
+    assert code == 75 and "saving and stopping" in out
+    assert (job / "calls").read_text() == "scontrol requeue 12\n"
 
 
 def test_a_hanging_driver_is_killed_before_the_job_ends(job):
