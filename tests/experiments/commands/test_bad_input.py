@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interreplay.experiments.commands import actor_learner, evaluate, main, run_agent, smoketest, study, train
+from interreplay.experiments.commands import actor_learner, evaluate, lcer, main, run_agent, smoketest, study, train
 from interreplay.experiments.report import __main__ as report
 from interreplay.experiments.rllib_command import main as rllib
 from tests.experiments.commands.bad_input import FILES, TABLE
@@ -22,6 +22,7 @@ MAINS = {
     "custom_training.py": train.main,
     "run_agent.py": run_agent.main,
     "main.py": actor_learner.main,
+    "train.py": lcer.main,
     "cluster_run.py": study.main,
     "enjoy.py": evaluate.main,
     "rllib": rllib.main,
