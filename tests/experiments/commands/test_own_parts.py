@@ -21,10 +21,6 @@ from interreplay.selection import Prioritized
 from tests.experiments.commands.command_lines import users_folder
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "extending.md"
-TINY = (
-    "--env Pendulum-v1 --learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 "
-    "--checkpoint_freq 1 --evaluation_num_episodes 1 --steps_per_iteration 100"
-).split()
 
 
 NAMES = {

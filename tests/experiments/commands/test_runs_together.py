@@ -23,7 +23,7 @@ from interreplay.experiments.tune import run_together
 from interreplay.experiments.tune.run_together import Worker, receive, shares
 from interreplay.experiments.tune.study_run import PermanentFailure
 from interreplay.rllib import ray_session
-from tests.experiments.commands.test_cluster_run import read_csv, status, steps, study, wait_for  # noqa: F401
+from tests.experiments.commands.test_cluster_run import status, steps, study, wait_for  # noqa: F401
 
 WORDS = "--env Pendulum-v1 --hiddens 8 --train_batch_size 8 --learning_starts 10 --buffer_size 100"
 WORDS += " --total_env_steps 60 --steps_per_iteration 30 --evaluation_interval 0 --checkpoint_freq 0"
