@@ -95,6 +95,7 @@ def test_lists_and_counts_do_nothing_else(folder, monkeypatch, capsys):
         (study.main, "study.yaml --list-buffers", "Attentive"),
         (train.main, "--list_presets", "nmer-paper"),
         (study.main, "study.yaml --count", "2\n"),
+        (study.main, "search.yaml --count", "2\n"),
         (study.main, "study.yaml --list_presets False --count", "2\n"),
     ):
         assert command(line.split()) == 0

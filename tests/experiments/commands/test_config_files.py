@@ -11,7 +11,6 @@ from argument_parser import CATALOGUE, settings_for, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.preparation import prepared
-from interreplay.experiments.commands.study import main as study
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.flags import config_files, presets
 from interreplay.experiments.flags.run_flags import FLAGS
@@ -172,13 +171,6 @@ def test_a_resumed_run_takes_what_may_change_from_the_file():
     assert settings_resumed(saved, given("--config more.yaml total_env_steps=99")).total_env_steps == 99
     with pytest.raises(UsageError, match="made with buffer_args"):
         settings_resumed(saved, given("--config per.yaml"))
-
-
-def test_studies_take_settings_not_configurations(folder, capsys):
-    words = ["--buffers", "Uniform", "--config", "mine.yaml"]
-    rejects(capsys, study, words, "unknown flag --config; settings go into the study file")
-    (folder / "study.yaml").write_text("{buffers: [Uniform], settings: {config: mine.yaml}}")
-    rejects(capsys, study, ["study.yaml", "--count"], "config does not belong in a study")
 
 
 def test_an_inputs_file_may_name_one(folder):
