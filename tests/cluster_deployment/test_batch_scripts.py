@@ -88,6 +88,13 @@ def bash(text, **env):
     )
 
 
+def script(name, *arguments, **env):
+    """Run a script of `cluster_deployment`, without variables that are empty."""
+    variables = {name: value for name, value in {**os.environ, **env}.items() if value}
+    path = HOME / "cluster_deployment" / name
+    return subprocess.run(["bash", path, *arguments], env=variables, capture_output=True, text=True, timeout=300)
+
+
 class Watched:
     """A driver under `watch`, to which signals can be sent."""
 
@@ -211,10 +218,12 @@ def test_modules_and_an_environment_without_ray(job):
     assert done.returncode == 1 and "cannot import ray" in done.stderr and "--venv or --conda" in done.stderr
 
 
-def test_other_exit_codes_end_the_job(job):
-    for code in (0, 1, 2):
+def test_a_driver_that_ends_by_itself_is_not_requeued(job):
+    ends = {code: f"ended with exit code {code}" for code in (0, 1, 2)}
+    ends[75] = "(max_time): not requeued; submit the same command again"
+    for code, line in ends.items():
         found, out = Watched(job, "bash", "-c", f"exit {code}").end()
-        assert found == code and f"ended with exit code {code}" in out
+        assert found == code and line in out
         assert not (job / "calls").exists()
 
 
@@ -283,12 +292,6 @@ def test_a_hanging_driver_is_killed_before_the_job_ends(job):
     assert int((job / "slept").read_text().split()[0]) in (10, 11, 12), "15 s before the end"
 
 
-def test_a_run_that_reached_its_own_time_limit_is_not_requeued(job):
-    code, out = Watched(job, "bash", "-c", "exit 75").end()
-    assert code == 75 and "(max_time): not requeued; submit the same command again" in out
-    assert not (job / "calls").exists()
-
-
 STOPPED = "trap 'exit 75' TERM; /bin/sleep 0.1; kill -TERM $PPID; while :; do /bin/sleep 0.02; done"
 """A driver that the batch script's signal stops."""
 REQUEUED = "scontrol requeue 12\n"
@@ -344,9 +347,7 @@ def ray_start(job, role, **env):
     program(job / "bin/sleep", "exit 0")
     program(job / "bin/df", "echo Avail; echo ${SHARED_MB:-100000}")
     own = {"INTERREPLAY_HOME": str(HOME), "RAY_TMPDIR": str(job / "scratch"), "SLURM_CPUS_ON_NODE": "4", **env}
-    own = {name: value for name, value in {**os.environ, **own}.items() if value}
-    node = HOME / "cluster_deployment/concurrent_deployment/node.sh"
-    return subprocess.run(["bash", node, role, "10.0.0.1"], env=own, capture_output=True, text=True, timeout=300).stdout
+    return script("concurrent_deployment/node.sh", role, "10.0.0.1", **own).stdout
 
 
 @pytest.mark.slow
@@ -379,20 +380,10 @@ def test_ended_daemons_of_a_worker_are_restarted_three_times(job):
 
 @pytest.mark.parametrize(("kind", "word"), [("single_process", "--array"), ("concurrent", "STUDY.yaml RESULTS")])
 def test_wrong_arguments_of_a_script(job, kind, word):
-    done = subprocess.run(
-        ["bash", HOME / f"cluster_deployment/{kind}_deployment/run.sh"],
-        env={**os.environ, "INTERREPLAY_HOME": str(HOME)},
-        capture_output=True,
-        text=True,
-    )
+    done = script(f"{kind}_deployment/run.sh", INTERREPLAY_HOME=str(HOME))
     assert done.returncode == 1 and word in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_missing_repository(job):
-    done = subprocess.run(
-        ["bash", HOME / "cluster_deployment/concurrent_deployment/run.sh", "a", "b"],
-        env={**os.environ, "SLURM_SUBMIT_DIR": str(job), "INTERREPLAY_HOME": ""},
-        capture_output=True,
-        text=True,
-    )
+    done = script("concurrent_deployment/run.sh", "a", "b", SLURM_SUBMIT_DIR=str(job), INTERREPLAY_HOME="")
     assert done.returncode == 1 and "submit from the repository's folder" in done.stderr

@@ -9,7 +9,6 @@ import pytest
 from interreplay.experiments.commands import study
 
 HOME = Path(__file__).resolve().parents[2]
-SEARCH = 'buffers: [Uniform]\nenvs: [Pendulum-v1]\nsearcher: tpe\nnum_samples: 2\nsearch: {tau: "uniform(.001, .01)"}\n'
 LOUD = """
 import atexit
 import gymnasium as gym
@@ -35,6 +34,11 @@ def test_runs_are_counted_after_their_check(file, capsys, monkeypatch):
     assert study.main([file, "--count"]) == 0
     assert capsys.readouterr().out == "2\n", "the memory of a login node is not the job's"
     assert study.main([file, "--device", "cuda", "--count"]) == 0, "nor are its GPUs"
+    for fitting in (
+        "--num_workers 1 --run 0 --job_cpus 1 --job_gpus 0",
+        "--cpus_per_trial 2 --address auto --job_cpus 2",
+    ):
+        assert study.main([file, "--count", *fitting.split()]) == 0, fitting
     flags = ["--envs", "CartPole-v1", "--trainers", "SAC,TD3", "--buffers", "Uniform,HER", "--seeds", "2"]
     capsys.readouterr()
     assert study.main([file, *flags, "--count"]) == 2
@@ -44,32 +48,6 @@ def test_runs_are_counted_after_their_check(file, capsys, monkeypatch):
         "achieved_goal and desired_goal",
         "error: runs 2-3, 6-7 of 8 cannot start: TD3 requires continuous actions (Box, or a Dict or Tuple of Boxes)",
     ]
-
-
-@pytest.mark.parametrize(
-    ("flags", "job", "line"),
-    [
-        ("--num_workers 2 --run 0", "--job_cpus 1", "--num_workers 2: each takes a CPU, available: 1 CPU"),
-        ("--cpus_per_trial 3 --address auto", "--job_cpus 2", "a run takes 3 CPUs"),
-        ("--gpus_per_trial 2 --address auto", "--job_gpus 1", "--gpus_per_trial 2: available: 1 GPU"),
-        ("--device cuda --run 0", "--job_gpus 0", "--device cuda: the job has no GPU; request one"),
-        ("--together 2 --address auto", "--job_cpus 9", "expected --address local instead of auto"),
-    ],
-)
-def test_runs_that_do_not_fit_the_job_are_not_counted(file, flags, job, line, capsys):
-    assert study.main([file, *flags.split(), "--count", *job.split()]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and line in err and err.count("\n") == 1
-    assert study.main([file, "--run", "0", "--count", *"--job_cpus 1 --job_gpus 0".split()]) == 0
-
-
-def test_a_search_that_draws_one_run_after_another_is_no_array(tmp_path, capsys):
-    search = tmp_path / "search.yaml"
-    search.write_text(SEARCH)
-    assert study.main([str(search), "--count"]) == 0
-    assert study.main([str(search), "--count", "--run", "0"]) == 2
-    error = capsys.readouterr().err
-    assert "--searcher tpe draws one run after another" in error and "use submit.py concurrent" in error
 
 
 def launched(folder, *words):

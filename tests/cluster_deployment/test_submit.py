@@ -169,15 +169,12 @@ def test_a_dry_run_submits_nothing(site, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "flags"),
     [
-        ("single", "--job_cpus=1 --job_gpus=0 study.yaml --output_dir results/study --count --run 0"),
-        (
-            "single --cpus 2 --gpus a100:2",
-            "--job_cpus=2 --job_gpus=2 study.yaml --output_dir results/study --count --run 0",
-        ),
-        ("single --sbatch=--gres=gpu:1 --sbatch=-c2", "study.yaml --output_dir results/study --count --run 0"),
+        ("single", "--job_cpus=1 --job_gpus=0 study.yaml --output_dir out --count --run 0"),
+        ("single --cpus 2 --gpus a100:2", "--job_cpus=2 --job_gpus=2 study.yaml --output_dir out --count --run 0"),
+        ("single --sbatch=--gres=gpu:1 --sbatch=-c2", "study.yaml --output_dir out --count --run 0"),
         (
             "concurrent --nodes 2 --gpus 1",
-            "--job_cpus=8 --job_gpus=2 --address auto study.yaml --output_dir results/study --count",
+            "--job_cpus=8 --job_gpus=2 --address auto study.yaml --output_dir out --count",
         ),
     ],
 )
@@ -189,7 +186,7 @@ def test_the_check_knows_the_resources_and_ignores_what_environments_print(site,
     kind, *more = words.split()
     args = submit.make_parser().parse_args([kind, "study.yaml", "--venv", "env", *more])
     args.flags = []
-    args.output_dir = Path("results/study")
+    args.output_dir = Path("out")
     assert submit.count_runs(args, submit.environment(args)) == 12
     assert (site / "flags").read_text().split() == flags.split()
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from interreplay.experiments.commands.lcer import SWITCHES, VALUES
 from interreplay.experiments.commands.main import COMMANDS
 from interreplay.experiments.flags.run_flags import CATALOGUE, FLAGS
 from interreplay.learning.algorithms_table import ALGORITHMS
@@ -102,20 +103,12 @@ def test_the_code_for_users_of_other_libraries_trains_and_acts(cluster):
 
 MIGRATION = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
 OF_LCER = MIGRATION.partition("## From LCER's system")[2].partition("\n## ")[0]
-# Flags of lcer/train.py at c26d413.
-THEIRS = """
-algo env-name lr num-steps updates-per-step policy no-eval gamma tau alpha no-automatic-entropy-tuning seed batch-size
-hidden-size start-steps target-update-interval replay-size target-entropy eval-episodes cuda eval-timesteps save-agent
-keep-best-agents model-based v-ratio update-env-model n-training-samples n-rollout-samples model-retain-epochs
-epoch-length rollout-min-epoch rollout-max-epoch rollout-min-length rollout-max-length deterministic-model nmer
-k-neighbors per her-replay-strategy her-replay-k her her-normalize n-update-batches lcercc lcerrm n-clusters
-"""
 
 
 def test_every_flag_of_theirs_has_a_row_that_names_flags_of_ours():
     rows = [line.split("|")[1:3] for line in OF_LCER.splitlines() if line.startswith("| `")]
     theirs = [flag for there, _ in rows for flag in re.findall(r"--([a-z0-9-]+)", there)]
-    assert sorted(theirs) == sorted(THEIRS.split())
+    assert sorted(theirs) == sorted(name.replace("_", "-") for name in (*SWITCHES, *VALUES))
     ours = {flag for _, here in rows for flag in re.findall(r"--([a-z_]+)", here)}
     assert len(ours) > 20 and ours - FLAGS.keys() == set()
     arguments = {name for _, here in rows for name in re.findall(r"--buffer_arg '?([a-z_]+)=", here)}

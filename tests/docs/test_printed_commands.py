@@ -107,16 +107,13 @@ def test_a_printed_command_is_accepted(page, line, tmp_path, monkeypatch):
     accept([PLACEHOLDERS.get(word, word) for word in shlex.split(line, comments=True)])
 
 
-@pytest.mark.parametrize("line", ["interreplay train --no-such-flag", "rllib train --runs SAC", "python main.py --x=1"])
-def test_an_unknown_flag_would_be_found(line):
-    assert printed_commands(f"```\n{line}\n```\n") == [line]
-    with pytest.raises((SystemExit, ValueError)):
-        accept(shlex.split(line))
-
-
-def test_a_command_after_a_block_of_python_is_found():
-    page = "```python\nx = 1\n```\nProse.\n\n```\nrllib train --run PPO\n```\n"
-    assert printed_commands(page) == ["rllib train --run PPO"]
+def test_unknown_commands_and_flags_would_be_found():
+    for line in ("interreplay train --no-such-flag", "rllib train --runs SAC", "python main.py --x=1"):
+        assert printed_commands(f"```python\nx = 1\n```\nProse.\n\n```\n{line}\n```\n") == [line]
+        with pytest.raises((SystemExit, ValueError)):
+            accept(shlex.split(line))
+    assert printed_flags("`--no-such-flag 3`, --gamma=.9 and a--b, 2 -- 3") == {"no_such_flag", "gamma"}
+    assert "no_such_flag" not in known_flags()
 
 
 def test_all_commands_are_looked_at():
@@ -164,11 +161,6 @@ def test_every_flag_on_our_pages_exists():
         named |= flags
         unknown += [f"{page.name}: --{flag}" for flag in sorted(flags - known - others)]
     assert unknown == [] and others <= named and len(named) > 300
-
-
-def test_a_removed_flag_would_be_found():
-    assert printed_flags("`--no-such-flag 3`, --gamma=.9 and a--b, 2 -- 3") == {"no_such_flag", "gamma"}
-    assert "no_such_flag" not in known_flags()
 
 
 @pytest.mark.parametrize("words", [["--help"], [], ["--help", "all"]])

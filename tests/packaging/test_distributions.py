@@ -52,17 +52,13 @@ def test_the_sdist_contains_the_whole_repository(built):
     assert not files(clone) - sdist
 
 
-def test_the_wheel_contains_both_packages_with_all_files(built):
+def test_the_wheel_contains_both_packages_with_all_files_and_nothing_else(built):
     clone, _, wheel = built
     expected = {name for name in files(clone) if name.startswith(("interreplay/", "replay_buffers/"))}
     assert not expected - wheel
     assert {"interreplay/py.typed", "replay_buffers/py.typed", "interreplay/presets/mujoco.yaml"} <= wheel
     report = "interreplay/experiments/report"
     assert {f"{report}/page.html", f"{report}/page.css", f"{report}/published_curves.csv.gz"} <= wheel
-
-
-def test_the_wheel_contains_nothing_else(built):
-    _, _, wheel = built
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == {"interreplay", "replay_buffers"}
 

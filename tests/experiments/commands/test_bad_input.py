@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interreplay.experiments.commands import actor_learner, evaluate, main, run_agent, smoketest, study, train
+from interreplay.experiments.commands import actor_learner, evaluate, lcer, main, run_agent, smoketest, study, train
 from interreplay.experiments.report import __main__ as report
 from interreplay.experiments.rllib_command import main as rllib
 from tests.experiments.commands.bad_input import FILES, TABLE
@@ -22,6 +22,7 @@ MAINS = {
     "custom_training.py": train.main,
     "run_agent.py": run_agent.main,
     "main.py": actor_learner.main,
+    "train.py": lcer.main,
     "cluster_run.py": study.main,
     "enjoy.py": evaluate.main,
     "rllib": rllib.main,
@@ -94,6 +95,7 @@ def test_lists_and_counts_do_nothing_else(folder, monkeypatch, capsys):
         (study.main, "study.yaml --list-buffers", "Attentive"),
         (train.main, "--list_presets", "nmer-paper"),
         (study.main, "study.yaml --count", "2\n"),
+        (study.main, "search.yaml --count", "2\n"),
         (study.main, "study.yaml --list_presets False --count", "2\n"),
     ):
         assert command(line.split()) == 0

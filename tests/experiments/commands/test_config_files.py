@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from argument_parser import CATALOGUE, settings_for, settings_resumed
 from custom_training import main
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.study import main as study
+from interreplay.experiments.commands.preparation import prepared
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.flags import config_files, presets
 from interreplay.experiments.flags.run_flags import FLAGS
@@ -162,22 +161,9 @@ def test_a_file_included_twice_is_not_a_cycle(folder):
     assert settings("--config top.yaml").gamma == 0.1, "the later one brings it again"
 
 
-@pytest.mark.slow
-def test_a_run_prints_its_file_and_resumes_with_it(folder, capsys):
-    line = "--config mine.yaml --local_dir out train_batch_size=16 learning_starts=64 evaluation_interval=0 wandb=none"
-    words = [word for word in shlex.split(line) if not word.startswith("wandb")]
-    (folder / "parts/smaller.yaml").write_text("{learning_starts: 100}")
-    assert main([*words, "total_env_steps=256"]) == 0
-    out = capsys.readouterr().out
-    assert "configuration mine.yaml over parts/smaller.yaml, parts/small.yaml, " in out.splitlines()[0]
-    (run,) = (folder / "out").iterdir()
-    params = json.loads((run / "params.json").read_text())
-    assert (params["lr"], params["hiddens"], params["train_batch_size"]) == (1e-3, [32, 32], 16)
-    assert "config" not in params and "defaults" not in params
-    words.remove("--local_dir"), words.remove("out")
-    assert main([*words, "--resume", str(run), "total_env_steps=512"]) == 0
-    assert "512 steps" in capsys.readouterr().out
-    rejects(capsys, main, [*words, "--resume", str(run), "gamma=.5"], "made with gamma 0.99, not 0.5")
+def test_a_run_prints_its_files():
+    lines = prepared(given("--config mine.yaml"), [], None).lines
+    assert lines[0].startswith("configuration mine.yaml over parts/smaller.yaml, parts/small.yaml, ")
 
 
 def test_a_resumed_run_takes_what_may_change_from_the_file():
@@ -185,13 +171,6 @@ def test_a_resumed_run_takes_what_may_change_from_the_file():
     assert settings_resumed(saved, given("--config more.yaml total_env_steps=99")).total_env_steps == 99
     with pytest.raises(UsageError, match="made with buffer_args"):
         settings_resumed(saved, given("--config per.yaml"))
-
-
-def test_studies_take_settings_not_configurations(folder, capsys):
-    words = ["--buffers", "Uniform", "--config", "mine.yaml"]
-    rejects(capsys, study, words, "unknown flag --config; settings go into the study file")
-    (folder / "study.yaml").write_text("{buffers: [Uniform], settings: {config: mine.yaml}}")
-    rejects(capsys, study, ["study.yaml", "--count"], "config does not belong in a study")
 
 
 def test_an_inputs_file_may_name_one(folder):

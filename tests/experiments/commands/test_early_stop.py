@@ -65,6 +65,9 @@ def test_a_return_counts_from_the_evaluation_that_reaches_it():
     assert rule.reason == ""
     rule.add(10.0)
     assert rule.reason == "evaluation return 10.0 reached --stop_at_return 10"
+    for target, reached in ((10.0, True), (11.0, False)):
+        resumed = EarlyStop(target=target, patience=None, kind="evaluation", earlier=[10.0])
+        assert bool(resumed.reason) == reached
 
 
 def test_an_equal_return_is_not_an_improvement_and_a_better_one_starts_again():
@@ -76,22 +79,12 @@ def test_an_equal_return_is_not_an_improvement_and_a_better_one_starts_again():
     assert rule.reason == "2 evaluations without a return above 6.0 (--stop_without_improvement 2)"
 
 
-@pytest.mark.slow
-def test_a_return_that_is_reached_ends_the_run_well(tmp_path, capsys):
-    assert train(tmp_path, "--stop_at_return", "-5") == 0
-    assert steps(the_run(tmp_path)) == [50]
-    assert rows(the_run(tmp_path))[-1]["stop_reason"] == "evaluation return 0.0 reached --stop_at_return -5"
-    assert "stopped before 500 steps: evaluation return 0.0 reached --stop_at_return -5" in capsys.readouterr().out
-    assert custom_training.main(["--resume", str(the_run(tmp_path))]) == 0
-    assert steps(the_run(tmp_path)) == [50]
-    assert custom_training.main(["--resume", str(the_run(tmp_path)), "--stop_at_return", "5"]) == 0
-    assert steps(the_run(tmp_path))[-1] == 500
-
-
-def test_without_evaluations_the_return_in_training_counts(tmp_path):
+def test_without_evaluations_the_return_in_training_counts(tmp_path, capsys):
     assert train(tmp_path, "--stop_at_return", "-5", "--evaluation_interval", "0") == 0
     assert steps(the_run(tmp_path)) == [50]
-    assert rows(the_run(tmp_path))[-1]["stop_reason"] == "training return 0.0 reached --stop_at_return -5"
+    reason = "training return 0.0 reached --stop_at_return -5"
+    assert rows(the_run(tmp_path))[-1]["stop_reason"] == reason
+    assert f"stopped before 500 steps: {reason}" in capsys.readouterr().out
 
 
 @pytest.mark.slow

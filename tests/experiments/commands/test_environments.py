@@ -1,5 +1,4 @@
 import os
-import subprocess
 import sys
 
 import gymnasium as gym
@@ -7,7 +6,7 @@ import pytest
 
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
-from interreplay.environments.own_modules import LAST
+from interreplay.environments.own_modules import LAST, search_last
 from interreplay.errors import UsageError
 
 
@@ -98,9 +97,14 @@ class Broken(PendulumEnv):
     def __init__(self):
         raise RuntimeError("no simulator")
 
+class Exits(PendulumEnv):
+    def __init__(self):
+        raise SystemExit(3)
+
 gym.register("MineHere-v0", entry_point=PendulumEnv, max_episode_steps=50)
 gym.register("MineHere-v1", entry_point=PendulumEnv)
 gym.register("BrokenHere-v0", entry_point=Broken)
+gym.register("ExitsHere-v0", entry_point=Exits)
 """
 
 
@@ -114,7 +118,7 @@ def folder(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
-    for name in ("MineHere-v0", "MineHere-v1", "BrokenHere-v0"):
+    for name in ("MineHere-v0", "MineHere-v1", "BrokenHere-v0", "ExitsHere-v0"):
         gym.registry.pop(name, None)
 
 
@@ -132,6 +136,7 @@ WRONG = {
     "envs_needing:MineHere-v0": "envs_needing imports 'a_missing_package', which is not installed",
     "envs_misspelt:MineHere-v0": "envs_misspelt cannot be imported: SyntaxError",
     "envs_here:BrokenHere-v0": "cannot be created: RuntimeError: no simulator (",
+    "envs_here:ExitsHere-v0": "cannot be created: SystemExit: 3 (",
     "../x:Env-v0": "'../x' is not the name of a module; expected a name such as my_envs:Env-v0",
     ":Env-v0": "'' is not the name of a module",
     ".envs_here:Env-v0": "'.envs_here' is not the name of a module",
@@ -150,23 +155,17 @@ def test_unavailable_environments_are_one_line(folder):
         assert repr(requested) in str(caught.value) and message in " ".join(str(caught.value).split())
 
 
-WORKER = """
-import os
-import subprocess
-import sys
-from interreplay.environments.own_modules import search_last
-sys.argv[0], sys.path[:0] = sys.argv[1], ["{here}", "/elsewhere"]
-search_last()
-print(sys.path.index("/elsewhere"), sys.path.index("{here}") == len(sys.path) - 1)
-"""
-
-
 @pytest.mark.parametrize(
-    ("program", "requested", "expected"),
-    [("default_worker.py", "1", "0 True"), ("default_worker.py", "", "1 False"), ("mine.py", "1", "1 False")],
+    ("program", "requested", "moved"),
+    [("default_worker.py", True, True), ("default_worker.py", False, False), ("mine.py", True, False)],
 )
-def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, requested, expected, tmp_path):
-    environment = {k: v for k, v in os.environ.items() if k != LAST} | ({LAST: requested} if requested else {})
-    command = [sys.executable, "-c", WORKER.format(here=tmp_path), program]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.stdout.strip(), done.stderr) == (expected, "")
+def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, requested, moved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    here = os.getcwd()
+    monkeypatch.setattr(sys, "argv", [f"bin/{program}"])
+    monkeypatch.setattr(sys, "path", [here, "/other"])
+    monkeypatch.delenv(LAST, raising=False)
+    if requested:
+        monkeypatch.setenv(LAST, "1")
+    search_last()
+    assert sys.path == (["/other", here] if moved else [here, "/other"])

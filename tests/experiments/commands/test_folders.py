@@ -47,8 +47,9 @@ def test_a_save_that_fails_leaves_the_others_alone(folder):
         write(path)
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(UsageError, match=r"checkpoint_00002000.*No space left.*earlier ones are kept"):
+    with pytest.raises(UsageError, match=r"checkpoint_00002000.*No space left.*earlier ones are kept") as caught:
         folder.save(2000, full, {}, keep=1)
+    assert isinstance(caught.value.__cause__, OSError), "by which studies know that another attempt may succeed"
     assert names(folder) == ["checkpoint_00001000"]
 
 
@@ -107,13 +108,6 @@ def test_a_run_without_results_has_nothing_to_rewind(folder):
 
 
 def test_what_can_be_resumed(folder):
-    with pytest.raises(UsageError, match=r"holds no checkpoint_\* folder"):
-        find_checkpoints(folder.path)
-    with pytest.raises(UsageError, match="does not exist"):
-        find_checkpoints(folder.path / "other")
-    (folder.path / "file").write_text("")
-    with pytest.raises(UsageError, match="is not a folder"):
-        find_checkpoints(folder.path / "file")
     path = folder.save(1000, write, {"env": "A"}, keep=2)
     assert find_checkpoints(path) == [path] == find_checkpoints(folder.path)
     copy = path.rename(path.with_name("under_another_name"))

@@ -5,11 +5,10 @@ import json
 import pytest
 import yaml
 
-import custom_training
 import run_agent
 from interreplay.errors import UsageError
 from interreplay.experiments.commands.run_agent import translated
-from tests.experiments.commands.command_lines import rejects, settings
+from tests.experiments.commands.command_lines import settings
 
 NETWORK = {"q": {"fc1": {"layer": "Linear", "out_features": 16}, "act": "ReLU", "out": "Linear"}}
 SHORT = "--total_env_steps 150 --learning_starts 60 --buffer_size 500 --evaluation_interval 0 --quiet".split()
@@ -28,24 +27,6 @@ def test_a_file_a_flag_and_words_name_layers(file):
     assert settings(*flag).network == NETWORK and settings(*flag[:4]).network is None
     made = settings("--config", file, "network.q.fc1.out_features=32", "network.q.act=Tanh").network["q"]
     assert made == {"fc1": {"layer": "Linear", "out_features": 32}, "act": "Tanh", "out": "Linear"}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("network.q.act=ReLUU", "--network.q.act: unknown layer 'ReLUU'; did you mean ReLU?"),
-        ("network.q.fc1.in_features=7", "--network.q.fc1: Linear does not fit inputs of shape (4,): "),
-        (
-            "network.q.out.layer=Linear network.q.out.out_features=5",
-            "--network.q: the last layer returns (5,); expected (2,)",
-        ),
-        ("network.q.act=1", "--network: layer act is 1; expected a name such as ReLU"),
-        ("network.actor.fc=Linear", "--network has no stream 'actor' here"),
-    ],
-)
-def test_errors_are_one_line(file, words, message, capsys, tmp_path):
-    words = ["--config", file, *SHORT, "--output_dir", str(tmp_path / "runs")] + words.split()
-    rejects(capsys, custom_training.main, words, message)
 
 
 # --- RLcycle's files ---------------------------------------------------------------------------------------------

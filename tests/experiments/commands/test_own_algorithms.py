@@ -150,18 +150,6 @@ def test_a_checkpoint_gives_the_algorithm_back_in_python(folder):
         type(algorithm).from_checkpoint(path)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_an_own_algorithm_learns_from_batches_of_several_sources(folder):
-    made = settings("--trainer", NAME, *TINY)
-    config = configure(NAME, made).replay("Mix", sources={"blended": "NMER", "prioritized": "PER"}, capacity=500)
-    algorithm = config.build_algo()
-    algorithm.train()
-    algorithm.train()
-    assert algorithm.learner.updates > 0
-    algorithm.stop()
-
-
 @pytest.mark.usefixtures("cluster")
 def test_a_checkpoint_of_an_update_with_its_own_optimizers_is_restored(folder):
     algorithm = configure("more_algs:Sits", settings("--trainer", "more_algs:Sits", *TINY)).build_algo()

@@ -10,11 +10,10 @@ import yaml
 
 from interreplay.buffer.catalogue import make_buffer
 from interreplay.errors import UsageError
-from interreplay.experiments.commands import evaluate, train
 from interreplay.experiments.commands.study import main as study
 from interreplay.experiments.commands.study import read_new
 from interreplay.experiments.commands.train import run_name
-from interreplay.experiments.flags.training_flags import make_parser, settings_for, settings_resumed
+from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.studies.results_table import as_command
 from interreplay.experiments.studies.study import Study
 from interreplay.experiments.tune.hyperparameter_search import searched
@@ -22,10 +21,6 @@ from interreplay.selection import Prioritized
 from tests.experiments.commands.command_lines import users_folder
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "extending.md"
-TINY = (
-    "--env Pendulum-v1 --learning_starts 60 --train_batch_size 32 --buffer_size 2000 --hiddens 16,16 "
-    "--checkpoint_freq 1 --evaluation_num_episodes 1 --steps_per_iteration 100"
-).split()
 
 
 NAMES = {
@@ -128,15 +123,6 @@ def test_the_error_of_a_part_names_its_place(folder):
         make_buffer("ReplayBuffer", capacity=10, selector={"type": "my_broken_parts:Fails"})
 
 
-def test_a_resumed_run_keeps_its_parts(folder):
-    saved = vars(settings("--selector", "my_parts:Recent", "share=.2"))
-    assert settings_resumed(saved, {}).buffer_args == saved["buffer_args"]
-    same = make_parser().given(["--selector", "my_parts:Recent", "share=.2"])
-    assert settings_resumed(saved, same).buffer_args == saved["buffer_args"]
-    with pytest.raises(UsageError, match="leave the flag out"):
-        settings_resumed(saved, make_parser().given(["--selector", "my_parts:Recent", "share=.3"]))
-
-
 STUDY = """
 envs: [Pendulum-v1]
 buffers:
@@ -162,19 +148,6 @@ def test_a_study_names_runs_after_their_parts(folder):
     assert len(reached) == 2 and all(reach in range(3, 30) for reach in reached)
     words = shlex.split(as_command(planned.runs[1]))[2:]
     assert settings_for(make_parser().given(words)).buffer_args == found[1].buffer_args
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_train_resume_and_evaluate_in_a_users_folder(folder, capsys):
-    assert train.main([*TINY, "--total_env_steps=200", "--selector", "my_parts:Recent", "share=.2"]) == 0
-    (home,) = (folder / "results").iterdir()
-    assert home.name.startswith("SAC_Pendulum-v1_ReplayBuffer-Recent_s0")
-    assert train.main(["--resume", str(home), "--total_env_steps=300"]) == 0
-    assert evaluate.main([str(home), "--episodes=1"]) == 0
-    out = capsys.readouterr().out
-    assert "SAC with ReplayBuffer(selector=Recent(share=0.2)) on Pendulum-v1" in out
-    assert "resuming from checkpoint_00000200" in out and "1 episode: return" in out
 
 
 @pytest.mark.slow

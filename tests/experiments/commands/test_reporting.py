@@ -190,9 +190,11 @@ def test_the_success_rate_is_shown_if_it_is_reported():
     evaluated["env_runners"]["success_rate"] = 0.6
     evaluated["evaluation"]["env_runners"]["success_rate"] = 0.75
     reporter.iteration(2000, evaluated)
+    reporter.iteration(2500, trained)  # without an evaluation
     lines = stream.getvalue().splitlines()
     assert "return    -40.0  evaluation        -  success 0.30  " in lines[0]
     assert "return    -20.0  evaluation    -10.0  success 0.75  " in lines[1]
+    assert "return    -40.0  evaluation    -10.0  success 0.75  " in lines[2], "that of training includes exploration"
     assert reporter.summary(3000, -10.0).endswith("evaluation return -10.0 (best -10.0), success 0.75")
     bar = Terminal()
     reporter = Reporter(3000, 0, bar)
@@ -207,16 +209,3 @@ def test_durations_and_numbers_in_words():
     for seconds, expected in words.items():
         assert duration(seconds) == expected
     assert [shown(math.nan), shown(-1234.56)] == ["-", "-1,234.6"]
-
-
-def test_a_success_rate_of_evaluations_is_shown_until_the_next_evaluation():
-    """With an evaluation in every second iteration; the success rate of training includes exploration."""
-    stream = io.StringIO()
-    reporter = Reporter(3000, 0, stream)
-    evaluated = result(-20.0, -10.0)
-    evaluated["evaluation"]["env_runners"]["success_rate"] = 0.75
-    reporter.iteration(1000, evaluated)
-    trained = result(-30.0)
-    trained["env_runners"]["success_rate"] = 0.3
-    reporter.iteration(2000, trained)
-    assert "return    -30.0  evaluation    -10.0  success 0.75" in stream.getvalue().splitlines()[1]

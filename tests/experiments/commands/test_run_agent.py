@@ -22,33 +22,27 @@ def test_the_command_of_its_readme_keeps_its_meaning():
     assert settings("configs.hyper_params.gamma=.5").trainer == "Rainbow", "what RLcycle trains by default"
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("replay_buffer_size=5000", {"buffer_size": 5000}),
-        ("update_starting_point=77", {"learning_starts": 77}),
-        ("train_freq=8", {"updates_per_step": 0.125, "rollout_fragment_length": 8}),
-        ("tau=.005", {"tau": 0.005, "target_update_period": 1}),
-        ("learning_rate=1e-3 adam_eps=1e-4", {"lr": 1e-3, "optimizer_eps": 1e-4}),
-        ("gradient_clip=5", {"grad_clip": 5.0}),
-        (
-            "eps=.9 eps_final=.2 max_exploration_frame=50",
-            {"initial_epsilon": 0.9, "final_epsilon": 0.2, "epsilon_steps": 50},
-        ),
-        ("use_per=True per_alpha=.4 per_beta=.6", {"buffer": "PER", "buffer_args": {"alpha": 0.4, "beta": 0.6}}),
-        ("per_alpha=.4 use_per=True", {"buffer": "PER", "buffer_args": {"alpha": 0.4}}),
-        ("use_per=False", {"buffer": "Uniform", "buffer_args": {}}),
-    ],
-)
-def test_settings_keep_their_meaning(line, expected):
-    words = " ".join(f"{HYPER}{word}" for word in line.split())
-    made = vars(settings(f"configs=cartpole/dqn {words}"))
-    assert {name: made[name] for name in expected} == expected
+MEANINGS = {
+    "dqn replay_buffer_size=5000": {"buffer_size": 5000},
+    "dqn update_starting_point=77": {"learning_starts": 77},
+    "dqn train_freq=8": {"updates_per_step": 0.125, "rollout_fragment_length": 8},
+    "dqn tau=.005": {"tau": 0.005, "target_update_period": 1},
+    "dqn learning_rate=1e-3 adam_eps=1e-4": {"lr": 1e-3, "optimizer_eps": 1e-4},
+    "dqn gradient_clip=5": {"grad_clip": 5.0},
+    "dqn eps=.9 eps_final=.2": {"initial_epsilon": 0.9, "final_epsilon": 0.2},
+    "dqn max_exploration_frame=50": {"epsilon_steps": 50},
+    "dqn use_per=True per_alpha=.4 per_beta=.6": {"buffer": "PER", "buffer_args": {"alpha": 0.4, "beta": 0.6}},
+    "dqn per_alpha=.4 use_per=True": {"buffer": "PER", "buffer_args": {"alpha": 0.4}},
+    "dqn use_per=False": {"buffer": "Uniform", "buffer_args": {}},
+    "rainbow use_per=False": {"buffer": "Uniform", "buffer_args": {}, "trainer": "Rainbow"},
+}
 
 
-def test_rainbow_can_go_without_priorities_as_its_file_had_it():
-    made = settings(f"configs=cartpole/rainbow {HYPER}use_per=False")
-    assert (made.buffer, made.buffer_args, made.trainer) == ("Uniform", {}, "Rainbow")
+def test_settings_keep_their_meaning():
+    for line, expected in MEANINGS.items():
+        name, *words = line.split()
+        made = vars(settings(f"configs=cartpole/{name} {' '.join(HYPER + word for word in words)}"))
+        assert {setting: made[setting] for setting in expected} == expected, line
 
 
 def test_actors_and_critics_have_theirs():

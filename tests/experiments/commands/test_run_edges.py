@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import signal
 import subprocess
 import time
@@ -15,7 +14,7 @@ import torch
 
 import custom_training
 from interreplay.acting.stored_policy import POLICY
-from interreplay.errors import EnvironmentFailure, UsageError
+from interreplay.errors import EnvironmentFailure, RunFailure, RunnerLost, UsageError
 from interreplay.experiments.commands import train
 from interreplay.experiments.training.result_log import EventFile
 from interreplay.experiments.training.train_loop import Training
@@ -358,22 +357,12 @@ def results_of(row: dict[str, str]) -> dict[str, str]:
     return {name: row[name] for name in row if name.startswith("learners/") or name.endswith(("return_mean", "steps"))}
 
 
-@pytest.mark.slow
-def test_a_lost_runner_leaves_a_checkpoint_and_one_line(tmp_path, capsys, monkeypatch):
-    write = Training._write
-
-    def kill(self, log, result):
-        write(self, log, result)
-        if self.algo.env_steps == 100:
-            (pid,) = self.algo.env_runner_group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
-            os.kill(pid, signal.SIGKILL)
-
-    monkeypatch.setattr(Training, "_write", kill)
-    flags = ["--env", "Pendulum-v1", "--total_env_steps", 300, "--num_workers", 1, "--quiet"]
-    assert custom_training.main(new(tmp_path, *flags)) == 1
-    run = the_run(tmp_path)
-    one_line(capsys.readouterr().err, f"--resume {run}")
-    assert checkpoints(run)[-1] == "checkpoint_00000100" and (run / "error.txt").exists()
+def test_the_loss_of_a_runner_is_one_line_with_the_command_that_continues(tmp_path):
+    """`test_lost_runners.py` loses them."""
+    run = SimpleNamespace(folder=RunFolder(tmp_path), rescue=lambda: "what was learned is kept")
+    with pytest.raises(RunFailure, match="runner 1 died; what was learned is kept; .*; continue with: the command"):
+        train.rescue(RunnerLost("runner 1 died"), run, "continue with: the command")
+    assert "runner 1 died" in (tmp_path / "error.txt").read_text()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Studies whose runs share processes: results equal those of separate runs; signals and failures."""
+"""Studies whose runs share processes: signals and failures; `test_update_group.py` compares results."""
 
 import os
 import queue
@@ -21,25 +21,20 @@ from interreplay.experiments.studies.study_folder import FAILED, INTERRUPTED, Tr
 from interreplay.experiments.training.train_loop import Requests
 from interreplay.experiments.tune import run_together
 from interreplay.experiments.tune.run_together import Worker, receive, shares
-from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun
+from interreplay.experiments.tune.study_run import PermanentFailure
 from interreplay.rllib import ray_session
-from tests.experiments.commands.command_lines import rejects
-from tests.experiments.commands.test_cluster_run import read_csv, status, steps, study, wait_for  # noqa: F401
-
-EVALUATION = "evaluation/env_runners/episode_return_mean"
-LOSS = "learners/default_policy/critic_loss"
-
+from tests.experiments.commands.test_cluster_run import status, steps, study, wait_for  # noqa: F401
 
 WORDS = "--env Pendulum-v1 --hiddens 8 --train_batch_size 8 --learning_starts 10 --buffer_size 100"
-WORDS += " --total_env_steps 60 --steps_per_iteration 30 --evaluation_num_episodes 1 --checkpoint_freq 0"
+WORDS += " --total_env_steps 60 --steps_per_iteration 30 --evaluation_interval 0 --checkpoint_freq 0"
 
 
-def jobs_of(folder, buffers=("Uniform", "Uniform"), *words):
-    """Return the folders and settings of runs with seeds 0, 1, ..."""
+def jobs_of(folder):
+    """Return the folders and settings of runs with seeds 0 and 1."""
     jobs = []
-    for seed, buffer in enumerate(buffers):
-        given = make_parser().given([*WORDS.split(), "--buffer", buffer, "--seed", str(seed), *words])
-        jobs.append((folder / f"{buffer}{seed}", vars(settings_for(given))))
+    for seed in range(2):
+        given = make_parser().given([*WORDS.split(), "--seed", str(seed)])
+        jobs.append((folder / str(seed), vars(settings_for(given))))
     return jobs
 
 
@@ -58,22 +53,6 @@ def train_together(jobs, prepare=lambda runs: None):
         thread.join()
     assert notes == [f"{len(jobs)} runs learn as one"]
     return runs
-
-
-@pytest.mark.slow
-def test_results_equal_those_of_separate_runs(tmp_path):
-    buffers = ("Uniform", "NMER")
-    train_together(jobs_of(tmp_path / "together", buffers))
-    for folder, settings in jobs_of(tmp_path / "alone", buffers):
-        with StudyRun(folder, settings, 60) as run:
-            list(run.results())
-        other = tmp_path / "together" / folder.name
-        assert steps(other) == steps(folder) == [30, 60] and status(other)["state"] == "finished"
-        expected = [float(row[EVALUATION]) for row in read_csv(folder / "progress.csv")]
-        found = [float(row[EVALUATION]) for row in read_csv(other / "progress.csv")]
-        assert found == pytest.approx(expected, rel=1e-2)
-        losses = [float(row[LOSS]) for row in read_csv(folder / "progress.csv")]
-        assert [float(row[LOSS]) for row in read_csv(other / "progress.csv")] == pytest.approx(losses, rel=1e-2)
 
 
 def workers_of(process):
@@ -135,7 +114,7 @@ def test_killed_processes_failed_runs_and_signals(study, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("request_", ["stop", "save"])
 def test_runs_that_learn_as_one_stop_and_save_after_equally_many_updates(request_, tmp_path, monkeypatch):
     """The first run handles the request before an update for which the other run waits already."""
-    jobs = jobs_of(tmp_path, ("Uniform", "Uniform"), "--evaluation_interval", "0")
+    jobs = jobs_of(tmp_path)
     saved = []
 
     def started(request=""):
@@ -264,16 +243,3 @@ def test_runs_with_equal_settings_share_a_process(count, expected):
             jobs.append((Path(f"{env}{seed}"), {"env": env, "seed": seed, "buffer": "NMER"}))
     found = [" ".join(str(folder) for folder, _ in share) for share in shares(jobs, count)]
     assert found == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("--num_workers", "1"), "--num_workers is 1; expected 0 with --together"),
-        (("--scheduler", "asha"), "--together runs all runs at once; expected --scheduler fifo"),
-    ],
-)
-def test_unsupported_settings_of_shared_processes_are_rejected(words, reason, tmp_path, capsys):
-    common = ["--envs", "Pendulum-v1", "--output_dir", str(tmp_path / "r"), "--together", "2"]
-    rejects(capsys, main, [*common, *words], reason)
-    assert not os.path.exists(tmp_path / "r")

@@ -7,15 +7,12 @@ import gymnasium as gym
 import pytest
 
 from argument_parser import make_parser, settings_for
-from custom_training import main
 from interreplay.environments.lookup import Environment
 from interreplay.errors import UsageError
-from interreplay.experiments.commands.evaluate import main as evaluate
-from interreplay.experiments.commands.preparation import mix_for, replay_bytes
+from interreplay.experiments.commands.preparation import mix_for, prepared, replay_bytes
 from interreplay.experiments.flags.training_flags import settings_resumed
 from interreplay.experiments.studies.grid import environment_of, expand
 from interreplay.unrolls.replay import CachedReplay, UnrollReplay
-from tests.experiments.commands.command_lines import rejects
 
 ORIGINAL = (
     "[{'type':'queue','capacity':1,'sample_ratio':0.5},{'type':'custom','capacity':100,'sample_ratio':0.5,"
@@ -29,19 +26,10 @@ def settings(line, **flags):
 
 def test_defaults_are_those_of_the_algorithm():
     made = settings("--trainer IMPALA --preset none")
-    assert (made.buffer, made.buffer_args, made.rollout_fragment_length, made.num_envs_per_worker) == (
-        "Fresh",
-        {},
-        20,
-        32,
-    )
-    assert (made.lr, made.optimizer, made.optimizer_eps, made.loss, made.grad_clip) == (
-        6e-4,
-        "RMSprop",
-        0.01,
-        "sum",
-        40,
-    )
+    assert (made.buffer, made.buffer_args) == ("Fresh", {})
+    assert (made.rollout_fragment_length, made.num_envs_per_worker) == (20, 32)
+    assert (made.lr, made.optimizer, made.optimizer_eps) == (6e-4, "RMSprop", 0.01)
+    assert (made.loss, made.grad_clip) == ("sum", 40)
     made = settings("--trainer A2C --preset none --num_envs_per_worker 8")
     assert (made.rollout_fragment_length, made.num_envs_per_worker, made.returns) == (5, 8, "gae")
     assert not made.caching
@@ -60,28 +48,6 @@ def test_the_originals_replay_parameters_are_ours():
     )
     json.dumps(vars(made))
     assert settings("--trainer CLEAR --preset none --buffer Fresh").buffer_args == {}
-
-
-REJECTED = {
-    "--trainer IMPALA --n_step 3": "--n_step applies to replayed transitions; IMPALA learns from unrolls",
-    "--trainer A2C --learning_starts 100": "--learning_starts applies to replayed transitions",
-    "--trainer IMPALA --kneighbors 3": "--kneighbors applies to replayed transitions",
-    "--trainer LASER --buffer NMER": "--buffer NMER: LASER learns from unrolls; accepted: Fresh, UnrollMix",
-    "--trainer IMPALA --buffer Fresh --buffer_arg k=3": "Fresh takes no argument 'k'",
-    "--trainer IMPALA --buffer UnrollMix --buffer_arg k=3": "UnrollMix takes no argument 'k'",
-    "--trainer SAC --replay_parameters []": "SAC replays transitions, with the method that --buffer names",
-    "--trainer DQN --entropy_coeff 0.1": "--entropy_coeff is a setting of IMPALA, CLEAR, LASER, A2C, A3C; DQN",
-    "--trainer IMPALA --double True": "--double is a setting of",
-    "--trainer A3C --replay_parameters []": "--replay_parameters: A3C replays nothing; expected IMPALA, CLEAR or LASER",
-    "--trainer IMPALA --preset nmer-paper": "preset nmer-paper is for",
-}
-
-
-def test_unsuitable_flags_are_rejected_in_one_line():
-    for line, message in REJECTED.items():
-        with pytest.raises(UsageError) as error:
-            settings(line)
-        assert message in str(error.value) and "\n" not in str(error.value), line
 
 
 def test_a_resumed_run_keeps_its_mix():
@@ -123,6 +89,11 @@ def test_the_memory_of_a_mix():
     assert need() == 0
 
 
+def test_the_replay_of_unrolls_is_printed():
+    lines = prepared(make_parser().given(["--trainer", "CLEAR", "--env", "CartPole-v1"]), [], None).lines
+    assert "CLEAR with UnrollMix" in lines[1] and "replay of unrolls of 20 steps: " in lines[2]
+
+
 @pytest.mark.parametrize(("caching", "store"), [(False, UnrollReplay), (True, CachedReplay)])
 def test_the_mix_of_a_run_is_cached_on_request(caching, store):
     made = settings("--trainer CLEAR --env CartPole-v1", caching=caching)
@@ -137,26 +108,3 @@ def test_distances_are_those_of_the_environments_actions(gaussian):
     actions = torques if gaussian else gym.spaces.Discrete(3)
     mix = mix_for(made, Environment("Own-v0", gym.spaces.Box(-1, 1, (3,)), actions, ""))
     assert {source.distance.gaussian for source in mix.sources.values() if hasattr(source, "distance")} == {gaussian}
-
-
-@pytest.mark.slow
-def test_a_run_from_start_to_evaluation(tmp_path, capsys):
-    line = "--env CartPole-v1 --preset none --hiddens 16 --steps_per_iteration 320 --evaluation_num_episodes 1"
-    line += f" --trainer CLEAR --num_envs_per_worker 4 --train_batch_size 4 --local_dir {tmp_path}"
-    assert main([*shlex.split(line), "--total_env_steps", "640", "--evaluation_interval", "2"]) == 0
-    (folder,) = tmp_path.iterdir()
-    assert folder.name.startswith("CLEAR_CartPole-v1_UnrollMix_s0_")
-    assert main(["--resume", str(folder), "--total_env_steps", "1280"]) == 0
-    rows = [json.loads(row) for row in (folder / "result.json").read_text().splitlines()]
-    assert [row["env_steps"] >= 320 * (i + 1) for i, row in enumerate(rows)] == [True] * 4
-    assert rows[-1]["learners"]["default_policy"]["replayed_share"] == 0.5
-    assert rows[-1]["replay_buffer"]["uniform/stored"] > 0
-    assert evaluate([str(folder), "--episodes", "2"]) == 0
-    report = capsys.readouterr().out
-    assert "CLEAR with UnrollMix" in report and "replay of unrolls of 20 steps: " in report
-
-
-def test_a_mix_beyond_memory_is_rejected_before_the_run(capsys):
-    mix = '[{"type":"queue","share":0.5},{"type":"uniform","capacity":10000000,"share":0.5}]'
-    line = ["--trainer", "IMPALA", "--env", "MinAtar/Breakout-v0", "--replay_parameters", mix]
-    rejects(capsys, main, line, "give the sources of --replay_parameters smaller capacities")

@@ -12,17 +12,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageSequence
 from ray.rllib.algorithms.sac import SACConfig as StockConfig
 
 import enjoy
 from interreplay.environments import rendering
 from interreplay.errors import CheckpointError, UsageError
-from interreplay.experiments.commands import main as dispatcher
 from interreplay.experiments.evaluation import video
 from interreplay.experiments.evaluation.load import saved_config
 from interreplay.experiments.evaluation.play import Recorder, _nested, playback_config, watch
-from interreplay.experiments.rllib_command import main
 from interreplay.rllib import A3CConfig
 from interreplay.runs.checkpoints import find
 from tests.rllib.small_runs import config
@@ -134,23 +131,6 @@ def test_the_summary_has_means_and_standard_deviations(trained):
         f"return {returns.mean():,.1f} ± {returns.std():,.1f}, length {lengths.mean():.0f} ± {lengths.std():.0f} steps"
     )
     assert result.summary() == f"4 episodes: {expected}"
-
-
-@pytest.mark.slow
-def test_a_gif_shows_every_step_of_the_first_episodes(checkpoint, tmp_path):
-    result = play(checkpoint, episodes=3, seed=1, video=tmp_path / "a.gif", video_episodes=2)
-    steps = sum(e.length for e in result.episodes[:2])
-    frames = []
-    durations = []
-    with Image.open(tmp_path / "a.gif") as film:
-        assert film.size == (320, 320)
-        for frame in ImageSequence.Iterator(film):
-            frames.append(np.asarray(frame.convert("RGB"), dtype=float))
-            durations.append(frame.info["duration"])
-    assert sum(durations) == steps * min(durations), "equal frames in a row are one frame with their durations' sum"
-    assert all(np.ptp(frame) > 100 for frame in (frames[0], frames[-1])), "the frames are not blank"
-    assert np.abs(frames[0] - frames[-1]).max() > 30, "the frames differ"
-    assert f"({steps} frames of 2 episodes)" in result.summary()
 
 
 @pytest.mark.slow
@@ -316,15 +296,3 @@ def test_the_first_working_rendering_backend_is_selected(monkeypatch):
         monkeypatch.setattr(rendering.os, "environ", {})
         monkeypatch.setattr(rendering, "_draws", works.__contains__)
         assert rendering.choose_working_backend() == expected
-
-
-@pytest.mark.slow
-def test_all_commands_print_the_same(trained, capsys, monkeypatch):
-    monkeypatch.setattr("interreplay.experiments.evaluation.play.quiet", lambda: None)
-    words = [str(trained), "--run", "SAC", "--steps", "30", "--seed", "2"]
-    printed = []
-    for call in (main.main, dispatcher.main):
-        assert call(["evaluate", *words]) == 0
-        printed.append(capsys.readouterr().out)
-    assert enjoy.main(words) == 0
-    assert {capsys.readouterr().out, *printed} == {printed[0]}

@@ -6,7 +6,9 @@ from argument_parser import make_parser
 from interreplay.errors import UsageError
 from interreplay.experiments.commands import actor_learner, run_agent, study, train
 from interreplay.experiments.commands.lcer import SWITCHES, VALUES, enjoyed, translated
+from interreplay.experiments.flags.original_flags import REMOVED
 from interreplay.experiments.flags.reading import DEFAULT_VALUES, HARMLESS, HARMLESS_VALUES, SHORT
+from tests.experiments.commands.command_lines import rejects
 
 READ = make_parser().given
 ALL = [f"--{name}" for name in HARMLESS]
@@ -25,6 +27,11 @@ def test_flags_without_effect_are_not_suggested(capsys):
     with pytest.raises(SystemExit):
         READ(["--agent_nam", "x"])
     assert "unknown flag --agent_nam; --help all lists every flag" in capsys.readouterr().err
+
+
+def test_removed_flags_name_their_replacement(capsys):
+    for flag, instead in REMOVED.items():
+        rejects(capsys, train.main, [f"--{flag}", "other"], f"unknown flag --{flag}; {instead}; ")
 
 
 def test_names_with_one_dash():
@@ -173,20 +180,6 @@ def test_values_after_an_equals_sign_keep_their_dashes():
 @pytest.mark.parametrize("line", ["--resume my-runs/a-b --seed 3", "--resume=my-runs/a-b --seed 3"])
 def test_a_run_is_resumed_without_lcers_defaults(line):
     assert translated(line.split()) == line.split()
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("--updates-per-step 0", "expected one of --updates-per-step and --n-update-batches"),
-        ("--lcercc --lcerrm", "expected one of them"),
-        ("--target-update-interval 2", "expected 1"),
-        ("--model-based --per", "without priorities"),
-    ],
-)
-def test_contradictions_of_lcer(line, why):
-    with pytest.raises(UsageError, match=why):
-        translated(line.split())
 
 
 def test_lcers_words_to_watch(tmp_path, monkeypatch, capsys):

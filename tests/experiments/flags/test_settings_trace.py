@@ -14,7 +14,6 @@ from interreplay.experiments.commands import preparation
 from interreplay.experiments.flags import training_flags
 from interreplay.experiments.flags.training_flags import RunSettings, make_parser, settings_for
 from interreplay.neighborhood import KNN
-from tests.experiments.commands.command_lines import rejects
 
 ROOT = Path(__file__).resolve().parents[3]
 LINE = "--env Pendulum-v1 --preset none --buffer NMER --buffer_arg k=7 --learning_starts 30 --train_batch_size 8"
@@ -93,19 +92,3 @@ def test_settings_of_a_run_are_read_only():
     with pytest.raises(AttributeError, match="read-only: cannot set seed to 3"):
         settings.seed = 3
     assert settings.replaced(seed=3).seed == 3 and settings.seed == 0
-
-
-ANSWERS = {
-    "--buffer NMER --k 3": "unknown flag --k; use --buffer_arg k=3 to set k of NMER; ",
-    "--buffer NMER --alpha=.5": "unknown flag --alpha; use --buffer_arg alpha=.5 to set alpha of NMER; ",
-    "--k": "use --buffer_arg k=VALUE with BIER or HER or KNNOutcome or NMER or DeviceNMER, Uniform has no k; ",
-    "--gaussian_process true --epochs 4": "use --buffer_arg epochs=4 to set epochs of BIER; ",
-    "--preset nmer-paper --k 3 --env Hopper-v5": "use --buffer_arg k=3 to set k of NMER; ",
-    "--together 2": "unknown flag --together; only interreplay study has it; ",
-    "--cpus_per_trial 2": "unknown flag --cpus_per_trial; use --threads; ",
-}
-
-
-def test_an_argument_of_the_method_given_as_a_flag_is_answered_with_the_flag_that_sets_it(capsys):
-    for line, message in ANSWERS.items():
-        rejects(capsys, custom_training.main, line.split(), message)

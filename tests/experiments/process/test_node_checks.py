@@ -9,10 +9,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from interreplay.errors import UsageError
 from interreplay.experiments.commands import smoketest
-from interreplay.experiments.process import machine, node_checks
-from interreplay.experiments.process.machine import check_device, check_room, check_workers, free_memory, own_cpus
+from interreplay.experiments.process import node_checks
+from interreplay.experiments.process.machine import free_memory, own_cpus
 from interreplay.experiments.process.node_checks import NodeProblem
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "cluster_deployment"
@@ -106,21 +105,3 @@ def test_cpus_are_the_job_s_or_the_affinity_s(monkeypatch):
     assert own_cpus() <= len(os.sched_getaffinity(0))
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
     assert own_cpus() == 3
-
-
-def test_missing_resources_are_rejected(monkeypatch):
-    monkeypatch.setattr(machine, "own_cpus", lambda: 2)
-    check_workers(2)
-    with pytest.raises(UsageError, match="--num_workers 3: .*available: 2 CPUs"):
-        check_workers(3)
-    check_room(2, 0.5, 2, 1)
-    with pytest.raises(UsageError, match=r"a run takes 3 CPUs.*available: 1 CPU;"):
-        check_room(3, 0, 1, 0)
-    with pytest.raises(UsageError, match=r"--gpus_per_trial 0.5: available: 0 GPUs"):
-        check_room(1, 0.5, 1, 0)
-    check_device("cpu")
-    monkeypatch.setattr(machine.torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UsageError, match="--device cuda: torch sees no such GPU"):
-        check_device("cuda")
-    monkeypatch.setattr(machine.torch.cuda, "is_available", lambda: True)
-    check_device("cuda")

@@ -17,7 +17,7 @@ from interreplay.errors import UsageError
 from interreplay.experiments.commands import study as command
 from interreplay.experiments.tune import hyperparameter_search
 from interreplay.experiments.tune.hyperparameter_search import SequentialSearch, Slot, domains, scheduler
-from tests.experiments.commands.command_lines import read_csv, rejects
+from tests.experiments.commands.command_lines import read_csv
 from tests.experiments.commands.command_lines import steps as recorded_steps
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,20 +85,6 @@ def test_the_median_scheduler_stops_runs_that_fall_behind():
     assert median.on_trial_result(None, "new", {"env_steps": 100}) == "CONTINUE"  # no evaluation yet
     median.on_trial_complete(None, "new", {"env_steps": 200})
     assert median.on_trial_result(None, "bad", {"env_steps": 100, "score": -5.0}) == "STOP"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--search tau=uniform(0,1) --seeds 2 --buffers NMER", "--searcher tpe compares single runs"),
-        ("--buffers NMER", "--searcher tpe needs --search"),
-        ("--search tau=randn(.5,.1) --buffers NMER", "--searcher random draws from it"),
-    ],
-)
-def test_an_invalid_search_is_one_line(words, message, tmp_path, capsys):
-    line = [*words.split(), "--searcher", "tpe", "--output_dir", str(tmp_path / "r")]
-    rejects(capsys, command.main, line, message)
-    assert not (tmp_path / "r").exists()
 
 
 def test_a_missing_optuna_is_reported(monkeypatch, capsys, tmp_path):

@@ -4,11 +4,9 @@ import functools
 import io
 import json
 import math
-import os
 import queue
 import re
 import shutil
-import signal
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +18,9 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 import custom_training
 from argument_parser import make_parser, settings_for
-from interreplay.errors import NonFiniteError, UsageError
+from interreplay.errors import EnvironmentFailure, NonFiniteError, RunnerLost, UsageError
 from interreplay.experiments.studies.study import Execution
-from interreplay.experiments.studies.study_folder import FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
+from interreplay.experiments.studies.study_folder import CRASHED, FAILED, FINISHED, INTERRUPTED, RUNNING, TrialFolder
 from interreplay.experiments.tune import run_together, study_run, trainable
 from interreplay.experiments.tune.study_run import PermanentFailure, StudyRun, run_single
 from interreplay.runs import state_files
@@ -89,16 +87,6 @@ def whole(tmp_path_factory) -> Path:
     return next(parent.iterdir())
 
 
-@pytest.mark.slow
-def test_a_trial_equals_a_run_of_custom_training(whole, tmp_path):
-    figures = finish(tmp_path / "run")
-    assert [f["env_steps"] for f in figures] == [25, 50, 75, 100]
-    assert rows(tmp_path / "run") == rows(whole)
-    assert len(weights_and_buffer(whole)) > 3
-    assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(whole)
-    assert TrialFolder(tmp_path / "run").status()["state"] == FINISHED
-
-
 def test_a_trial_stopped_before_its_first_iteration_reports_its_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(trainable, "listen", lambda signals, ask: ask("stop"))
     trial = trainable.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
@@ -131,22 +119,6 @@ def test_an_interrupted_run_ends_the_same(request_, step, whole, tmp_path):
     clocks = [(float(row["time_total_s"]), float(row["time_this_iter_s"])) for row in found]
     for (total, _), (following, lasted) in pairwise(clocks):
         assert following >= (total + lasted) * (1 - 1e-9), "the clock continues"
-
-
-@pytest.mark.slow
-def test_a_request_to_stop_leaves_due_updates_to_the_resumed_run(tmp_path):
-    words = "--updates_per_step 40 --total_env_steps 20 --steps_per_iteration 10 --evaluation_interval 0".split()
-    finish(tmp_path / "whole", *words)
-    with StudyRun(tmp_path / "run", settings(*words), 60) as run:
-        training = run._prepare()
-        training.algo.experience.update = lambda *_: run.ask("stop") if training.algo.learner.updates == 50 else None
-        run._prepare = lambda: training
-        list(run.results())
-        made = training.algo.env_steps, training.algo.learner.updates
-    assert made == (16, 72), "40 updates per step from the 15th on, drawn 32 at once"
-    finish(tmp_path / "run", *words)
-    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
-    assert weights_and_buffer(tmp_path / "run") == weights_and_buffer(tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -214,40 +186,6 @@ def test_a_permanent_error_is_not_retried(tmp_path):
     code, output, status = fragile(tmp_path / "run", times=0, nan=True)
     assert code == 1 and status["state"] == FAILED and status["starts"] == 1
     assert output[-1].startswith("failed for good: NonFiniteError: rewards holds nan at env step 38 of Fragile-v0")
-
-
-@pytest.mark.slow
-def test_a_full_disk_ends_a_run_with_one_line(tmp_path, monkeypatch):
-    from interreplay.rllib.algorithms.off_policy import OffPolicyAlgorithm
-
-    def save(self, path, **kwargs):
-        if self.env_steps > 50:
-            raise OSError(28, "No space left on device")
-        return real(self, path, **kwargs)
-
-    real = OffPolicyAlgorithm.save_to_path
-    monkeypatch.setattr(OffPolicyAlgorithm, "save_to_path", save)
-    code, _, status = fragile(tmp_path / "run", times=0)
-    assert code == 1 and status["state"] == FAILED and status["starts"] == 3
-    assert "No space left on device" in status["failures"][-1] and "earlier ones are kept" in status["failures"][-1]
-    monkeypatch.undo()
-    code, _, status = fragile(tmp_path / "run", times=0)
-    assert code == 0 and status["begun_at"] == 50
-
-
-@pytest.mark.slow
-def test_a_lost_env_runner_is_a_failure(tmp_path):
-    how = settings("--num_workers", "1", "--evaluation_interval", "0")
-    with StudyRun(tmp_path / "run", how, 60) as run, pytest.raises(Exception, match="actor died"):
-        for figures in run.results():
-            if figures["env_steps"] == 50:
-                (pid,) = run.training.algo.env_runner_group.foreach_env_runner(
-                    lambda runner: os.getpid(), local_env_runner=False
-                )
-                os.kill(pid, signal.SIGKILL)
-    assert run_single(TrialFolder(tmp_path / "run"), how, HOW, io.StringIO()) == 0
-    status = TrialFolder(tmp_path / "run").status()
-    assert status["starts"] == 2 and len(status["failures"]) == 1 and status["begun_at"] == 50
 
 
 @pytest.mark.slow
@@ -346,24 +284,50 @@ def test_invalid_settings_are_a_permanent_failure(tmp_path):
     assert TrialFolder(tmp_path / "run").status()["state"] == FAILED
 
 
-def test_a_permanent_failure_reports_its_reason_and_steps(tmp_path, monkeypatch):
+def full_disk():
+    error = UsageError("checkpoint_00000075 cannot be written")
+    error.__cause__ = OSError(28, "No space left on device")
+    return error
+
+
+FAILURES = {
+    "NonFiniteError: rewards holds nan": (NonFiniteError("rewards", 0, math.nan), FAILED, []),
+    "UsageError: an invalid setting": (UsageError("an invalid setting"), FAILED, []),
+    "UsageError: checkpoint_00000075 cannot be written": (full_disk(), CRASHED, []),
+    "RunnerLost: runner 1 died": (RunnerLost("runner 1 died"), CRASHED, ["rescued"]),
+    "EnvironmentFailure: the environment": (EnvironmentFailure("E-v0", "raised ValueError"), CRASHED, ["rescued"]),
+}
+
+
+@pytest.mark.parametrize("reason", FAILURES)
+def test_failures_that_another_attempt_would_repeat_are_permanent(reason, tmp_path, monkeypatch):
+    error, state, expected = FAILURES[reason]
+    rescued = []
+
     def iterations():
-        raise NonFiniteError("rewards", 0, math.nan)
+        raise error
         yield
 
     def prepare(run):
         algo = SimpleNamespace(env_steps=70, learner=SimpleNamespace(updates=0), env_runner=None, eval_env_runner=None)
         run.training = SimpleNamespace(algo=algo, iterations=iterations, pulse=lambda: None)
+        run.training.rescue = lambda: rescued.append("rescued")
         return run.training
 
     monkeypatch.setattr(StudyRun, "_prepare", prepare)
     monkeypatch.setattr(trainable, "listen", lambda signals, ask: None)
-    TrialFolder(tmp_path / "run").note(reason="--max_time 1h is over")  # of an earlier start
-    trial = trainable.Trial({"job": {"folder": str(tmp_path / "run"), "settings": settings(), "hang_timeout": 60}})
-    result = trial.step()
-    assert (result["state"], result["env_steps"]) == (FAILED, 70) and "rewards holds nan" in result["reason"]
-    status = TrialFolder(tmp_path / "run").status()
-    assert (status["env_steps"], status["reason"]) == (70, "")
+    folder = TrialFolder(tmp_path / "run")
+    folder.note(reason="--max_time 1h is over")  # of an earlier start
+    trial = trainable.Trial({"job": {"folder": str(folder.path), "settings": settings(), "hang_timeout": 60}})
+    if state == FAILED:
+        result = trial.step()
+        assert (result["state"], result["env_steps"]) == (FAILED, 70) and reason in result["reason"]
+    else:
+        with pytest.raises(type(error)):
+            trial.step()
+    status = folder.status()
+    assert (status["state"], status["env_steps"], status["reason"]) == (state, 70, "")
+    assert status["failures"][0].startswith(reason) and rescued == expected
 
 
 def test_a_run_that_another_process_trains_has_not_failed(tmp_path, monkeypatch):
