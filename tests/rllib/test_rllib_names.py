@@ -26,11 +26,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
         (DQNConfig, {"num_atoms": 21, "v_min": 0, "v_max": 200.0}, {"distribution": "categorical", "atoms": 21}),
         (C51Config, {"v_max": 200.0, "v_min": 0}, {"value_range": (0, 200.0)}),
         (C51Config, {"num_atoms": 1}, {"distribution": "mean"}),
-        (
-            DQNConfig,
-            {"epsilon": [(0, 1.0), (5000, 0.02)]},
-            {"initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_steps": 5000},
-        ),
+        (DQNConfig, {"epsilon": [(0, 1), (9, 0.1)]}, {"initial_epsilon": 1, "final_epsilon": 0.1, "epsilon_steps": 9}),
         (DQNConfig, {"epsilon": 0.1}, {"initial_epsilon": 0.1, "final_epsilon": 0.1}),
         (DQNConfig, {"adam_epsilon": 1e-7}, {"optimizer_eps": 1e-7}),
         (DQNConfig, {"td_error_loss_fn": "mse"}, {"huber_delta": None}),
@@ -120,13 +116,13 @@ def test_a_configuration_of_ours_as_a_dictionary_is_understood():
         assert kind().update_from_dict(made).to_dict() == made
 
 
+OF_PER = {"capacity": 99, "alpha": 1.0, "beta": 0.0}
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (
-            {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 99, "alpha": 1.0, "beta": 0.0},
-            {"type": "PER", "capacity": 99, "alpha": 1.0, "beta": 0.0},
-        ),
+        ({"type": "PrioritizedEpisodeReplayBuffer"} | OF_PER, {"type": "PER"} | OF_PER),
         ({"type": PrioritizedEpisodeReplayBuffer, "alpha": 0.3}, {"type": "PER", "alpha": 0.3}),
         ({"type": "EpisodeReplayBuffer"}, {"type": "Uniform"}),
         ({"type": EpisodeReplayBuffer, "capacity": 5}, {"type": "Uniform", "capacity": 5}),

@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -15,7 +14,6 @@ from interreplay.learning.value.value_heads import Categorical, Mean, Quantiles
 from tests.rllib.small_runs import continued, weights
 from tests.rllib.spaces_envs import KINDS, Steps
 from tests.rllib.test_checkpoints import assert_same_run
-from tests.rllib.test_goals import Reach
 
 VARIANTS = ["DQN", "DDQN", "DuelingDQN", "NoisyDQN", "C51", "QRDQN", "IQN", "Rainbow"]
 
@@ -25,15 +23,6 @@ LATE = {"epsilon_steps": 10_000}
 NARROW = {"matrix_dtype": "bfloat16"}
 LINEAR = ["Linear"]
 NOISY = ["NoisyLinear"]
-
-
-class DiscreteReach(Reach):
-    """Environment with a goal and steps to either side."""
-
-    action_space = gym.spaces.Discrete(2)
-
-    def step(self, action):
-        return super().step(np.float32([action - 0.5]) * 0.4)
 
 
 def config(env="CartPole-v1", trainer="DQN", buffer=None, seed=0, env_config=None, **arguments):
@@ -109,13 +98,6 @@ def test_rainbow_without_its_parts_is_dqn_bit_for_bit():
     for algorithm in (rainbow, plain):
         algorithm.train(), algorithm.train()
     assert_same_run(rainbow, plain)
-
-
-def test_dqn_trains_with_hindsight():
-    algorithm = config(DiscreteReach, buffer="HER").build_algo()
-    assert learned(algorithm)
-    sample = algorithm.replay_buffer.sample(64)
-    assert (sample.transitions.rewards == 0).float().mean() > 0.05, "some goals were reached"
 
 
 @pytest.mark.parametrize(
