@@ -27,16 +27,12 @@ def name():
     return minari_dataset(episodes(6, 30))
 
 
-def mixed(name, share=0.5, **inside):
-    made = config()
-    sources = {"online": "PER", "offline": {"type": "Offline", "data": f"minari:{name}", **inside}}
-    return made.replay(Mix(sources, {"offline": share}), capacity=1_000).training(anneal_steps=200)
-
-
 @pytest.mark.slow
 def test_half_of_each_batch_is_recorded_and_resuming_is_exact(name, tmp_path):
-    inside = {"method": "NMER", "arguments": {"k": 3}}
-    straight, resumed = continued(lambda: mixed(name, (0.5, 0.25), **inside).build_algo(), tmp_path / "c")
+    recorded = {"type": "Offline", "data": f"minari:{name}", "method": "NMER", "arguments": {"k": 3}}
+    mix = Mix({"online": "PER", "offline": recorded}, {"offline": (0.5, 0.25)})
+    made = config().replay(mix, capacity=1_000).training(anneal_steps=200)
+    straight, resumed = continued(lambda: made.copy(copy_frozen=False).build_algo(), tmp_path / "c")
     results = [algorithm.train() for algorithm in (straight, resumed)]
     arrays = {}
     encode(state_files.load(tmp_path / "c", "replay_buffer"), arrays)
