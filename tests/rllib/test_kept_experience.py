@@ -94,19 +94,12 @@ def test_resuming_is_exact_and_moves_later_rows_aside(tmp_path):
     assert equal(everything(ExperienceStore(run / "experience_aside_00000080")), whole[80:])
 
 
-def crashed(tmp_path):
-    """A run whose last checkpoint is at step 80 and whose experience has 120 rows."""
-    assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9", "--episode_table")) == 0
-    run = the_run(tmp_path / "results")
-    shutil.rmtree(run / "checkpoint_00000120")
-    for path in run.glob("best_*"):
-        shutil.rmtree(path)
-    return run
-
-
 @pytest.mark.slow
 def test_recovered_rows_are_in_the_buffer_and_their_updates_are_made(tmp_path, capsys):
-    run = crashed(tmp_path)
+    assert main(flags(tmp_path, "--total_env_steps", "120", "--keep_checkpoints", "9", "--episode_table")) == 0
+    run = the_run(tmp_path / "results")
+    for path in (run / "checkpoint_00000120", *run.glob("best_*")):  # as after a crash
+        shutil.rmtree(path)
     before = everything(ExperienceStore(run / "experience"))
     assert main(["--resume", str(run), "--recover", "--total_env_steps", "160", "--quiet"]) == 0
     assert "recovered 40 rows after step 80; the run continues at step 120" in capsys.readouterr().out
