@@ -5,7 +5,7 @@ import numpy as np
 
 import interreplay.rllib as ours
 from tests.rllib.small_runs import CONFIGS
-from tests.rllib.spaces_envs import KINDS, Line
+from tests.rllib.spaces_envs import KINDS, Steps
 
 
 class Uneven(gym.Env):
@@ -26,18 +26,8 @@ class Uneven(gym.Env):
         return self.np_random.normal((100.0, -5.0, 0.0), (20.0, 0.1, 1.0))
 
 
-class Turns(Line):
-    """Discrete actions numbered from -1."""
-
-    action_space = gym.spaces.Discrete(3, start=-1)
-
-    def step(self, action):
-        assert action in (-1, 0, 1)
-        return super().step(np.float32([action]))
-
-
 gym.register("Uneven-v0", Uneven)
-gym.register("Turns-v0", Turns, kwargs={"kind": "ImageAndVector"})
+gym.register("Turns-v0", Steps, kwargs={"config": {"kind": "ImageAndVector"}})
 
 # Trainer, environment and settings of each policy; with an iteration of training, normalization has statistics.
 CASES = {

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import gymnasium as gym
@@ -71,6 +73,25 @@ def test_a_policy_acts_as_its_algorithm(saved, name):
     assert len({*map(str, of_algorithm)}) > 1 or np.ndim(first) == 0  # they are not all the same
 
 
+WITHOUT_RAY = """
+import sys
+
+sys.modules["ray"] = None  # as if it were not installed
+
+import interreplay
+
+policy = interreplay.load_policy(sys.argv[1])
+assert policy.action_space.contains(policy.act(policy.observation_space.sample()))
+"""
+
+
+@pytest.mark.slow
+def test_a_policy_acts_where_ray_is_not_installed(saved):
+    words = [sys.executable, "-c", WITHOUT_RAY, str(saved("SAC")[0])]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_newest_checkpoint_of_a_run_is_taken(saved, tmp_path):
     for i, name in enumerate(("TD3", "SAC")):
         copy = Path(shutil.copytree(saved(name)[0], tmp_path / "run" / f"checkpoint_0000010{i}"))
@@ -113,6 +134,11 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
         algorithm.stop()
 
 
+def goals(*shapes):
+    names = ("observation", "achieved_goal", "desired_goal")
+    return {name: np.zeros(shape) for name, shape in zip(names, shapes, strict=True)}
+
+
 @pytest.mark.parametrize(
     ("name", "obs", "message"),
     [
@@ -126,20 +152,12 @@ def test_an_algorithm_explores_as_in_training_and_is_not_changed_by_it():
         ("SAC", ["a", "b", "c"], "the observation has the type <U1; expected float32"),
         ("SAC", [0.0, np.nan, 0.0], "the observation contains nan; expected finite values"),
         ("goals", {"observation": np.zeros(10)}, "expected 'achieved_goal', 'desired_goal', 'observation'"),
-        (
-            "goals",
-            {"observation": np.zeros((2, 10)), "achieved_goal": np.zeros(3), "desired_goal": np.zeros(3)},
-            "have different numbers of observations",
-        ),
-        (
-            "goals",
-            {"observation": np.zeros((2, 10)), "achieved_goal": np.zeros((2, 3)), "desired_goal": np.zeros((3, 3))},
-            "have different numbers of observations",
-        ),
+        ("goals", goals((2, 10), (3,), (3,)), "have different numbers of observations"),
+        ("goals", goals((2, 10), (2, 3), (3, 3)), "have different numbers of observations"),
         (
             "Rainbow",
             {"camera": np.zeros((24, 24), np.float32), "pose": np.zeros(2)},
-            "part 'camera' has the type float32; expected uint8",
+            "'camera' has the type float32; exp",
         ),
     ],
 )

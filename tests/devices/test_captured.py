@@ -9,17 +9,11 @@ import torch
 from interreplay.learning.actor_critic.many import ManyUpdates
 from interreplay.learning.captured import CapturedUpdate
 from interreplay.learning.networks.layers import BatchedMLP
-from interreplay.learning.policy_gradient.impala import IMPALAUpdate
-from interreplay.learning.policy_gradient.unroll_settings import IMPALASettings
 from interreplay.learning.update import Batch
-from interreplay.learning.value.dqn import DQNUpdate
-from tests.devices.test_updates import FEW, prepared
-from tests.learning.actor_critic import test_crossq as of_crossq
+from tests.devices.learners import LEARNERS, VALUES, rows_and_weights, values
 from tests.learning.actor_critic import test_many as of_many
 from tests.learning.conftest import flat_float64, float64  # noqa: F401
-from tests.learning.policy_gradient import test_impala as of_impala
-from tests.learning.update_cases import ALGORITHMS, given, keep_float64, make, pairs  # noqa: F401
-from tests.learning.value import test_dqn as of_dqn
+from tests.learning.update_cases import ALGORITHMS, keep_float64, make  # noqa: F401
 
 UPDATES = 9
 
@@ -30,7 +24,7 @@ def _needs_graphs(device):
         pytest.skip("CUDA graphs need a GPU: --device cuda")
 
 
-def assert_same(build, networks, batches, device, between=lambda update, i: None, equal=torch.equal):
+def assert_same(networks, build, batches, device, between=lambda update, i: None, equal=torch.equal):
     """Learn from batches with and without graphs, alternately from main memory and from the GPU."""
     updates = []
     results = []
@@ -53,14 +47,16 @@ def assert_same(build, networks, batches, device, between=lambda update, i: None
         assert equal(value, updates[1].networks.state_dict()[name]), name
 
 
-def rows_and_weights(algorithm):
-    return [Batch(*given(i, algorithm, 0, False)) for i in range(UPDATES)]
+@pytest.mark.parametrize("name", LEARNERS)
+def test_actors_critics_and_unrolls(name, device):
+    assert_same(*LEARNERS[name](UPDATES), device)
 
 
-@pytest.mark.parametrize(("algorithm", "case"), pairs(FEW))
-def test_actors_and_critics(algorithm, case, device):
-    networks, build, rows = prepared(algorithm, case, UPDATES)
-    assert_same(build, networks, [Batch(*each) for each in rows], device)
+@pytest.mark.parametrize(("kind", "head"), VALUES)
+def test_values(kind, head, device, flat_float64):  # noqa: F811
+    # The GPU adds up the probabilities of a categorical target in any order.
+    equal = torch.allclose if head == "categorical" else torch.equal
+    assert_same(*values(kind, head, UPDATES), device, equal=equal)
 
 
 def test_learning_rates_and_loaded_states_change_between_updates(device):
@@ -74,33 +70,7 @@ def test_learning_rates_and_loaded_states_change_between_updates(device):
                 optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
 
     networks = make("SAC", None, "relu", own)
-    assert_same(lambda nets: kind(nets, **own), networks, rows_and_weights("SAC"), device, change)
-
-
-def test_crossq(device):
-    networks, update = of_crossq.make(3)
-    assert_same(lambda nets: type(update)(nets, target_entropy=-3.0), networks, rows_and_weights("SAC"), device)
-
-
-@pytest.mark.parametrize("head", of_dqn.HEADS)
-@pytest.mark.parametrize("kind", of_dqn.KINDS)
-def test_values(kind, head, device, flat_float64):  # noqa: F811
-    networks = of_dqn.networks(head, **of_dqn.KINDS[kind])
-    batches = rows_and_weights("discrete SAC")
-    # The GPU adds up the probabilities of a categorical target in any order.
-    equal = torch.allclose if head == "categorical" else torch.equal
-    assert_same(
-        lambda nets: DQNUpdate(nets, double=True, target_update_period=2), networks, batches, device, equal=equal
-    )
-
-
-@pytest.mark.parametrize("continuous", [False, True])
-@pytest.mark.parametrize("optimizer", ["Adam", "RMSprop"])
-def test_unrolls(continuous, optimizer, device):
-    networks = of_impala.networks(continuous)
-    batches = [of_impala.unrolls(continuous, seed) for seed in range(UPDATES)]
-    settings = IMPALASettings(optimizer=optimizer)
-    assert_same(lambda nets: IMPALAUpdate(nets, settings, 0.9), networks, batches, device)
+    assert_same(networks, lambda nets: kind(nets, **own), rows_and_weights(UPDATES), device, change)
 
 
 @pytest.mark.parametrize("precision", ["float32", "TF32", "bfloat16"])
@@ -110,8 +80,8 @@ def test_types_of_products(precision, device, monkeypatch):
     for layers in networks.modules():
         if precision == "bfloat16" and isinstance(layers, BatchedMLP):
             layers.matrix_dtype = torch.bfloat16
-    batches = [batch.map(lambda column: column.float()) for batch in rows_and_weights("SAC")]
-    assert_same(ALGORITHMS["SAC"][1], networks, batches, device)
+    batches = [batch.map(lambda column: column.float()) for batch in rows_and_weights(UPDATES)]
+    assert_same(networks, ALGORITHMS["SAC"][1], batches, device)
 
 
 def test_many_runs(device):
@@ -142,7 +112,7 @@ def test_compiled_updates(device):
         update = kind(networks, weight_decay=0.01, torch_compile=compiled)
         learner = CapturedUpdate(update, device)
         rng = torch.Generator(device).manual_seed(0)
-        for batch in rows_and_weights("SAC"):
+        for batch in rows_and_weights(UPDATES):
             learner.update(batch.map(lambda column: column.float()), rng)
         results.append(networks.state_dict())
     torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)

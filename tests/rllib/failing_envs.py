@@ -135,70 +135,39 @@ class ResetWithoutSeed(Counting):
         return super().reset()
 
 
-class RoundedObservation(Counting):
-    observation_space = gym.spaces.Box(0, 255, (2,), np.uint8)
-
-    def observation(self):
-        return np.array([self.episodes, self.steps], np.uint8)
-
-    def fail(self, result):
-        return np.array([0.5, 1.0]), *result[1:]
-
-
-class AnotherChoice(Counting):
-    observation_space = gym.spaces.Discrete(100)
-
-    def observation(self):
-        return self.steps
-
-    def fail(self, result):
-        return 100, *result[1:]
+def observing(name: str, space: gym.Space, usual: Any, failing: Any) -> Any:
+    """Return a class of environments that observe `usual`, and `failing` in their failing step."""
+    members = {
+        "observation_space": space,
+        "observation": lambda self: usual,
+        "fail": lambda self, result: (failing, *result[1:]),
+    }
+    return type(name, (Counting,), members)
 
 
-ChoiceInAnArray = failing("ChoiceInAnArray", lambda result: (np.array([3]), *result[1:]), AnotherChoice)
-
-
-class WrappedInteger(Counting):
-    observation_space = gym.spaces.Box(-128, 127, (2,), np.int8)
-
-    def observation(self):
-        return np.array([self.episodes, self.steps], np.int8)
-
-    def fail(self, result):
-        return np.array([300, 1]), *result[1:]
-
-
-class AnotherChoiceOfPart(Counting):
-    observation_space = gym.spaces.Dict(
-        {"mode": gym.spaces.MultiDiscrete([3, 2]), "place": gym.spaces.Box(-1, 1, (2,), np.float32)}
-    )
-
-    def observation(self):
-        return {"mode": np.array([self.steps % 3, 1]), "place": np.zeros(2, np.float32)}
-
-    def fail(self, result):
-        return result[0] | {"mode": np.array([3, 1])}, *result[1:]
-
-
-MoreChoicesOfPart = failing(
-    "MoreChoicesOfPart", lambda result: (result[0] | {"mode": np.array([1, 1, 1])}, *result[1:]), AnotherChoiceOfPart
+BYTES = gym.spaces.Box(0, 255, (2,), np.uint8)
+SMALL = gym.spaces.Box(-128, 127, (2,), np.int8)
+CHOICE = gym.spaces.Discrete(100)
+PARTS = gym.spaces.Dict(mode=gym.spaces.MultiDiscrete([3, 2]), place=gym.spaces.Box(-1, 1, (2,), np.float32))
+PLACE = np.zeros(2, np.float32)
+CHOSEN = {"mode": np.array([1, 1]), "place": PLACE}
+RoundedObservation = observing("RoundedObservation", BYTES, np.zeros(2, np.uint8), np.array([0.5, 1.0]))
+WrappedInteger = observing("WrappedInteger", SMALL, np.zeros(2, np.int8), np.array([300, 1]))
+WrappedIntegerOfPart = observing(
+    "WrappedIntegerOfPart", gym.spaces.Dict(mode=SMALL), {"mode": np.zeros(2, np.int8)}, {"mode": np.array([300, 1])}
 )
-
-
-class WrappedIntegerOfPart(AnotherChoiceOfPart):
-    observation_space = gym.spaces.Dict({"mode": gym.spaces.Box(0, 9, (2,), np.int8)})
-
-    def observation(self):
-        return {"mode": np.array([self.steps, 1])}
-
-    def fail(self, result):
-        return {"mode": np.array([300, 1])}, *result[1:]
+AnotherChoice = observing("AnotherChoice", CHOICE, 3, 100)
+ChoiceInAnArray = observing("ChoiceInAnArray", CHOICE, 3, np.array([3]))
+AnotherChoiceOfPart = observing("AnotherChoiceOfPart", PARTS, CHOSEN, {"mode": np.array([3, 1]), "place": PLACE})
+MoreChoicesOfPart = observing("MoreChoicesOfPart", PARTS, CHOSEN, {"mode": np.array([1, 1, 1]), "place": PLACE})
 
 
 class AnotherChoiceInReset(AnotherChoiceOfPart):
     def reset(self, *, seed=None, options=None):
         observation, info = super().reset(seed=seed)
-        return (observation | {"mode": np.array([0, 2])} if self.episodes == 2 else observation), info
+        if self.episodes == 2:
+            observation = {"mode": np.array([0, 2]), "place": PLACE}
+        return observation, info
 
 
 class AnotherChoiceInFirstReset(AnotherChoice):

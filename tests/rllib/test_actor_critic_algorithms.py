@@ -57,20 +57,6 @@ def test_settings_of_noise_apply_to_explorations_with_arguments():
     assert plain.exploration.sigma == OrnsteinUhlenbeck().sigma
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"exploration_theta": 0.3}, "exploration_theta is 0.3 and exploration is Gaussian, which has no theta"),
-        ({"exploration": {"type": "Gaussian"}, "exploration_theta": 0.3}, "is Gaussian, which has no theta"),
-        ({"exploration": "Greedy", "exploration_sigma": 0.3}, "exploration is Greedy, which has no sigma"),
-        ({"exploration": Random(), "exploration_sigma": 0.3}, "exploration is Random, which has no sigma"),
-    ],
-)
-def test_settings_that_an_exploration_ignores_are_rejected(settings, message):
-    with pytest.raises(ValueError, match=message):
-        config(trainer="TD3").training(**settings).validate()
-
-
 @pytest.mark.slow
 def test_noise_persists_within_episodes():
     made = config(trainer="DDPG").training(
@@ -150,6 +136,10 @@ def test_command_line_defaults_equal_the_configurations(trainer):
         ("TD3", {"target_noise_clip": -0.1}, "target_noise_clip is -0.1"),
         ("TD3", {"huber_delta": 0.0}, "huber_delta is 0.0"),
         ("DDPG", {"critic_l2": -1}, "critic_l2 is -1"),
+        ("TD3", {"exploration_theta": 0.3}, "exploration_theta is 0.3 and exploration is Gaussian, which has no theta"),
+        ("TD3", {"exploration": {"type": "Gaussian"}, "exploration_theta": 0.3}, "is Gaussian, which has no theta"),
+        ("TD3", {"exploration": "Greedy", "exploration_sigma": 0.3}, "exploration is Greedy, which has no sigma"),
+        ("TD3", {"exploration": Random(), "exploration_sigma": 0.3}, "exploration is Random, which has no sigma"),
         ("DDPG", {"exploration": "Gausian"}, "there is no exploration 'Gausian'.*Gaussian"),
         ("DDPG", {"actor_lr": 0.0}, "actor_lr is 0.0"),
         ("SAC", {"n_critics": 0}, "n_critics is 0; expected a whole number of at least 1"),

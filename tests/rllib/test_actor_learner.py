@@ -11,6 +11,7 @@ from interreplay.errors import NonFiniteError
 from interreplay.experiments.evaluation import load
 from interreplay.learning.algorithms_table import ALGORITHMS, UNROLLS
 from interreplay.rllib.algorithms.loop import LOOP_STATE
+from interreplay.unrolls.replay import CachedReplay
 from tests.rllib.small_runs import continued, same, weights
 
 ELITE = [
@@ -47,20 +48,6 @@ def test_each_learns_and_reports(trainer):
     assert ALGORITHMS[trainer].config == f"{type(algorithm).__name__}Config"
 
 
-def test_every_fresh_unroll_is_used_once():
-    seen = []
-    algorithm = config(seed=3).training(train_batch_size=6).build_algo()
-    learn = algorithm.learner.learn_from
-    algorithm.learner.learn_from = lambda unrolls: (seen.append(unrolls.obs[0].clone()), learn(unrolls))[1]
-    made = []
-    step = algorithm.env_runner.unroll
-    algorithm.env_runner.unroll = lambda *a: (made.append(step(*a)), made[-1])[1]
-    for _ in range(4):
-        algorithm.train()
-    first, learned = torch.cat([u.obs[0] for u in made]), torch.cat(seen)
-    assert torch.equal(first[: len(learned)], learned) and len(first) - len(learned) < 6
-
-
 @pytest.mark.parametrize(("env", "settings"), [("CartPole-v1", {}), ("StackedLine-v0", {"encoder": "shallow"})])
 def test_a3c_without_remote_runners_equals_a2c(env, settings):
     made = [config(env, trainer, loss="sum", lr=1e-3, **settings).build_algo() for trainer in ("A2C", "A3C")]
@@ -70,57 +57,38 @@ def test_a3c_without_remote_runners_equals_a2c(env, settings):
     assert same(*map(weights, made))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda c: c.training(train_batch_size=3), "train_batch_size is 3; expected 4"),
-        (lambda c: c.training(normalize_observations=True), "normalize_observations is True; expected False"),
-        (lambda c: c.training(returns="vtrace").replay(ELITE), "A3C replays nothing"),
-    ],
-)
-def test_a3c_rejects_settings_that_require_unrolls(change, message):
-    with pytest.raises(ValueError, match=message):
-        change(config(trainer="A3C")).build_algo()
-
-
-class OneState(gym.Env):
-    """Reward 1 in the only state, truncated after seven steps: the value is still 1 / (1 − γ)."""
+class Ends(failing_envs.Counting):
+    """Reward 1 in the only state, for five steps."""
 
     observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
-    terminates = False
 
-    def __init__(self, config=None):
-        self.steps = 0
+    def observation(self):
+        return np.ones(1, np.float32)
 
-    def reset(self, *, seed=None, options=None):
-        self.steps = 0
-        return np.ones(1, np.float32), {}
+
+class Truncates(Ends):
+    """The episodes are cut instead: the value is still 1 / (1 − γ)."""
 
     def step(self, action):
-        self.steps += 1
-        over = self.steps == 7
-        return np.ones(1, np.float32), 1.0, over and self.terminates, over and not self.terminates, {}
-
-
-class Ends(OneState):
-    terminates = True
+        obs, reward, over, _, info = super().step(action)
+        return obs, reward, False, over, info
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trainer", ["IMPALA", "A2C"])
 def test_a_truncated_step_is_bootstrapped_and_a_terminated_one_is_not(trainer):
     found = {}
-    for env in (OneState, Ends):
+    for env in (Truncates, Ends):
         made = config(env, trainer, optimizer="Adam", optimizer_eps=1e-8, lr=0.03, lr_end=None, gamma=0.8)
         algorithm = made.training(steps_per_iteration=4_000).build_algo()
         algorithm.train()
         module = algorithm.learner.single_module
         with torch.no_grad():
             found[env] = float(module.policy.output(torch.ones(1, 1))[0, -1])
-    assert found[OneState] == pytest.approx(5.0, abs=0.25)  # 1 / (1 − .8)
-    # In episodes that end, the value k steps before the end is 5·(1 − .8^k), 3.1 on average.
-    assert found[Ends] == pytest.approx(np.mean([5 * (1 - 0.8**k) for k in range(1, 8)]), abs=0.5)
+    assert found[Truncates] == pytest.approx(5.0, abs=0.25)  # 1 / (1 − .8)
+    # In episodes that end, the value k steps before the end is 5·(1 − .8^k), 2.3 on average.
+    assert found[Ends] == pytest.approx(np.mean([5 * (1 - 0.8**k) for k in range(1, 6)]), abs=0.5)
 
 
 def test_a_mix_is_half_replayed_and_is_reported():
@@ -134,18 +102,10 @@ def test_a_mix_is_half_replayed_and_is_reported():
     assert found["lag_fresh_max"] <= 2 and found["lag_replayed_mean"] > found["lag_fresh_mean"]
 
 
-@pytest.mark.slow
-def test_caching_draws_one_update_earlier_and_is_reproducible():
-    """The first replayed batch has nothing prepared; results then differ from those without caching."""
-
-    def trained(caching):
-        algorithm = config(seed=5, replay=ELITE, caching=caching).build_algo()
-        result = [algorithm.train() for _ in range(3)][-1]
-        return weights(algorithm), result["learners"]["default_policy"]["replayed_share"]
-
-    one, two, without = trained(True), trained(True), trained(False)
-    assert same(one[0], two[0]) and not same(one[0], without[0])
-    assert one[1] == without[1] > 0
+def test_replayed_unrolls_are_cached_on_request():
+    for caching in (False, True):
+        mix = config(replay=ELITE, caching=caching).build_algo().replay_buffer
+        assert isinstance(mix.sources["elite"], CachedReplay) == caching
 
 
 def plain(value):
@@ -166,26 +126,18 @@ def assert_same_state(one, other):
     np.testing.assert_equal(state_of(one), state_of(other))
 
 
+NORMALIZED = {"normalize_observations": True, "anneal_steps": 400}
+SCHEDULE = [[0, 1e-3], [400, 1e-4]]
+
+
 @pytest.mark.parametrize(
     ("env", "trainer", "replay", "settings"),
     [
         ("CartPole-v1", "IMPALA", None, {"train_batch_size": 6, "anneal_steps": 400}),  # unrolls wait in the queue
-        pytest.param(
-            "CartPole-v1",
-            "LASER",
-            ELITE,
-            {"optimizer": "Adam", "anneal_steps": 400, "normalize_observations": True},
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("CartPole-v1", "LASER", ELITE, {"optimizer": "Adam"} | NORMALIZED, marks=pytest.mark.slow),
         pytest.param("Pendulum-v1", "CLEAR", None, {}, marks=pytest.mark.slow),
         pytest.param("CartPole-v1", "CLEAR", ELITE, {"caching": True, "anneal_steps": 400}, marks=pytest.mark.slow),
-        pytest.param(
-            "interreplay/Catch-v0",
-            "A2C",
-            None,
-            {"lr": [[0, 1e-3], [400, 1e-4]], "normalize_observations": True},
-            marks=pytest.mark.slow,
-        ),
+        pytest.param("interreplay/Catch-v0", "A2C", None, {"lr": SCHEDULE} | NORMALIZED, marks=pytest.mark.slow),
     ],
 )
 def test_resuming_equals_not_stopping(env, trainer, replay, settings, tmp_path):
@@ -235,38 +187,32 @@ def test_the_learning_rate_decreases_to_lr_end():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("trainer", "change", "message"),
     [
-        (lambda c: c.env_runners(explore=False), "explore is False; expected True"),
-        (lambda c: c.training(exploration="EpsilonGreedy", anneal_steps=9), "EpsilonGreedy; expected Sampled"),
-        (lambda c: c.training(loss="median"), "loss is 'median'; expected one of sum, mean"),
-        (lambda c: c.training(train_batch_size=1).replay(ELITE), "a share of 0.5 for queue is 0.5 of 1 unrolls"),
-        (lambda c: c.env_runners(rollout_fragment_length="auto"), "rollout_fragment_length is 'auto'"),
+        ("IMPALA", lambda c: c.env_runners(explore=False), "explore is False; expected True"),
         (
-            lambda c: c.env_runners(max_requests_in_flight_per_env_runner=0),
-            "max_requests_in_flight_per_env_runner is 0",
+            "IMPALA",
+            lambda c: c.training(exploration="EpsilonGreedy", anneal_steps=9),
+            "EpsilonGreedy; expected Sampled",
         ),
+        ("IMPALA", lambda c: c.training(loss="median"), "loss is 'median'; expected one of sum, mean"),
+        ("IMPALA", lambda c: c.training(train_batch_size=1).replay(ELITE), "a share of 0.5 for queue is 0.5 of 1 unr"),
+        ("IMPALA", lambda c: c.env_runners(rollout_fragment_length="auto"), "rollout_fragment_length is 'auto'"),
+        ("IMPALA", lambda c: c.env_runners(max_requests_in_flight_per_env_runner=0), "per_env_runner is 0"),
+        ("IMPALA", lambda c: c.replay("NMER"), "'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of"),
+        ("IMPALA", lambda c: c.replay("[1, 2"), "replay_parameters is not JSON"),
+        ("IMPALA", lambda c: c.replay("Fresh", k=3), "Fresh takes no argument 'k'"),
+        ("A2C", lambda c: c.replay(ELITE), "returns is 'gae' and unrolls are replayed; expected returns='vtrace'"),
+        ("A2C", lambda c: c.env_runners(num_env_runners=1).training(sync=False), "'gae' and sync is False; expected"),
+        ("A3C", lambda c: c.training(train_batch_size=3), "train_batch_size is 3; expected 4"),
+        ("A3C", lambda c: c.training(normalize_observations=True), "normalize_observations is True; expected False"),
+        ("A3C", lambda c: c.training(returns="vtrace").replay(ELITE), "A3C replays nothing"),
     ],
 )
-def test_invalid_settings_are_rejected_in_one_line(change, message):
+def test_invalid_settings_are_rejected_in_one_line(trainer, change, message):
     with pytest.raises(ValueError, match=message) as error:
-        change(config()).build_algo()
+        change(config(trainer=trainer)).build_algo()
     assert "\n" not in str(error.value)
-
-
-def test_generalized_advantages_reject_replay():
-    with pytest.raises(ValueError, match="returns is 'gae' and unrolls are replayed; expected returns='vtrace'"):
-        config(trainer="A2C", replay=ELITE).build_algo()
-    config(trainer="A2C", replay=ELITE, returns="vtrace").build_algo()
-
-
-def test_invalid_mixes_are_rejected():
-    with pytest.raises(ValueError, match="'NMER' replays no unrolls; expected 'Fresh', 'UnrollMix' or a list of sourc"):
-        config(replay="NMER")
-    with pytest.raises(ValueError, match="replay_parameters is not JSON"):
-        config(replay="[1, 2")
-    with pytest.raises(ValueError, match="Fresh takes no argument 'k'"):
-        config().replay("Fresh", k=3)
 
 
 def test_an_error_about_a_number_names_the_environment_and_the_last_stored_step():

@@ -28,12 +28,3 @@ def test_user_subclasses_are_built_only_if_requested():
 
     assert MyConfig().algo_class is Mine and SACConfig().algo_class is SAC
     assert SACConfig(algo_class=Similar).algo_class is Similar and SACConfig(AlsoSAC).algo_class is AlsoSAC
-
-
-def test_architecture_settings_are_settings_of_the_configuration():
-    for row in ALGORITHMS.values():
-        made = getattr(rllib, row.config)()
-        assert set(made.architecture.settings) <= made.own_settings().keys()
-        assert {name: made._model_config_auto_includes[name] for name in made.architecture.settings} == {
-            name: getattr(made, name) for name in made.architecture.settings
-        }

@@ -19,10 +19,8 @@ class Reusing(SyncVectorEnv):
         super().__init__([failing_envs.Counting] * num_envs, copy=False)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def environments():
-    gym.register(ID, failing_envs.Counting, vector_entry_point=Reusing)
-    gym.register(PARTS, failing_envs.Parts)
+gym.register(ID, failing_envs.Counting, vector_entry_point=Reusing)
+gym.register(PARTS, failing_envs.Parts)
 
 
 def build(env, vectorize="sync", **arguments):

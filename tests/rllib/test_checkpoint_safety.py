@@ -43,7 +43,7 @@ class Callbacks(DefaultCallbacks):
 
 
 class Other(PendulumEnv):
-    """Environment of evaluations."""
+    """Environment of a user."""
 
 
 class Arms(PendulumEnv):
@@ -119,17 +119,6 @@ def test_a_checkpoint_is_a_few_files_without_pickles(made):
     }
     for path in made.rglob("*.json"):
         json.loads(path.read_text())
-
-
-def test_the_array_file_follows_the_safetensors_format(made):
-    content = (made / "arrays.safetensors").read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])
-    ends = sorted(tuple(entry["data_offsets"]) for entry in header.values())
-    assert all(end == start for (_, end), (start, _) in zip(ends, ends[1:], strict=False)), "no holes"
-    assert ends[0][0] == 0 and ends[-1][1] == len(content) - 8 - size
-    weights_of_critic = header["algorithm/learner_group/learner/rl_module/default_policy/nets.critics.weights.0"]
-    assert weights_of_critic["dtype"] == "F32" and weights_of_critic["shape"] == [2, 4, 32]
 
 
 def test_an_additional_pickle_is_rejected(checkpoint, ran):
@@ -220,49 +209,42 @@ def test_other_classes_are_rejected(name, message, checkpoint):
         SAC.from_checkpoint(checkpoint)
 
 
-def test_settings_that_are_not_plain_data_are_passed_again(tmp_path):
-    made = lambda: config().callbacks(Callbacks)
-    algorithm = made().build_algo()
-    algorithm.train()
+PASSED_AGAIN = {
+    "callbacks_class": lambda: config().callbacks(Callbacks),
+    "evaluation_config": lambda: config().evaluation(evaluation_interval=1, evaluation_config={"env": Other}),
+    "_rl_module_spec": lambda: config().rl_module(rl_module_spec=RLModuleSpec(module_class=Module)),
+    "env": lambda: config(lambda context: Other()),
+}
+
+
+@pytest.mark.parametrize("name", PASSED_AGAIN)
+def test_settings_that_are_not_plain_data_are_passed_again(name, tmp_path):
+    algorithm = PASSED_AGAIN[name]().build_algo()
     algorithm.save_to_path(tmp_path / "c")
-    with pytest.raises(CheckpointError, match=r"does not store callbacks_class.*from_checkpoint\(path, config="):
+    with pytest.raises(CheckpointError, match=rf"does not store {name}, .*from_checkpoint\(path, config="):
         SAC.from_checkpoint(tmp_path / "c")
-    again = SAC.from_checkpoint(tmp_path / "c", config=made())
-    assert same(weights(algorithm), weights(again)) and again.config.callbacks_class is Callbacks
-    assert len(watch(tmp_path / "c", episodes=1, seed=1).episodes) == 1, "acting needs no callbacks"
+    again = SAC.from_checkpoint(tmp_path / "c", config=PASSED_AGAIN[name]().debugging(seed=1))
+    assert same(weights(algorithm), weights(again))
+    assert type(again.learner.single_module) is type(algorithm.learner.single_module)
+    assert again.config.callbacks_class is algorithm.config.callbacks_class
+    if name == "callbacks_class":
+        assert len(watch(tmp_path / "c", episodes=1, seed=1).episodes) == 1, "acting needs no callbacks"
+    elif name == "_rl_module_spec":
+        with pytest.raises(CheckpointError, match="does not store its RLModule, which is a class of your own"):
+            watch(tmp_path / "c", episodes=1, seed=1)
+
+
+def test_callbacks_of_evaluations_are_left_out(tmp_path):
+    made = config().evaluation(evaluation_interval=1, evaluation_config={"callbacks_on_episode_step": print})
+    made.build_algo().save_to_path(tmp_path / "c")
+    restored = SAC.from_checkpoint(tmp_path / "c")
+    assert restored.config.evaluation_config == {"explore": False, "num_envs_per_env_runner": 1}
 
 
 def test_arguments_of_an_environment_may_have_any_names(tmp_path):
     made = config().environment(f"{Arms.__module__}:Arms-v0", env_config={"type": "long", "attributes": {"joints": 3}})
     made.build_algo().save_to_path(tmp_path / "c")
     assert SAC.from_checkpoint(tmp_path / "c").config.env_config == {"type": "long", "attributes": {"joints": 3}}
-
-
-def test_the_environment_of_evaluations_is_passed_again_if_it_is_a_class(tmp_path):
-    evaluation = {"env": Other, "callbacks_on_episode_step": print}
-    made = lambda: config().evaluation(evaluation_interval=1, evaluation_config=evaluation)
-    algorithm = made().build_algo()
-    algorithm.save_to_path(tmp_path / "c")
-    with pytest.raises(CheckpointError, match="does not store evaluation_config"):
-        SAC.from_checkpoint(tmp_path / "c")
-    again = SAC.from_checkpoint(tmp_path / "c", config=made())
-    assert isinstance(again.eval_env_runner.env.unwrapped.envs[0].unwrapped, Other)
-    del evaluation["env"]
-    made().build_algo().save_to_path(tmp_path / "d")
-    restored = SAC.from_checkpoint(tmp_path / "d")
-    assert restored.config.evaluation_config == {"explore": False, "num_envs_per_env_runner": 1}
-
-
-def test_the_module_of_a_user_is_passed_again(tmp_path):
-    made = lambda: config().rl_module(rl_module_spec=RLModuleSpec(module_class=Module))
-    algorithm = made().build_algo()
-    algorithm.save_to_path(tmp_path / "c")
-    with pytest.raises(CheckpointError, match=r"does not store _rl_module_spec.*from_checkpoint\(path, config="):
-        SAC.from_checkpoint(tmp_path / "c")
-    again = SAC.from_checkpoint(tmp_path / "c", config=made())
-    assert type(again.learner.single_module) is Module and same(weights(algorithm), weights(again))
-    with pytest.raises(CheckpointError, match="does not store its RLModule, which is a class of your own"):
-        watch(tmp_path / "c", episodes=1, seed=1)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import copy
 import math
 import shutil
 
-import gymnasium as gym
+import failing_envs
 import numpy as np
 import pytest
 import torch
@@ -113,50 +113,16 @@ def test_a_state_is_not_changed_by_further_training():
         same_state(state[part], before[part])
 
 
-class Unsaveable(gym.Env):
-    """An environment that cannot be saved."""
-
-    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
-
-    def __init__(self, config=None):
-        pass
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32), {}
-
-    def step(self, action):
-        self.t += 1
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32), 0.0, False, self.t == 70, {}
-
-
-class Maker:
-    def __call__(self, context):
-        return Unsaveable(context)
-
-
-@pytest.mark.parametrize("make", [Maker, lambda: lambda context: Unsaveable(context)])
-def test_a_function_that_creates_environments_is_passed_again(make, tmp_path):
-    algorithm = config(make()).training(updates_per_step=0).build_algo()
-    algorithm.train()
-    algorithm.save_to_path(tmp_path / "c")
-    with pytest.raises(CheckpointError, match=r"does not store env, which is not plain data; pass the configuration"):
-        SAC.from_checkpoint(tmp_path / "c")
-    again = SAC.from_checkpoint(tmp_path / "c", config=config(make()))
-    assert again.env_steps == 75
-
-
 @pytest.mark.slow
 def test_environments_without_saved_state_resume_with_a_new_episode(tmp_path):
-    algorithm = config(Unsaveable).build_algo()
+    made = config(failing_envs.Draws).environment(env_config={"length": 70, "step": -1})
+    algorithm = made.build_algo()
     algorithm.train()
     storage = algorithm.replay_buffer.storage
     last = torch.tensor([74])
     assert not storage[last].truncated
     algorithm.save_to_path(tmp_path / "c")
-    resumed = config(Unsaveable).build_algo()
+    resumed = made.copy(copy_frozen=False).build_algo()
     resumed.restore_from_path(tmp_path / "c")
     resumed.train()
     storage = resumed.replay_buffer.storage
@@ -259,32 +225,30 @@ def test_folders_that_are_not_local_are_rejected(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
-def test_noise_and_memory_begin_again_with_another_number_of_environments(count, tmp_path):
-    def unrolling():
+def test_memory_begins_again_with_another_number_of_environments(count, tmp_path):
+    def made(envs):
         small = {"hiddens": (8,), "lstm_cells": 4, "train_batch_size": 4, "steps_per_iteration": 20}
-        return IMPALAConfig().environment("CartPole-v1").training(**small)
+        unrolling = IMPALAConfig().environment("CartPole-v1").training(**small)
+        return unrolling.env_runners(num_envs_per_env_runner=envs, rollout_fragment_length=1).build_algo()
 
-    for number, made in enumerate((lambda: config(trainer="DDPG").training(steps_per_iteration=60), unrolling)):
-        stopped = made().env_runners(num_envs_per_env_runner=2, rollout_fragment_length=1).build_algo()
-        stopped.train()
-        stopped.save_to_path(tmp_path / str(number))
-        resumed = made().env_runners(num_envs_per_env_runner=count, rollout_fragment_length=1).build_algo()
-        resumed.restore_from_path(tmp_path / str(number))
-        resumed.train()
-        assert resumed.env_steps > stopped.env_steps
-        if number:
-            assert {len(part) for part in resumed.env_runner.memory_state().values()} == {count}
+    stopped = made(2)
+    stopped.train()
+    stopped.save_to_path(tmp_path / "c")
+    resumed = made(count)
+    resumed.restore_from_path(tmp_path / "c")
+    resumed.train()
+    assert {len(part) for part in resumed.env_runner.memory_state().values()} == {count}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
-def test_another_number_of_environments_starts_new_episodes(count, tmp_path):
-    stopped = config().env_runners(num_envs_per_env_runner=2).build_algo()
+def test_another_number_of_environments_starts_new_episodes_and_noise(count, tmp_path):
+    stopped = config(trainer="DDPG").env_runners(num_envs_per_env_runner=2).build_algo()
     stopped.train()
     stopped.save_to_path(tmp_path / "c")
     seen = set(stopped.replay_buffer.storage[torch.arange(len(stopped.replay_buffer))].episode.tolist())
     rows = len(stopped.replay_buffer)
-    resumed = config().env_runners(num_envs_per_env_runner=count).build_algo()
+    resumed = config(trainer="DDPG").env_runners(num_envs_per_env_runner=count).build_algo()
     resumed.restore_from_path(tmp_path / "c")
     resumed.train()
     found = resumed.replay_buffer.storage[torch.arange(len(resumed.replay_buffer))]

@@ -1,8 +1,5 @@
 """Critics in RLlib: number, normalization, residual networks, TQC and CrossQ, update ratios and resets."""
 
-import copy
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -26,39 +23,15 @@ def test_settings_reach_networks_and_updates(trainer):
 
 
 @pytest.mark.slow
-def test_delayed_policy_updates_continue_over_iterations():
-    algorithm, results = run(of_preset("redq"), 2)
-    rule = algorithm.learner.update_rule
-    learned = results[-1]["learners"]["default_policy"]
-    assert rule.updates == learned["num_updates_lifetime"] == 151
-    steps = [optimizer.state[p]["step"] for optimizer in rule.optimizers.values() for p in optimizer.state]
-    assert {int(step) for step in steps} == {151, 151 // 4}
-    assert all(np.isfinite(value) for value in learned.values())
-
-
-@pytest.mark.slow
-def test_a_reset_keeps_rows_counts_and_observation_statistics():
-    made = of_preset("sr-sac", buffer="PER").training(normalize_observations=True)
-    algorithm = made.build_algo()
+def test_a_reset_keeps_counts_and_observation_statistics():
+    algorithm = of_preset("sr-sac").training(normalize_observations=True).build_algo()
     algorithm.train()
-    encoder = algorithm.learner.single_module.nets.encoder
     rule = algorithm.learner.update_rule
-    before, left = weights(algorithm), 90 - rule.updates
-    assert 0 < left < 90
     sample = algorithm.replay_buffer.sample(32)
-    state = copy.deepcopy(algorithm.replay_buffer.selector.state_dict())
-    statistics = encoder.statistics()
-    for _ in range(left):
+    for _ in range(90 - rule.updates):
         algorithm.learner.learn_from(sample)
-    after = weights(algorithm)
     assert rule.updates == algorithm.learner.updates == 90 and not rule.optimizers["critic"].state
-    trained = [name for name in before if "weights" in name]
-    assert all(not torch.equal(before[name], after[name]) for name in trained)
-    targets = [name for name in after if ".targets." in name]
-    assert targets and all(torch.equal(after[n], after[n.replace(".targets.", ".critics.")]) for n in targets)
-    assert len(algorithm.replay_buffer) == 75 and algorithm.env_steps == 75
-    assert json.dumps(state, default=str) == json.dumps(algorithm.replay_buffer.selector.state_dict(), default=str)
-    assert encoder.statistics()["count"] == statistics["count"] == 75
+    assert algorithm.learner.single_module.nets.encoder.statistics()["count"] == 75
 
 
 RESIDUAL = {"critic_blocks": 1, "critic_width": 16, "actor_blocks": 1, "actor_width": 12, "weight_decay": 0.01}
@@ -128,27 +101,6 @@ def test_settings_reach_networks_and_updates_of_tqc_and_crossq():
     assert update.optimizers["critic"].param_groups[0]["betas"] == (0.5, 0.999)
     narrow = config(trainer="CrossQ").training(critic_hiddens=(16, 8)).build_algo().learner.single_module.nets
     assert tuple(narrow.critics.weights[1].shape) == (2, 16, 8)
-
-
-def statistics(state):
-    return {name: value for name, value in state.items() if name.endswith((".mean", ".variance", ".trained"))}
-
-
-@pytest.mark.slow
-def test_evaluation_and_acting_leave_the_statistics_unchanged():
-    algorithm = config(trainer="CrossQ").evaluation(evaluation_interval=1, evaluation_duration=1).build_algo()
-    algorithm.train()
-    before = weights(algorithm)
-    algorithm.evaluate()
-    module = algorithm.learner.single_module
-    obs = torch.randn(50, 3)
-    together = module.act(obs, None)
-    for forward in (module.forward_inference, module.forward_exploration):
-        assert forward({"obs": obs})["actions"].shape == (50, 1)
-    torch.testing.assert_close(together[:1], module.act(obs[:1], None))
-    assert same(before, weights(algorithm))
-    statistics = [name for name in before if name.endswith((".mean", ".variance", ".trained"))]
-    assert len(statistics) == 14, "mean and variance of three layers each, and both counts"
 
 
 def test_inference_modules_have_the_statistics():

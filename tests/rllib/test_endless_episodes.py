@@ -22,11 +22,7 @@ class Endless(failing_envs.Counting):
 
 
 LIMITED = "interreplay_tests/Limited-v0"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environments():
-    gym.register(LIMITED, Endless, max_episode_steps=25)
+gym.register(LIMITED, Endless, max_episode_steps=25)
 
 
 @pytest.fixture(autouse=True)

@@ -9,30 +9,6 @@ from interreplay.learning.exploration import EpsilonGreedy, Gaussian, OrnsteinUh
 from interreplay.rllib.env_runner.runner_state import EpisodeLog, RunnerState
 from tests.rllib.small_runs import config
 
-UPDATES = {
-    ("Pendulum-v1", "SAC"): ("actor_critic.sac", "SACUpdate"),
-    ("CartPole-v1", "SAC"): ("actor_critic.discrete_sac", "DiscreteSACUpdate"),
-    ("Pendulum-v1", "TQC"): ("actor_critic.tqc", "TQCUpdate"),
-    ("Pendulum-v1", "CrossQ"): ("actor_critic.crossq", "CrossQUpdate"),
-    ("Pendulum-v1", "TD3"): ("actor_critic.td3", "TD3Update"),
-    ("Pendulum-v1", "DDPG"): ("actor_critic.td3", "TD3Update"),
-}
-
-
-def test_epsilon_follows_its_schedule():
-    exploration = {"type": "EpsilonGreedy", "start": 1.0, "end": 0.0, "share": 0.5}
-    made = config("CartPole-v1").training(exploration=exploration, anneal_steps=150, learning_starts=0)
-    algorithm = made.training(updates_per_step=0).build_algo()
-    for _ in range(2):
-        algorithm.train()
-    assert algorithm.env_runner._state.exploration.progress == pytest.approx(149 / 150)
-    rows = algorithm.replay_buffer.storage[torch.arange(150)]
-    with torch.no_grad():
-        best = algorithm.learner.single_module.act(rows.obs, None)
-    other = (rows.actions != best).numpy()
-    assert not other[75:].any() and 0.1 < other[:75].mean() < 0.5, "half of the random actions are the best"
-    assert isinstance(algorithm.config.exploration, EpsilonGreedy) and algorithm.config.exploration.progress == 0
-
 
 def test_the_progress_of_schedules_ends_at_one():
     algorithm = config().training(exploration="Gaussian", anneal_steps=100, updates_per_step=0).build_algo()
@@ -87,16 +63,6 @@ def test_counts_and_the_ends_of_episodes_are_restored():
     restored.load_state_dict(saved.state_dict(envs, False), others)
     assert (restored.steps_since_report, restored.evaluated) == (3, 4)
     assert others.unwrapped._autoreset_envs.tolist() == [True]
-
-
-@pytest.mark.parametrize(("env", "trainer"), UPDATES)
-def test_every_algorithm_has_one_update(env, trainer):
-    algorithm = config(env, trainer=trainer).build_algo()
-    update = type(algorithm.learner.update_rule)
-    module, name = UPDATES[env, trainer]
-    assert (update.__module__, update.__name__) == (f"interreplay.learning.{module}", name)
-    own = [base for base in update.__mro__[1:] if base.__module__.startswith("interreplay.")]
-    assert len(own) <= 2, "base classes above it"
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,7 @@ FAILURES = [
     (failing_envs.RoundedObservation, r"\[0\.5 1\. \], which its observation space of uint8 cannot hold", 6),
     (failing_envs.WrappedInteger, r"the observation \[300   1\], which its observation space of int8 cannot hold", 6),
     (failing_envs.WrappedIntegerOfPart, r"the part 'mode' of the observation \[300   1\], which its .* cannot hold", 6),
-    (
-        failing_envs.AnotherChoiceOfPart,
-        r"the part 'mode' of the observation \[3 1\], which is not in its observation",
-        6,
-    ),
+    (failing_envs.AnotherChoiceOfPart, r"the part 'mode' of the observation \[3 1\], which is not in its obs", 6),
     (failing_envs.AnotherChoiceInReset, r"the part 'mode' of the observation \[0 2\], which is not in its obs", 5),
     (failing_envs.ChoiceInAnArray, r"the observation \[3\], which is not in its observation space Discrete\(100\)", 6),
     (failing_envs.MoreChoicesOfPart, r"the part 'mode' of the observation \[1 1 1\], which is not in its obs", 6),

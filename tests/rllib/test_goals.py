@@ -1,19 +1,14 @@
 """Goal-conditioned environments in RLlib: hindsight with the environment's own functions, success, resuming."""
 
-import warnings
-
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
-from interreplay.environments import registration
 from interreplay.errors import EnvironmentFailure
 from interreplay.neighborhood import KNN
-from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 from tests.rllib.small_runs import config, continued, run, same, weights
 
-ENVS = ["FetchReach-v4", "PointMaze_UMaze-v3"]
 EPISODIC = {"continuing_task": False, "reset_target": False}
 
 
@@ -71,20 +66,14 @@ def check_batch(algorithm, env):
     return rows
 
 
-@pytest.mark.slow
-def test_a_user_environment_that_ends_at_its_goal():
-    algorithm, results = run(config(Reach, "HER").environment(Reach, env_config={"reach": 0.2}))
-    rows = check_batch(algorithm, Reach({"reach": 0.2}))
-    assert rows.terminated.any() and learned(results[-1])
-    assert 0 <= results[-1]["env_runners"]["success_rate"] <= 1
-
-
 def test_a_registered_environment_and_one_without_goals():
     from ray.tune import register_env
 
     register_env("reach-for-a-test", lambda context: Reach(context))
-    algorithm, _ = run(config("reach-for-a-test", "HER"), 1)
-    check_batch(algorithm, Reach())
+    made = config("reach-for-a-test", "HER").environment("reach-for-a-test", env_config={"reach": 0.2})
+    algorithm, results = run(made, 1)
+    rows = check_batch(algorithm, Reach({"reach": 0.2}))
+    assert rows.terminated.any() and learned(results[-1])
     with pytest.raises(ValueError, match=r"hindsight needs Dict observations .*; got obs; the observation space"):
         config("Pendulum-v1", "HER").build_algo()
     with pytest.raises(ValueError, match="hindsight needs an environment with compute_reward"):
@@ -128,13 +117,17 @@ def test_vector_environments_relabel_within_their_own_episodes():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("env", "settings", "near"), [(ENVS[0], {}, None), (ENVS[1], EPISODIC, lambda: KNN(k=5))], ids=["HER", "with NMER"]
+    ("env", "settings", "near", "before"),
+    [("FetchReach-v4", {}, None, 1), ("PointMaze_UMaze-v3", EPISODIC, lambda: KNN(k=5), 2)],
+    ids=["HER", "with NMER"],
 )
-def test_robotics_environments_train_and_resume(env, settings, near, tmp_path):
+def test_robotics_environments_train_and_resume(env, settings, near, before, tmp_path):
+    """Checkpoints are in the middle of an episode."""
+
     def made():
         return config(env, "HER", neighborhood=near and near()).environment(env, env_config=settings).build_algo()
 
-    straight, resumed = continued(made, tmp_path / "c", before=2)
+    straight, resumed = continued(made, tmp_path / "c", before=before)
     for algorithm in (straight, resumed):
         result = algorithm.train()
         assert learned(result) and 0 <= result["env_runners"]["success_rate"] <= 1
@@ -143,26 +136,3 @@ def test_robotics_environments_train_and_resume(env, settings, near, tmp_path):
     assert torch.equal(one.slots, other.slots) and torch.equal(one.transitions.rewards, other.transitions.rewards)
     if near is None:
         check_batch(straight, gym.make(env, **settings).unwrapped)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ENVS)
-def test_the_state_of_a_robotics_environment_is_everything(name):
-    registration.register(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        one, other = gym.make(name, max_episode_steps=30), gym.make(name, max_episode_steps=30)
-    assert can_save(one)
-    one.reset(seed=3)
-    other.reset(seed=4)
-    actions = np.random.default_rng(0).uniform(-1, 1, (60, *one.action_space.shape)).astype(np.float32)
-    for action in actions[:10]:
-        one.step(action)
-    restore_env(other, save_env(one))
-    for action in actions[10:]:
-        mine, theirs = one.step(action), other.step(action)
-        if mine[3]:
-            mine, theirs = one.reset(), other.reset()
-        for part, column in mine[0].items():
-            assert np.array_equal(column, theirs[0][part]), part
-        assert mine[1:] == theirs[1:]

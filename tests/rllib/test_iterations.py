@@ -1,10 +1,7 @@
 """Iterations: counts, length, callbacks, and the start of learning."""
 
-import sys
-
 import failing_envs
 import pytest
-import ray
 import torch
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
@@ -12,12 +9,6 @@ from interreplay.rllib.env_runner import episode_callbacks
 from tests.rllib import small_runs
 
 TRAINED = "num_env_steps_trained_lifetime"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environments():
-    for module in (failing_envs, sys.modules[__name__]):
-        ray.cloudpickle.register_pickle_by_value(module)
 
 
 def config(env=failing_envs.Draws, **training):
@@ -70,7 +61,7 @@ def test_a_buffer_smaller_than_the_warm_up_learns():
 
 
 class Samples(RLlibCallback):
-    """Callback that adds up its samples in metrics, which remote runners send."""
+    """Callback that adds up its samples in metrics."""
 
     def on_sample_end(self, *, env_runner, metrics_logger, samples, **kwargs):
         metrics_logger.log_value("sampled_steps", sum(len(e) for e in samples), reduce="sum")
@@ -123,16 +114,6 @@ def test_an_error_after_an_iteration_does_not_repeat_it():
     assert not algorithm.evaluation_failed
     result = algorithm.train()
     assert (result["training_iteration"], result["env_steps"]) == (2, 60)
-
-
-def test_a_function_is_called_once_for_every_collection():
-    lengths = []
-    made = config().env_runners(rollout_fragment_length=15)
-    made.callbacks(on_sample_end=lambda samples, **_: lengths.append([len(e) for e in samples]))
-    algorithm = made.build_algo()
-    algorithm.train()
-    # Episodes of 20 steps: the second fragment holds the last 5 steps of the first, and 10 of the next.
-    assert lengths == [[15], [5, 10]]
 
 
 @pytest.mark.parametrize(("most", "most_kept"), [(10, 16), (1_000, 40)])

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from interreplay.errors import InterreplayError, RunnerLost
-from interreplay.rllib import SACConfig
 from interreplay.rllib.env_runner.remote import RemoteRunners
 from tests.rllib.small_runs import config, same, weights
 from tests.rllib.test_checkpoints import assert_same_run
@@ -98,11 +97,6 @@ def test_an_error_of_a_callback_is_reported_with_its_message_and_training_contin
         algorithm.train()
     algorithm.train()
     assert algorithm.env_steps == len(algorithm.replay_buffer) > 0
-
-
-def test_restarts_are_rejected():
-    with pytest.raises(ValueError, match="restart_failed_env_runners is True; expected False"):
-        SACConfig().environment("Pendulum-v1").fault_tolerance(restart_failed_env_runners=True).validate()
 
 
 class HangingRunners:

@@ -3,10 +3,8 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 import torch
-from builders import make
 from offline_data import episodes, minari_dataset
 
 from interreplay import Mix
@@ -15,12 +13,10 @@ from interreplay.experiments.commands.train import main
 from interreplay.experiments.flags.replay_flags import source_of
 from interreplay.experiments.flags.training_flags import make_parser, settings_for
 from interreplay.experiments.training.build import configure
-from interreplay.rllib import DQNConfig, TD3Config
 from interreplay.runs import state_files
 from interreplay.runs.state_files.arrays import encode
-from replay_buffers import Uniform
 from tests.experiments.commands.command_lines import read_csv, the_run
-from tests.rllib.small_runs import config, continued, run, same, weights
+from tests.rllib.small_runs import config, continued, same, weights
 
 pytest.importorskip("minari")
 pytestmark = pytest.mark.usefixtures("minari_folder")
@@ -31,16 +27,12 @@ def name():
     return minari_dataset(episodes(6, 30))
 
 
-def mixed(name, share=0.5, **inside):
-    made = config()
-    sources = {"online": "PER", "offline": {"type": "Offline", "data": f"minari:{name}", **inside}}
-    return made.replay(Mix(sources, {"offline": share}), capacity=1_000).training(anneal_steps=200)
-
-
 @pytest.mark.slow
 def test_half_of_each_batch_is_recorded_and_resuming_is_exact(name, tmp_path):
-    inside = {"method": "NMER", "arguments": {"k": 3}}
-    straight, resumed = continued(lambda: mixed(name, (0.5, 0.25), **inside).build_algo(), tmp_path / "c")
+    recorded = {"type": "Offline", "data": f"minari:{name}", "method": "NMER", "arguments": {"k": 3}}
+    mix = Mix({"online": "PER", "offline": recorded}, {"offline": (0.5, 0.25)})
+    made = config().replay(mix, capacity=1_000).training(anneal_steps=200)
+    straight, resumed = continued(lambda: made.copy(copy_frozen=False).build_algo(), tmp_path / "c")
     results = [algorithm.train() for algorithm in (straight, resumed)]
     arrays = {}
     encode(state_files.load(tmp_path / "c", "replay_buffer"), arrays)
@@ -55,8 +47,8 @@ def test_half_of_each_batch_is_recorded_and_resuming_is_exact(name, tmp_path):
     assert again.replay_buffer.sources["offline"].storage.key == offline.storage.key
 
 
-def alone(name, kind=config, **inside):
-    made = kind() if kind is TD3Config else kind(trainer="TD3")
+def alone(name, **inside):
+    made = config(trainer="TD3")
     made.replay("Offline", data=f"minari:{name}", **inside)
     return made.training(collect=False, normalize_observations=True, anneal_steps=300)
 
@@ -135,24 +127,22 @@ def test_recorded_rows_of_a_model_are_additional_real_rows():
     assert kind == "ModelBased" and (arguments["recorded"], arguments["members"]) == (recorded, 2)
 
 
+ALONE = "--updates 9 --offline-data x --total_env_steps 0"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("--offline_where newest=9", "--offline_where needs --offline_data"),
         ("--offline-share .5", "--offline_share needs --offline_data"),
         ("--offline-share-end .5", "--offline_share_end needs --offline_data"),
         ("--total_env_steps 0", "needs --offline_data to learn from, and --updates"),
         ("--total_env_steps 0 --offline-data x", "needs --offline_data to learn from, and --updates"),
         ("--updates 10", "--updates 10 is for learning from data alone"),
         ("--updates 10 --offline-data x", "--updates 10 is for learning from data alone"),
-        (
-            "--updates 9 --offline-data x --total_env_steps 0 --learning_starts 1",
-            "--learning_starts applies to runs with",
-        ),
-        ("--updates 9 --offline-data x --total_env_steps 0 --offline-share 1", "--offline_share applies to runs with"),
-        (
-            "--buffer ModelBased --offline-data x --offline-share .2",
-            "ModelBased adds the recorded rows to its real rows",
-        ),
+        (f"{ALONE} --learning_starts 1", "--learning_starts applies to runs with"),
+        (f"{ALONE} --offline-share 1", "--offline_share applies to runs with"),
+        ("--buffer ModelBased --offline-data x --offline-share .2", "ModelBased adds the recorded rows to its real"),
         ("--trainer IMPALA --offline-data x", "IMPALA learns from unrolls"),
         ("--preset rlpd", "preset rlpd needs --offline_data"),
     ],
@@ -161,6 +151,12 @@ def test_flags_that_do_not_fit(words, message):
     with pytest.raises(UsageError, match=message) as error:
         settings_for(make_parser().given(words.split()))
     assert "\n" not in str(error.value)
+
+
+def test_malformed_conditions_are_rejected_when_flags_are_read(capsys):
+    with pytest.raises(SystemExit):
+        make_parser().given(["--offline_where", "newest=x"])
+    assert "expected conditions, separated by commas, such as return>=500" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -201,16 +197,3 @@ def test_a_study_is_rejected_if_its_data_is_missing(name, tmp_path, capsys):
     capsys.readouterr()
     assert cluster_run([*words, "--offline_data", str(tmp_path / "nowhere")]) == 2
     assert "does not exist; expected a Minari dataset" in capsys.readouterr().err
-
-
-def test_dqn_learns_from_recorded_rows(tmp_path):
-    rows = make(80, obs_shape=(4,), action_shape=(), action_dtype=np.int64)
-    buffer = Uniform(capacity=80)
-    buffer.add(rows.replace(actions=rows.actions % 2))
-    state_files.save(tmp_path / "state", buffer.state_dict())
-    made = DQNConfig().environment("CartPole-v1").replay("Offline", data=str(tmp_path / "state"), method="PER")
-    made.training(collect=False, steps_per_iteration=20, train_batch_size=16, hiddens=(8,), n_step=3, anneal_steps=40)
-    algorithm, results = run(made.debugging(seed=0), 2)
-    assert algorithm.learner.updates == 40 and results[-1]["replay_buffer"]["num_rows"] == 80
-    priorities = algorithm.replay_buffer.buffer.selector.priorities(torch.arange(80))
-    assert len(priorities.unique()) > 10

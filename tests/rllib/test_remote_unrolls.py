@@ -176,8 +176,3 @@ def test_a_failing_environment_of_a_remote_runner_is_named():
         for _ in range(5):
             algorithm.train()
     assert "\n" not in str(caught.value) and algorithm.env_steps >= 60
-
-
-def test_gae_rejects_asynchronous_runners():
-    with pytest.raises(ValueError, match="returns is 'gae' and sync is False; expected sync=True"):
-        build(1, trainer="A2C", sync=False)

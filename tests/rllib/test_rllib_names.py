@@ -15,6 +15,7 @@ from interreplay.experiments.rllib_command.experiments import config_for, config
 from interreplay.rllib import C51Config, DQNConfig, RainbowConfig, ReplayBuffer, SACConfig, TD3Config, TQCConfig
 from interreplay.rllib.algorithms.rllib_settings import BUFFERS, NAMES
 
+BUFFERS_OF_RLLIB = "ray.rllib.utils.replay_buffers"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
 
 
@@ -25,11 +26,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
         (DQNConfig, {"num_atoms": 21, "v_min": 0, "v_max": 200.0}, {"distribution": "categorical", "atoms": 21}),
         (C51Config, {"v_max": 200.0, "v_min": 0}, {"value_range": (0, 200.0)}),
         (C51Config, {"num_atoms": 1}, {"distribution": "mean"}),
-        (
-            DQNConfig,
-            {"epsilon": [(0, 1.0), (5000, 0.02)]},
-            {"initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_steps": 5000},
-        ),
+        (DQNConfig, {"epsilon": [(0, 1), (9, 0.1)]}, {"initial_epsilon": 1, "final_epsilon": 0.1, "epsilon_steps": 9}),
         (DQNConfig, {"epsilon": 0.1}, {"initial_epsilon": 0.1, "final_epsilon": 0.1}),
         (DQNConfig, {"adam_epsilon": 1e-7}, {"optimizer_eps": 1e-7}),
         (DQNConfig, {"td_error_loss_fn": "mse"}, {"huber_delta": None}),
@@ -119,22 +116,19 @@ def test_a_configuration_of_ours_as_a_dictionary_is_understood():
         assert kind().update_from_dict(made).to_dict() == made
 
 
+OF_PER = {"capacity": 99, "alpha": 1.0, "beta": 0.0}
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (
-            {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 99, "alpha": 1.0, "beta": 0.0},
-            {"type": "PER", "capacity": 99, "alpha": 1.0, "beta": 0.0},
-        ),
+        ({"type": "PrioritizedEpisodeReplayBuffer"} | OF_PER, {"type": "PER"} | OF_PER),
         ({"type": PrioritizedEpisodeReplayBuffer, "alpha": 0.3}, {"type": "PER", "alpha": 0.3}),
         ({"type": "EpisodeReplayBuffer"}, {"type": "Uniform"}),
         ({"type": EpisodeReplayBuffer, "capacity": 5}, {"type": "Uniform", "capacity": 5}),
         ({"type": ReplayBuffer, "buffer": "NMER", "k": 3}, {"type": "NMER", "k": 3}),
         ({"type": "interreplay.rllib.ReplayBuffer", "buffer": "NMER"}, {"type": "NMER"}),
-        (
-            {"type": "ray.rllib.utils.replay_buffers.prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer"},
-            {"type": "PER"},
-        ),
+        ({"type": f"{BUFFERS_OF_RLLIB}.prioritized_episode_buffer.PrioritizedEpisodeReplayBuffer"}, {"type": "PER"}),
     ],
 )
 def test_episode_buffers_of_rllib_mean_our_methods(given, expected):
@@ -177,45 +171,27 @@ def test_every_name_of_rllibs_sac_and_dqn_is_a_setting_or_in_the_table():
         ), "this is a setting of RLlib's base class"
 
 
-# --- scripts for RLlib with another import ---------------------------------------------------------------------
-
-
-def cartpole_dqn(config):
-    """RLlib's tuned settings of DQN for CartPole."""
-    return (
-        config()
-        .environment(env="CartPole-v1")
-        .training(
-            lr=0.0005,
-            train_batch_size_per_learner=32,
-            replay_buffer_config={
-                "type": "PrioritizedEpisodeReplayBuffer",
-                "capacity": 50_000,
-                "alpha": 0.6,
-                "beta": 0.4,
-            },
-            n_step=(2, 5),
-            double_q=True,
-            dueling=True,
-            epsilon=[(0, 1.0), (10_000, 0.02)],
-        )
-        .rl_module(
-            model_config=DefaultModelConfig(
-                fcnet_hiddens=[256],
-                fcnet_activation="tanh",
-                fcnet_bias_initializer="zeros_",
-                head_fcnet_bias_initializer="zeros_",
-                head_fcnet_hiddens=[256],
-            )
-        )
-    )
-
-
 @pytest.mark.slow
 def test_a_tuned_script_runs_after_another_import():
-    made = cartpole_dqn(DQNConfig)
-    small = {"num_steps_sampled_before_learning_starts": 40, "train_batch_size_per_learner": 32}
-    made.training(**small, steps_per_iteration=60)
+    """RLlib's tuned settings of DQN for CartPole, with fewer steps."""
+    made = DQNConfig().environment(env="CartPole-v1")
+    made.training(
+        lr=0.0005,
+        train_batch_size_per_learner=32,
+        replay_buffer_config={"type": "PrioritizedEpisodeReplayBuffer", "capacity": 50_000, "alpha": 0.6, "beta": 0.4},
+        n_step=(2, 5),
+        double_q=True,
+        dueling=True,
+        epsilon=[(0, 1.0), (10_000, 0.02)],
+    )
+    model = DefaultModelConfig(
+        fcnet_hiddens=[256],
+        fcnet_activation="tanh",
+        fcnet_bias_initializer="zeros_",
+        head_fcnet_bias_initializer="zeros_",
+        head_fcnet_hiddens=[256],
+    )
+    made.rl_module(model_config=model).training(num_steps_sampled_before_learning_starts=40, steps_per_iteration=60)
     with pytest.warns(UserWarning, match="initializer has no effect; weights start as in the algorithm's paper"):
         algorithm = made.build_algo()
     result = algorithm.train()

@@ -9,7 +9,6 @@ from offline_data import episodes, minari_dataset
 from interreplay.learning.networks.normalization import RewardScale
 from interreplay.rllib import QRDQNConfig
 from tests.rllib.small_runs import config, continued, run, same, weights
-from tests.rllib.test_goals import Reach
 
 OF_VALUES = {"QRDQN": QRDQNConfig}
 # Algorithm, environment, replay method and settings: each kind of critics once, each with another method.
@@ -19,7 +18,6 @@ FAMILIES = [
     ("TD3", "Pendulum-v1", "LaBER", {}),
     ("QRDQN", "CartPole-v1", "LAP", {"n_step": 3}),
 ]
-GOALS = ("TD3", Reach, "HER", {})
 NAMES = [f"{trainer}-{env}-{buffer}" for trainer, env, buffer, _ in FAMILIES]
 
 
@@ -39,17 +37,6 @@ def made(trainer, env, buffer, settings, scale=True, factor=None):
     if factor is not None:
         found.environment(f"{__name__}:Loud-v0", env_config={"env": env, "factor": factor})
     return found.training(**settings, scale_rewards=scale)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [FAMILIES[0], GOALS], ids=[NAMES[0], "HER"])
-def test_a_divisor_of_1_has_no_effect(family, monkeypatch):
-    plain, _ = run(made(*family, scale=False), 1)
-    scaled, _ = run(made(*family), 1)
-    assert not same(weights(plain), weights(scaled))
-    monkeypatch.setattr(RewardScale, "divisor", 1.0)
-    fixed, _ = run(made(*family), 1)
-    assert same(weights(plain), weights(fixed))
 
 
 @pytest.mark.slow

@@ -28,6 +28,8 @@ def of_trials(config):
 
 
 METHODS = [{"type": "NMER", "capacity": 2000}, {"type": "Uniform", "capacity": 2000}]
+OF_3 = {"type": "NMER", "k": 3}
+OF_RLLIB = {"type": "PrioritizedEpisodeReplayBuffer"}
 
 
 @pytest.mark.parametrize(
@@ -36,12 +38,7 @@ METHODS = [{"type": "NMER", "capacity": 2000}, {"type": "Uniform", "capacity": 2
         (lambda c: c.training(replay_buffer_config={"type": grid(["NMER", "Uniform"]), "capacity": 2000}), METHODS),
         (lambda c: c.replay(grid(["NMER", "Uniform"]), capacity=2000), METHODS),
         (lambda c: c.training(replay_buffer_config=grid(METHODS)), METHODS),
-        (
-            lambda c: c.training(
-                replay_buffer_config=grid([{"type": "NMER", "k": 3}, {"type": "PrioritizedEpisodeReplayBuffer"}])
-            ),
-            [{"type": "NMER", "k": 3}, {"type": "PER"}],
-        ),
+        (lambda c: c.training(replay_buffer_config=grid([OF_3, OF_RLLIB])), [OF_3, {"type": "PER"}]),
         (lambda c: c.replay(grid(["EpisodeReplayBuffer"])), [{"type": "Uniform"}]),
         (lambda c: c.replay(tune.choice(["NMER"]), k=tune.choice([4])), [{"type": "NMER", "k": 4}]),
         (lambda c: c.training(replay_buffer_config=tune.choice(METHODS[:1])), METHODS[:1]),

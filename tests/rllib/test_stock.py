@@ -128,29 +128,6 @@ def test_td_errors_reach_the_priorities_of_the_rows_drawn():
     assert sorted(weights) == pytest.approx([1e-3, 1.0], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("kind", "needs"),
-    [
-        ("LaBER", "score"),
-        ("ReLo", "reducible_loss"),
-        ("LA3P", "actor_weights and critic_loss"),
-    ],
-)
-def test_methods_that_stock_algorithms_do_not_support_are_rejected(kind, needs):
-    message = (
-        f"^{kind} requires {needs}, which an algorithm of RLlib's own does not provide; expected our SAC, TD3 or DDPG$"
-    )
-    with pytest.raises(ValueError, match=message):
-        ReplayBuffer(100, buffer=kind)
-    with pytest.raises(ValueError, match="EventTables requires success, which an algorithm"):
-        ReplayBuffer(100, buffer="EventTables", events=["success"])
-
-
-def test_several_views_are_rejected():
-    with pytest.raises(ValueError, match="views is 2; expected 1, because RLlib's algorithms learn from one view"):
-        ReplayBuffer(100, buffer="S4RL", views=2)
-
-
 def test_the_steps_of_a_row_are_those_of_its_outcome():
     """KNNOutcome returns outcomes of neighbors, which may have other numbers of steps than their anchors."""
     buffer = ReplayBuffer(200, buffer="KNNOutcome", seed=0)
@@ -243,6 +220,14 @@ def test_the_default_capacity_is_the_recipes():
         (dict(n_step=3), "config.training"),
         (dict(batch_length_T=8), "batch_length_T is 8"),
         (dict(buffer=3), "buffer is 3"),
+        (dict(buffer="S4RL", views=2), "views is 2; expected 1, because RLlib's algorithms learn from one view"),
+        (
+            dict(buffer="LaBER"),
+            "^LaBER requires score, which an algorithm of RLlib's own does not provide; expected",
+        ),
+        (dict(buffer="ReLo"), "^ReLo requires reducible_loss, which an algorithm of RLlib's own does not"),
+        (dict(buffer="LA3P"), "^LA3P requires actor_weights and critic_loss, which an algorithm"),
+        (dict(buffer="EventTables", events=["success"]), "EventTables requires success, which an algorithm"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

@@ -1,7 +1,6 @@
 """SAC in RLlib: the loop, seeds, runners, evaluation, and parts of a run."""
 
 import failing_envs
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -29,35 +28,6 @@ def test_two_runs_with_one_seed_are_identical_and_with_another_are_not():
 def test_update_to_data_ratio(ratio, updates):
     algorithm, results = run(config().training(updates_per_step=ratio))
     assert results[-1]["learners"]["default_policy"]["num_updates_lifetime"] == updates
-
-
-def test_vector_environments_store_no_row_across_a_reset():
-    made = config().env_runners(num_envs_per_env_runner=3).training(steps_per_iteration=750, updates_per_step=0)
-    algorithm, _ = run(made, 1)
-    rows = algorithm.replay_buffer.storage[torch.arange(len(algorithm.replay_buffer))]
-    assert len(rows) >= 750
-    # Pendulum's episodes last 200 steps, and each row continues the one before it in its episode.
-    for episode in rows.episode.unique():
-        mine = rows[rows.episode == episode]
-        assert len(mine) <= 200
-        assert torch.equal(mine.next_obs[:-1], mine.obs[1:])
-        assert not mine.truncated[:-1].any() and bool(mine.truncated[-1]) == (len(mine) == 200)
-
-
-@pytest.mark.slow
-def test_evaluation_is_deterministic_and_reported_only_when_it_ran():
-    made = config().evaluation(evaluation_interval=2, evaluation_duration=3)
-    algorithm, results = run(made, 2)
-    assert "evaluation" not in results[0]
-    assert np.isfinite(results[1]["evaluation"]["env_runners"]["episode_return_mean"])
-    module = algorithm.learner.single_module
-    runner = algorithm.eval_env_runner
-    obs = torch.tensor([[0.6, 0.8, -0.3]])
-    runner._state.obs = obs.numpy()
-    expected = module.act(obs, None).detach().numpy()  # with one row, products are rounded differently
-    np.testing.assert_allclose(runner._act(False, explore=False)[0], expected, rtol=1e-5)
-    episodes = runner.sample(num_episodes=2, explore=False)
-    assert [len(e) for e in episodes] == [200, 200] and all(e.is_truncated for e in episodes)
 
 
 def test_a_part_given_as_an_object_is_copied_for_each_run():
@@ -92,23 +62,13 @@ def test_two_losses_of_the_critics_are_rejected(buffer, settings):
         config(buffer=buffer).training(**settings).build_algo()
 
 
-class Succeeding(gym.Env):
-    """Environment that reports success in every third step."""
-
-    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
-    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
-    steps = 0
-
-    def __init__(self, config=None):
-        pass
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2, np.float32), {}
+class Succeeding(failing_envs.Counting):
+    """Environment that reports success in every third step, and none in the first."""
 
     def step(self, action):
-        self.steps += 1
-        info = {"is_success": self.steps % 3 == 0} if self.steps > 1 else {}
-        return np.full(2, self.steps / 1_000, np.float32), 0.0, False, self.steps % 10 == 0, info
+        super().step(action)
+        info = {"is_success": self.total % 3 == 0} if self.total > 1 else {}
+        return np.full(2, self.total / 1_000, np.float32), 0.0, False, self.total % 10 == 0, info
 
 
 @pytest.mark.parametrize(

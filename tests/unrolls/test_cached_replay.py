@@ -54,17 +54,6 @@ def test_another_size_is_drawn_again():
     assert replay.draw(4, np.random.default_rng(1)).size == 4
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_runs_of_one_seed_are_identical(kind):
-    one, two = (
-        learn(mix_of(kind), np.random.default_rng(0), 0, 20),
-        learn(mix_of(kind), np.random.default_rng(0), 0, 20),
-    )
-    assert len(one) == len(two) >= 15 and all(map(same, one, two))
-    replayed = torch.cat([batch.fresh for batch in one]).logical_not()
-    assert replayed.float().mean() == pytest.approx(0.5, abs=0.1)
-
-
 @pytest.mark.parametrize("before", [0, 2, 11])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_state_continues_with_the_prepared_batch(kind, before):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.selection import Attentive, Elite
+from interreplay.selection import Elite
 from interreplay.unrolls.distances import DistanceToNewest, UnrollDistance, stored_distances
 from interreplay.unrolls.replay import UnrollReplay
 from interreplay.unrolls.storage.store import UnrollStore
@@ -72,12 +72,6 @@ def test_a_categorical_divergence_is_never_negative():
     assert (UnrollDistance()(logits, logits + 3.0, live) >= 0).all()
 
 
-def filled(count: int = 30, **given) -> tuple[UnrollStore, np.random.Generator]:
-    store, rng = UnrollStore(count), np.random.default_rng(0)
-    store.add(unrolls(count, outputs=F, **given), rng)
-    return store, rng
-
-
 def test_attentive_compares_outputs_or_features_with_the_newest_step():
     everything = torch.arange(30)
     for obs, features in (
@@ -85,7 +79,8 @@ def test_attentive_compares_outputs_or_features_with_the_newest_step():
         ((3,), lambda observation: observation * 2),
         ({"a": (3,), "b": (2,)}, lambda observation: observation["a"] * 2),
     ):
-        store, _ = filled(obs=obs)
+        store = UnrollStore(30)
+        store.add(unrolls(30, outputs=F, obs=obs), np.random.default_rng(0))
         found = DistanceToNewest(UnrollDistance("ln", 1), features)(store, everything)
         stored = store[everything]
         if features is None:
@@ -96,16 +91,6 @@ def test_attentive_compares_outputs_or_features_with_the_newest_step():
             live = stored.live[:, slot]
             expected = float((compared[live, slot] - compared[-1, -1]).abs().sum())
             assert float(found[slot]) == pytest.approx(expected, rel=1e-5)
-
-
-def test_attentive_draws_the_nearest_candidates():
-    store, rng = filled()
-    to_newest = DistanceToNewest(UnrollDistance("kl"))
-    replay = UnrollReplay(store, Attentive(4.0, distance_fn=to_newest))
-    candidates = torch.from_numpy(np.random.default_rng(7).integers(0, 30, 20))
-    drawn = replay.draw(5, np.random.default_rng(7))
-    far = to_newest(store, candidates)
-    assert drawn.slots.tolist() == candidates[np.argsort(far.numpy(), kind="stable")[:5]].tolist()
 
 
 def test_elite_ranks_candidates_by_stored_distances_and_counts_draws():

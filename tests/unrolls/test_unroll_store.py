@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from interreplay.unrolls.queue import FreshQueue
 from interreplay.unrolls.storage import insertion
 from interreplay.unrolls.storage.store import UnrollStore
 from interreplay.unrolls.unrolls import TAGS, cat
@@ -151,8 +152,9 @@ def test_unrolls_with_other_columns_are_rejected():
 
 
 def test_invalid_capacities_are_rejected():
-    with pytest.raises(ValueError, match="capacity is 0; expected an integer of 1 or more"):
-        UnrollStore(0)
+    for kind in (UnrollStore, FreshQueue):
+        with pytest.raises(ValueError, match="capacity is 0; expected an integer of 1 or more"):
+            kind(0)
     with pytest.raises(ValueError, match="candidates is 0; expected an integer of 1 or more"):
         insertion.Elite(0)
     small, large = UnrollStore(2), UnrollStore(3)
