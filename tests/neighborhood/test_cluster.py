@@ -1,11 +1,9 @@
 """Clusters compared with a recomputation from the stored rows, and LCER's partners with their definition."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, feed, identical, make, same_sample, stack
+from builders import Episodes, feed, identical, make, stack
 from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
@@ -148,29 +146,6 @@ def test_many_rows_are_reassigned_in_turn(monkeypatch):
     assert (away.argmin(1) == clustering.members.cluster).mean() > 0.8
 
 
-def blobs(rows: int, middles: list[float], seed: int = 0, spread: float = 0.01) -> Transitions:
-    """Return rows around the `middles` in turn; r and s' equal the middle, so that a mean identifies its rows."""
-    rng = np.random.default_rng(seed)
-    middle = np.resize(np.array(middles, np.float32), rows)
-    obs = (middle[:, None] + rng.normal(0, spread, (rows, 3))).astype(np.float32)
-    never, actions = np.zeros(rows, bool), rng.uniform(-0.5, 0.5, (rows, 2)).astype(np.float32) * spread
-    return Transitions(obs, actions, middle, obs + 1, never, never, np.arange(rows))
-
-
-@pytest.mark.parametrize("variant", ["center", "member"])
-def test_overwritten_rows_are_in_no_blend(variant):
-    buffer = LCER(capacity=60, variant=variant, n_clusters=4, refresh_every=1000, seed=0)
-    buffer.add(blobs(60, [0.0, 10.0]))
-    for row in range(60):
-        buffer.add(blobs(1, [500.0], seed=row))
-        if row > 5:
-            new = buffer.sample(256)
-            fresh = new.slots < row + 1
-            assert (new.transitions.rewards[fresh] >= 10).all()  # never 0, which a share λ of an old row would cause
-    assert (buffer.sample(256).transitions.rewards == 500).all()
-    assert (buffer.neighborhood.clustering.members.cluster >= 0).all()
-
-
 def test_members_are_drawn_uniformly():
     storage, part = Storage(40), ClusterMember(n_clusters=5, refresh_every=10)
     for _ in range(9):
@@ -280,28 +255,6 @@ def test_the_number_of_clusters_is_at_most_half_the_rows():
     for storage, clustering in fed(ClusterCenter(n_clusters=1000), 100, [1] * 150):
         assert len(clustering.centers) <= max(1, len(storage) // 2)
     assert len(clustering.centers) > 30
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("variant", "n_step", "kind"), [("center", 1, DISCRETE), ("center", 3, {}), ("member", 1, {})])
-def test_a_restored_state_resumes_bit_exactly(variant, n_step, kind):
-    def new():
-        return LCER(capacity=150, variant=variant, n_clusters=10, refresh_every=20, n_step=n_step, seed=0)
-
-    one, episodes = new(), Episodes(envs=2, **kind)
-    for _ in range(41):
-        one.add(episodes.transitions(5))
-        one.sample(32)
-    other = new()
-    other.load_state_dict(copy.deepcopy(one.state_dict()))
-    for _ in range(30):
-        rows = episodes.transitions(3)
-        for buffer in (one, other):
-            buffer.add(rows)
-        same_sample(one.sample(32), other.sample(32))
-    check_lists(other.storage, other.neighborhood.clustering)
-    if variant == "center" and not kind:
-        check_moments(other.storage, other.neighborhood.clustering)
 
 
 def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 0.05) -> ReplayBuffer:
