@@ -112,12 +112,6 @@ def test_without_decay_the_inner_selectors_rows_are_drawn(kind, limits):
     assert torch.equal(plain.probabilities, faded.probabilities)
 
 
-def test_a_horizon_far_beyond_the_rows_is_uniform():
-    storage = stored(50, 50)
-    assert by_age(SampleWeightDecay(1e9), storage) == pytest.approx(np.full(50, 0.02), rel=1e-6)
-    assert by_age(SampleWeightDecay(30, floor=1.0), storage) == pytest.approx(np.full(50, 0.02))
-
-
 @pytest.mark.parametrize(
     ("made", "message"),
     [

@@ -31,7 +31,16 @@ def naive(stored: list[Row], start: int, n: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    "kind", [{}, {"envs": 3}, {"envs": 3, "gaps": 0.3}, {"ends": 0.0, "envs": 2}, {"obs_dtype": np.uint8}]
+    "kind",
+    [
+        {},
+        {"envs": 3},
+        {"envs": 3, "gaps": 0.3},
+        {"ends": 0.0, "envs": 2},
+        {"obs_dtype": np.uint8},
+        {"ids": False},
+        {"ids": False, "gaps": 0.3},
+    ],
 )
 @pytest.mark.parametrize("n", [2, 7])
 @pytest.mark.parametrize("capacity", [5, 40])
@@ -40,7 +49,7 @@ def test_rows_equal_those_of_a_naive_loop(kind, n, capacity):
     rows: list[Row] = []
     for _ in range(25):
         rows += episodes.rows(int(episodes.rng.integers(1, capacity + 1)))
-        storage.add(stack(rows[storage.written :]))
+        storage.add(stack(rows[storage.written :], episodes.ids))
         stored = rows[-len(storage) :]
         slots = torch.arange(storage.written - len(storage), storage.written) % capacity
         found = view.read(storage, slots)

@@ -8,7 +8,7 @@ import torch
 from builders import by_turns
 from naive_gp import predict, random_hyper
 
-from interreplay.synthesis.gaussian_process import Form, Hyperparameters, Preparation
+from interreplay.synthesis.gaussian_process import Form, Preparation
 from interreplay.synthesis.gaussian_process.neighborhoods import principal_axes, scale_of
 from interreplay.synthesis.gaussian_process.processes import factorize, posterior
 from interreplay.synthesis.gaussian_process.synthesizer import likelihood_weights
@@ -46,19 +46,6 @@ def test_float32_is_accurate():
     mu, variance = predict(form, hyper, x, y, queries)
     np.testing.assert_allclose(found.mean, mu, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(found.variance, variance, rtol=1e-3, atol=1e-4)
-
-
-def test_without_noise_the_data_are_exact_and_far_points_have_the_prior():
-    x, y, _ = (torch.from_numpy(v) for v in points())
-    form = Form("rbf", ard=True, mean="constant").over(D, 2)
-    hyper = random_hyper(form, 1, T)
-    hyper = Hyperparameters(**hyper.as_dict() | {"noise": torch.full((1, 1), 1e-9, dtype=torch.float64)})
-    at = posterior(form, hyper, x, y, x)
-    torch.testing.assert_close(at.mean, y, rtol=1e-5, atol=1e-5)
-    assert at.variance.max() < 1e-5
-    away = posterior(form, hyper, x, y, x + 1e4)
-    torch.testing.assert_close(away.mean, hyper.constant.expand(N, M, T))
-    torch.testing.assert_close(away.variance, hyper.outputscale.expand(N, M, T).contiguous())
 
 
 def test_singular_matrices_get_jitter_or_are_reported():
