@@ -305,21 +305,6 @@ def test_missing_calls_raise_errors():
         part.observe(storage, storage.add(make(1)))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_clusters": 0}, "n_clusters is 0"),
-        ({"refresh_every": 2.5}, "refresh_every is 2.5"),
-        ({"noise": -1}, "noise is -1"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ClusterCenter(**arguments)
-    with pytest.raises(ValueError, match="variant is 'mean'; expected one of 'center', 'member'"):
-        LCER(variant="mean")
-
-
 def test_goals_are_clustered_by_state_goal_and_action():
     storage = Storage(100)
     goals = {"achieved_goal": (2,), "desired_goal": (2,), "observation": (3,)}

@@ -306,13 +306,6 @@ def test_exact_search_is_brute_force():
     assert (nearest(few.storage, torch.arange(3), 5)[:, 2:] == -1).all()
 
 
-@pytest.mark.parametrize("arguments", [{"k": 0}, {"k": 2.5}, {"draw": 0}, {"k": 3, "draw": 4}, {"draw": "all"}])
-def test_bad_arguments(arguments):
-    name, value = list(arguments.items())[-1]
-    with pytest.raises(ValueError, match=f"{name} is {value!r}; expected"):
-        KNN(**arguments)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("k", "adds_first", "rows"), [(3, True, 700), (20, False, 700), (40, True, 300)])
 def test_a_state_with_another_k_is_indexed_again(k, adds_first, rows):

@@ -169,17 +169,3 @@ def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():
     scaled = preparation(features(rows)[None], targets_of(rows)[None])
     start = Hyperparameters.initial(form, 4, 1.0, torch.float32)
     close(found, fit(Fit(3), form, start, scaled.x, scaled.y).hyper)
-
-
-def test_bad_schedules_are_rejected():
-    for arguments, text in (
-        (("globl", Fit(), None, 10, True), "'globl'; expected one of monte_carlo"),
-        (("rows", Fit(), 1, 10, True), "train_size is 1"),
-        (("monte_carlo", Fit(), 0, 10, True), "train_size is 0"),
-        (("monte_carlo", Fit(), None, 0, True), "retrain_interval is 0"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            Schedule(*arguments)
-    for arguments, text in (({"epochs": 0}, "epochs is 0"), ({"method": "sgd"}, "'sgd'"), ({"lr": 0}, "lr is 0")):
-        with pytest.raises(ValueError, match=text):
-            Fit(**arguments)

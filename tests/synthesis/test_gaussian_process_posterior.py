@@ -59,12 +59,6 @@ def test_singular_matrices_get_jitter_or_are_reported():
     torch.testing.assert_close(factor[1, 0] @ factor[1, 0].T, matrices[1, 0], rtol=1e-3, atol=1e-3)
 
 
-def test_bad_forms_are_rejected():
-    for arguments, text in (({"kernel": "rfb"}, "'rfb'"), ({"mean": "none"}, "'none'"), ({"nu": 2.0}, "2.0")):
-        with pytest.raises(ValueError, match=f"is {text}; expected one of"):
-            Form(**arguments)
-
-
 @pytest.mark.parametrize("kind", ["standardize", "minmax", "none"])
 def test_scaling_and_back(kind):
     x = torch.from_numpy(points()[0]).float() * 100 + 7
