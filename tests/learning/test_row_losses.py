@@ -8,10 +8,9 @@ import torch
 from interreplay.buffer.joined_sample import JoinedSample
 from interreplay.buffer.sample import Sample
 from interreplay.learning.actor_critic.sac import SACUpdate
-from interreplay.learning.actor_critic.td3 import DeterministicNetworks
 from interreplay.learning.losses import PAL, ByRows, Huber, Squared, make_loss
 from interreplay.learning.update import Batch
-from tests.learning.batches import ACTIONS, OBS, N, batch
+from tests.learning.batches import N, batch
 from tests.learning.update_cases import ALGORITHMS, assert_equal, keep_float64, make  # noqa: F401
 
 ERRORS = torch.randn((2, N), generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 3
@@ -58,24 +57,6 @@ def test_losses_have_the_gradients_of_their_definitions():
     for loss, gradient in expected.items():
         (found,) = torch.autograd.grad(loss.values(errors).sum(), errors)
         torch.testing.assert_close(found, gradient)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
-def test_pal_of_all_rows_has_the_gradient_that_lap_has_in_expectation(alpha):
-    """For one critic's parameters; LAP's gradient is Σ P(i)·∇Huber(δ_i), P(i) ∝ max(|δ_i|, 1)^α."""
-    torch.manual_seed(0)
-    networks = DeterministicNetworks(OBS, ACTIONS, (16, 8), critics=1).double()
-    networks.critics.weights[-1].data.mul_(30.0)  # errors on both sides of 1
-    rows = batch()
-    inputs = torch.cat([rows.obs, rows.actions], dim=1)
-    parameters = list(networks.critics.parameters())
-    errors = networks.critics.outputs(inputs).squeeze(-1) - rows.rewards
-    assert 5 < (errors.abs() > 1).sum() < N - 5
-    probabilities = errors.detach().abs()[0].clamp(min=1) ** alpha
-    probabilities /= probabilities.sum()
-    lap = torch.autograd.grad((probabilities * Huber(1.0).values(errors)).sum(), parameters, retain_graph=True)
-    pal = torch.autograd.grad(PAL(alpha).values(errors).mean(), parameters)
-    torch.testing.assert_close(lap, pal, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(
