@@ -66,15 +66,6 @@ def test_rows_equal_those_of_a_naive_loop(kind, n, capacity):
             assert np.array_equal(found.actions[i].numpy(), stored[i]["actions"])
 
 
-def test_one_step_reduces_to_the_storage():
-    rows = make(50, envs=3)
-    storage = Storage(40, gamma=GAMMA)
-    storage.add(rows[:30])
-    storage.add(rows[30:])
-    for view in (OneStep(GAMMA), NStep(1, GAMMA)):
-        identical(storage[torch.arange(40)], view.read(storage, torch.arange(40)))
-
-
 def test_any_shape_of_slots():
     storage, view = Storage(40), NStep(3)
     storage.add(make(40))
