@@ -252,21 +252,6 @@ def test_rows_that_are_not_finite_are_rejected():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_step": 3}, "n_step is 3; expected 1, or NMER instead of DeviceNMER"),
-        ({"n_step": (1, 3)}, "n_step is .*; expected 1"),
-        ({"k": 0}, "k is 0"),
-        ({"alpha": 0.0}, "alpha is 0.0"),
-        ({"capacity": 0}, "capacity is 0"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        DeviceNMER(**arguments)
-
-
-@pytest.mark.parametrize(
     ("kind", "message"),
     [
         ({"obs_shape": {"a": (3,), "b": (2,)}}, "obs.a is a part of a Dict; expected arrays of floats, or NMER"),

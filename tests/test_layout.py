@@ -171,23 +171,6 @@ def test_imports_run_one_way():
     assert wrong == []
 
 
-def test_packages_do_not_print():
-    commands = ROOT / "interreplay" / "experiments" / "commands"  # commands may print
-    calls = [
-        (path, node.func)
-        for path in PACKAGED
-        if path.parent != commands
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call)
-    ]
-    prints = [(path, name) for path, name in calls if isinstance(name, ast.Name) and name.id == "print"]
-    assert [f"{name_of(path)}:{name.lineno}" for path, name in prints] == []
-
-
-def test_every_module_has_a_docstring():
-    assert [name_of(path) for path in CODE if not ast.get_docstring(tree_of(path))] == []
-
-
 @functools.cache
 def tracked_texts() -> dict[Path, str]:
     """Return the text files of the repository, without installed and built files."""

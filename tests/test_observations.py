@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Text, Tuple
 from gymnasium.spaces.utils import flatten
 
 from interreplay.environments.spaces import leaves, named_parts
-from interreplay.learning.networks.encoders import FEATURES, Convolutions, Flat, is_image, make_encoder
+from interreplay.learning.networks.encoders import FEATURES, Convolutions, is_image, make_encoder
 from tests.rllib.spaces_envs import KINDS
 
 
@@ -61,11 +61,6 @@ def test_encodings_equal_those_of_gymnasium(kind):
         named = named_parts(one) if isinstance(one, dict | tuple) else {"": one}
         expected = np.concatenate([flatten(parts[name], named[name]).reshape(-1) for name in sorted(parts)])
         np.testing.assert_allclose(row.numpy(), expected, rtol=1e-6)
-
-
-def test_numbers_are_only_flattened():
-    assert isinstance(make_encoder(KINDS["FloatDict"][0])[0], Flat)
-    assert isinstance(make_encoder(KINDS["Box2D"][0])[0], Flat)
 
 
 @pytest.mark.parametrize(

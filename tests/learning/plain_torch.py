@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from interreplay.learning.networks.distributions import LOG_STD_RANGE, SquashedGaussianSample
-from interreplay.learning.networks.layers import BatchedMLP
 from interreplay.learning.networks.residual_layers import ResidualMLP
 from interreplay.learning.networks.small_layers import SMALL
 
@@ -26,17 +25,14 @@ def plain_network(layers, network, x):
     return x
 
 
-def plain_outputs(self, rows, dropped=None, networks=None, frozen=False):
+def plain_outputs(self, rows, dropped=None, networks=None):
     """Outputs of `BatchedMLP`: one network and one layer at a time, differentiated by autograd."""
-    rows = rows if isinstance(rows, torch.Tensor) else torch.cat(list(rows), dim=1)
     if isinstance(self, ResidualMLP):
-        return plain_residual_outputs(self, rows, networks, frozen)
+        return plain_residual_outputs(self, rows, networks)
     found = []
     for i, network in enumerate(range(self.count) if networks is None else networks):
         values = rows
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            if frozen:
-                weight, bias = weight.detach(), bias.detach()
             values = values @ weight[network] + bias[network]
             if layer == len(self.weights) - 1:
                 break
@@ -50,12 +46,11 @@ def plain_outputs(self, rows, dropped=None, networks=None, frozen=False):
     return torch.stack(found)
 
 
-def plain_residual_outputs(self, rows, networks, frozen):
+def plain_residual_outputs(self, rows, networks):
     """Outputs of `ResidualMLP`: one network and one layer at a time, differentiated by autograd."""
     found = []
     for network in range(self.count) if networks is None else networks:
-        parts = [[values.detach() if frozen else values for values in part] for part in self.parts]
-        weights, biases, scales, shifts = ([values[network] for values in part] for part in parts)
+        weights, biases, scales, shifts = ([values[network] for values in part] for part in self.parts)
         x = rows @ weights[0] + biases[0]
         for block in range(len(scales) - 1):
             normalized = nn.functional.layer_norm(x, x.shape[-1:], scales[block][0], shifts[block][0])
@@ -106,7 +101,7 @@ def assert_bfloat16_is_close(layers, x):
     return exact, rough
 
 
-def plain_sample(parameters, noise, plain=False):
+def plain_sample(parameters, noise):
     """A sample of the squashed Gaussian, differentiated by autograd."""
     mean, log_std = parameters.chunk(2, dim=-1)
     log_std = log_std.clamp(*LOG_STD_RANGE)
@@ -114,39 +109,6 @@ def plain_sample(parameters, noise, plain=False):
     log_probs = torch.distributions.Normal(mean, log_std.exp()).log_prob(raw)
     squash = 2.0 * (nn.functional.softplus(-2.0 * raw) + raw - torch.log(torch.tensor(2.0, dtype=raw.dtype)))
     return SquashedGaussianSample(torch.tanh(raw), (log_probs + squash).sum(dim=-1))
-
-
-def plain_quantile_huber(quantiles, target, kappa, plain=False):
-    """The quantile Huber loss of all pairs, differentiated by autograd."""
-    q = quantiles.shape[-1]
-    levels = (torch.arange(q, dtype=quantiles.dtype) + 0.5).to(quantiles.device) / q
-    errors = target.unsqueeze(-2) - quantiles.unsqueeze(-1)
-    weights = (levels.unsqueeze(-1) - (errors.detach() < 0).to(errors)).abs()
-    huber = nn.functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=kappa)
-    return (weights * huber).mean(dim=(0, 2, 3)) / kappa
-
-
-class PlainAdam(torch.optim.Adam):
-    def apply(self):
-        self.step()
-
-
-class PlainAdamW(torch.optim.AdamW):
-    def apply(self):
-        self.step()
-
-
-@contextlib.contextmanager
-def plain_primitives():
-    """Make updates of actors and critics use the primitives of this file."""
-    family = "interreplay.learning.actor_critic"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchedMLP, "outputs", plain_outputs)
-        patch.setattr(f"{family}.sac.sample_squashed_gaussian", plain_sample)
-        patch.setattr(f"{family}.tqc.quantile_huber", plain_quantile_huber)
-        patch.setattr(f"{family}.actor_critic.FastAdamW", PlainAdamW)
-        patch.setattr(f"{family}.actor_critic.FastAdam", PlainAdam)
-        yield
 
 
 @contextlib.contextmanager

@@ -27,15 +27,9 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
     "defaults": ({}, 0, False, False),
     "loss extras": (EXTRAS, 0, False, True),
     "views": ({"tau": 0.05}, 3, False, True),
-    "PAL": ({"pal_alpha": 0.4}, 0, False, True),
     "encoder": ({"grad_clip": 0.5}, 0, True, False),
-    "tanh": ({"activation": "tanh"}, 0, False, True),
-    "clipped values": ({"grad_clip": 0.01, "grad_clip_by": "value"}, 0, False, False),
     "clipped layers": ({"grad_clip": 0.05, "grad_clip_by": "norm"}, 0, True, False),
-    "layer norm": ({"critic_layer_norm": True, "grad_clip": 0.2, "grad_clip_by": "norm"}, 3, False, True),
-    "dropout": ({"critic_dropout": 0.3, "actor_target": "mean"}, 0, False, True),
     "layer norm and dropout": ({"critic_layer_norm": True, "critic_dropout": 0.1, "critic_l2": 0.02}, 2, False, False),
-    "their encoder": ({"critic_layer_norm": True, "critic_dropout": 0.2, "policy_delay": 4}, 0, True, True),
     "their tanh": ({"critic_layer_norm": True, "critic_dropout": 0.2, "activation": "tanh"}, 0, False, False),
     "subset": ({"n_critics": 5, "target_subset": 2, "actor_target": "mean", "policy_delay": 5}, 0, False, True),
     "subset, dropout": (
@@ -52,20 +46,7 @@ CASES = {  # settings of the update, views per row, an encoder that learns, row 
         False,
     ),
 }
-RESIDUAL = {"critic_blocks": 2, "critic_width": 6, "actor_blocks": 1, "actor_width": 5}
-CASES |= {
-    "residual": (RESIDUAL | {"grad_clip": 0.2, "weight_decay": 0.01}, 0, False, True),
-    "residual critics": ({"critic_blocks": 1, "critic_width": 6, "n_critics": 3, "target_subset": 2}, 3, False, False),
-    "residual actor": ({"actor_blocks": 2, "actor_width": 4, "reset_interval": 4, "policy_delay": 2}, 0, False, True),
-    "residual tanh": (RESIDUAL | {"activation": "tanh", "n_critics": 1}, 0, False, False),
-    "mean target": ({"critic_target": "mean", "n_critics": 3, "policy_delay": 2}, 0, False, True),
-}
-ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "policy_delay": 2}
-ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
-OF_TD3 = {  # alone
-    "cloning": ({"bc_alpha": 2.5, "grad_clip": 0.5}, 0, False, True),
-    "cloning of views": ({"bc_alpha": 0.7, "actor_target": "mean", "critic_dropout": 0.1}, 3, False, False),
-}
+RESIDUAL = ("critic_blocks", "critic_width", "actor_blocks", "actor_width")
 WITHOUT = {
     "DDPG": ("policy_delay",),
     "TQC": ("target_subset", "actor_target", "critic_target", "huber_delta", "pal_alpha"),

@@ -1,11 +1,9 @@
 """Clusters compared with a recomputation from the stored rows, and LCER's partners with their definition."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
-from builders import Episodes, feed, identical, make, same_sample, stack
+from builders import Episodes, feed, identical, make, stack
 from scipy.cluster.vq import kmeans2
 from scipy.stats import chisquare, kstest
 
@@ -63,15 +61,15 @@ def check_lists(storage: Storage, clustering) -> None:
         assert sorted(members.of(np.array([number]))) == np.flatnonzero(cluster == number).tolist()
 
 
-def check_moments(storage: Storage, clustering, tolerance: float = 1e-5) -> None:
+def check_moments(storage: Storage, clustering, rtol: float = 1e-4) -> None:
     vectors, cluster, sums = flat(stored(storage)), clustering.members.cluster[: len(storage)], clustering.moments
     for number in range(len(clustering.centers)):
         mine = vectors[cluster == number]
         assert sums.counts[number] == len(mine)
         if len(mine):
             mean, std = sums.mean_and_std(np.array([number]))
-            np.testing.assert_allclose(mean[0], mine.mean(0), atol=tolerance, rtol=1e-6)
-            np.testing.assert_allclose(std[0], mine.std(0), atol=tolerance, rtol=1e-4)
+            np.testing.assert_allclose(mean[0], mine.mean(0), atol=1e-5, rtol=1e-6)
+            np.testing.assert_allclose(std[0], mine.std(0), atol=1e-5, rtol=rtol)
 
 
 PORTIONS = {"by one": [1] * 330, "by seven": [7] * 50, "more at once than is usual": [30, 90, 150, 11, 200, 200, 3]}
@@ -93,15 +91,7 @@ def test_means_and_deviations_are_those_of_the_stored_rows(kind):
 
 def test_deviations_much_smaller_than_values():
     *_, (storage, clustering) = fed(ClusterCenter(12, 25), 200, [7] * 50, shift=1e4)
-    vectors, cluster = flat(stored(storage)), clustering.members.cluster
-    for number in np.unique(cluster):
-        expected = vectors[cluster == number].std(0)
-        np.testing.assert_allclose(
-            clustering.moments.mean_and_std(np.array([number]))[1][0],
-            expected,
-            atol=1e-5,
-            rtol=1e-3,
-        )
+    check_moments(storage, clustering, rtol=1e-3)
 
 
 def distances(z: np.ndarray, storage: Storage, clustering) -> np.ndarray:
@@ -146,29 +136,6 @@ def test_many_rows_are_reassigned_in_turn(monkeypatch):
     check_moments(storage, clustering)
     away = distances(storage.features(torch.arange(1000)).numpy(), storage, clustering)
     assert (away.argmin(1) == clustering.members.cluster).mean() > 0.8
-
-
-def blobs(rows: int, middles: list[float], seed: int = 0, spread: float = 0.01) -> Transitions:
-    """Return rows around the `middles` in turn; r and s' equal the middle, so that a mean identifies its rows."""
-    rng = np.random.default_rng(seed)
-    middle = np.resize(np.array(middles, np.float32), rows)
-    obs = (middle[:, None] + rng.normal(0, spread, (rows, 3))).astype(np.float32)
-    never, actions = np.zeros(rows, bool), rng.uniform(-0.5, 0.5, (rows, 2)).astype(np.float32) * spread
-    return Transitions(obs, actions, middle, obs + 1, never, never, np.arange(rows))
-
-
-@pytest.mark.parametrize("variant", ["center", "member"])
-def test_overwritten_rows_are_in_no_blend(variant):
-    buffer = LCER(capacity=60, variant=variant, n_clusters=4, refresh_every=1000, seed=0)
-    buffer.add(blobs(60, [0.0, 10.0]))
-    for row in range(60):
-        buffer.add(blobs(1, [500.0], seed=row))
-        if row > 5:
-            new = buffer.sample(256)
-            fresh = new.slots < row + 1
-            assert (new.transitions.rewards[fresh] >= 10).all()  # never 0, which a share λ of an old row would cause
-    assert (buffer.sample(256).transitions.rewards == 500).all()
-    assert (buffer.neighborhood.clustering.members.cluster >= 0).all()
 
 
 def test_members_are_drawn_uniformly():
@@ -282,28 +249,6 @@ def test_the_number_of_clusters_is_at_most_half_the_rows():
     assert len(clustering.centers) > 30
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("variant", "n_step", "kind"), [("center", 1, DISCRETE), ("center", 3, {}), ("member", 1, {})])
-def test_a_restored_state_resumes_bit_exactly(variant, n_step, kind):
-    def new():
-        return LCER(capacity=150, variant=variant, n_clusters=10, refresh_every=20, n_step=n_step, seed=0)
-
-    one, episodes = new(), Episodes(envs=2, **kind)
-    for _ in range(41):
-        one.add(episodes.transitions(5))
-        one.sample(32)
-    other = new()
-    other.load_state_dict(copy.deepcopy(one.state_dict()))
-    for _ in range(30):
-        rows = episodes.transitions(3)
-        for buffer in (one, other):
-            buffer.add(rows)
-        same_sample(one.sample(32), other.sample(32))
-    check_lists(other.storage, other.neighborhood.clustering)
-    if variant == "center" and not kind:
-        check_moments(other.storage, other.neighborhood.clustering)
-
-
 def blends_of(neighborhood, rows: int = 500, capacity: int = 300, ends: float = 0.05) -> ReplayBuffer:
     buffer, episodes = ReplayBuffer(capacity, None, neighborhood, Mixup(UniformMix()), seed=0), Episodes(ends=ends)
     for _ in range(rows // 10):
@@ -350,21 +295,6 @@ def test_missing_calls_raise_errors():
     feed(part, storage, make(10))
     with pytest.raises(RuntimeError, match="call evict before each add"):
         part.observe(storage, storage.add(make(1)))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_clusters": 0}, "n_clusters is 0"),
-        ({"refresh_every": 2.5}, "refresh_every is 2.5"),
-        ({"noise": -1}, "noise is -1"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ClusterCenter(**arguments)
-    with pytest.raises(ValueError, match="variant is 'mean'; expected one of 'center', 'member'"):
-        LCER(variant="mean")
 
 
 def test_goals_are_clustered_by_state_goal_and_action():

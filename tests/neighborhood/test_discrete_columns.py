@@ -142,26 +142,6 @@ def test_rows_with_other_values_are_not_blended(name, actions):
     assert blended > 20
 
 
-def test_blends_of_floats_are_linear():
-    buffer = replay_buffers.NMER(capacity=500, seed=1)
-    buffer.add(rows(500, choices=2))
-    sample = buffer.sample(256)
-    mixed = sample.mix < 1
-    share = sample.mix[mixed].unsqueeze(1)
-    one, other = buffer.storage[sample.slots[mixed]], buffer.storage[sample.neighbor_slots[mixed]]
-    for part in ("obs", "next_obs"):
-        line = share * getattr(one, part)["arm"] + (1 - share) * getattr(other, part)["arm"]
-        torch.testing.assert_close(getattr(sample.transitions, part)["arm"][mixed], line)
-    torch.testing.assert_close(sample.transitions.actions[mixed], share * one.actions + (1 - share) * other.actions)
-
-
-def test_rows_without_discrete_columns_have_no_codes():
-    storage, knn = Storage(200), KNN(k=3)
-    given = rows(200)
-    knn.observe(storage, storage.add(given.replace(obs=given.obs["arm"], next_obs=given.next_obs["arm"])))
-    assert knn.graph.cells.dims == 5 and knn.graph.scale.free == slice(0, 5)
-
-
 def test_a_restored_state_resumes_bit_exactly():
     one, other = (replay_buffers.NMER(capacity=300, seed=seed) for seed in (0, 1))
     one.add(rows(400))
@@ -230,21 +210,6 @@ def test_a_mean_is_that_of_members_with_equal_values(actions, n_step):
             acted = members.actions.mean(0) if actions == "box" else members.actions[0]
             torch.testing.assert_close(mean.actions[0, 0], acted, rtol=1e-4, atol=1e-4)
     assert lone > 20
-
-
-@pytest.mark.slow
-def test_a_mean_with_one_value_is_the_mean_without_discrete_columns():
-    given, made = rows(600), {}
-    for name, stored in without_and_with_one_value(given).items():
-        buffer = lcer()
-        buffer.neighborhood.noise = 0.0
-        for start in range(0, 600, 20):
-            buffer.add(stored[start : start + 20])
-        slots = torch.arange(len(buffer))
-        made[name] = buffer.neighborhood.gather(buffer.storage, slots, np.random.default_rng(0)).rows
-    for part in ("obs", "next_obs"):
-        one, other = (getattr(made[name], part)["arm"] for name in ("alone", "constant"))
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("actions", ["box", "discrete"])

@@ -178,8 +178,3 @@ def test_partners_get_goals_of_their_own_episodes_or_the_anchors():
     assert found.slots[0].tolist() == [-2, -1] and found.extras[GOALS].shape == (60, 3, 2)
     for slot in range(60):
         assert torch.equal(found.extras[GOALS][slot], achieved[[finals[slot]] * 3])
-
-
-def test_an_unknown_strategy_is_rejected():
-    with pytest.raises(ValueError, match="strategy is 'past'; expected one of 'future', 'final', 'episode'"):
-        HindsightGoals("past")

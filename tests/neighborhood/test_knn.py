@@ -103,19 +103,6 @@ def test_no_neighbors_then_all_then_the_nearest():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [normal, walks])
-@pytest.mark.parametrize("batch", [1, 100])
-def test_recall_during_growth(data, batch):
-    world = World(10_000)
-    total = 1000 if batch == 1 else 3000
-    rows = data(total)
-    for start in range(0, total, 500):
-        world.add(rows[start : start + 500], batch)
-        assert world.recall(sample=100) >= 0.97
-        assert world.recall(np.arange(start + 480, start + 500)) >= 0.97  # rows just added
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 64])
 def test_recall_with_many_cells(batch, cells):
     world = World(10_000)
@@ -317,13 +304,6 @@ def test_exact_search_is_brute_force():
     few = World(300)
     few.add(normal(3))
     assert (nearest(few.storage, torch.arange(3), 5)[:, 2:] == -1).all()
-
-
-@pytest.mark.parametrize("arguments", [{"k": 0}, {"k": 2.5}, {"draw": 0}, {"k": 3, "draw": 4}, {"draw": "all"}])
-def test_bad_arguments(arguments):
-    name, value = list(arguments.items())[-1]
-    with pytest.raises(ValueError, match=f"{name} is {value!r}; expected"):
-        KNN(**arguments)
 
 
 @pytest.mark.slow

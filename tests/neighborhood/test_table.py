@@ -1,8 +1,8 @@
-"""The neighbor table: keys sort by distance, overwritten rows are dropped, and every offer is considered."""
+"""The neighbor table: write numbers beyond 32 bits, and every offer is considered."""
 
 import numpy as np
 
-from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack, squared_of
+from interreplay.neighborhood.knn_index.neighbor_table import EMPTY, NeighborTable, by_group, pack
 
 
 def table(written: int, capacity: int = 10, width: int = 4) -> NeighborTable:
@@ -15,23 +15,6 @@ def table(written: int, capacity: int = 10, width: int = 4) -> NeighborTable:
 def keys(*pairs: tuple[float, int]) -> np.ndarray:
     squared, writes = np.array(pairs).T
     return pack(squared, writes.astype(np.int64))[None]
-
-
-def test_keys_sort_by_distance():
-    squared = np.random.default_rng(0).gamma(0.3, size=1000).astype(np.float32)
-    packed = pack(squared, np.arange(1000))
-    assert (squared_of(packed) == squared).all()
-    assert (np.argsort(packed) == np.argsort(squared, kind="stable")).all()
-
-
-def test_overwritten_rows_are_dropped():
-    t = table(written=12)  # slots 0 and 1 were written twice: write numbers 0 and 1 are gone
-    t.merge(np.array([5]), keys((1, 0), (2, 2), (3, 10), (4, 11)))
-    assert t.slots_of(t.keys[5][:3]).tolist() == [2, 0, 1] and t.keys[5][3] == EMPTY
-    t.written = 13
-    assert t.live(t.keys[[5]]).tolist() == [[False, True, True, False]]
-    assert t.count_live(t.keys[[5]])[1].tolist() == [[0, 1, 2, 2]]
-    assert t.write_of(np.array([2, 3])).tolist() == [12, 3]
 
 
 def test_write_numbers_beyond_32_bits():

@@ -12,9 +12,7 @@ from interreplay.diagnostics import contract
 from interreplay.errors import UsageError
 from interreplay.selection import (
     Faded,
-    LargeBatch,
     LossAdjusted,
-    MixedSelection,
     Online,
     Prioritized,
     SampleWeightDecay,
@@ -110,28 +108,6 @@ def test_without_decay_the_inner_selectors_rows_are_drawn(kind, limits):
     plain, faded = (each.draw(storage, 32, np.random.default_rng(3)) for each in selectors)
     assert torch.equal(plain.slots, faded.slots)
     assert torch.equal(plain.probabilities, faded.probabilities)
-
-
-def test_a_horizon_far_beyond_the_rows_is_uniform():
-    storage = stored(50, 50)
-    assert by_age(SampleWeightDecay(1e9), storage) == pytest.approx(np.full(50, 0.02), rel=1e-6)
-    assert by_age(SampleWeightDecay(30, floor=1.0), storage) == pytest.approx(np.full(50, 0.02))
-
-
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (lambda: SampleWeightDecay(horizon=0), "horizon is 0; expected a number above 0"),
-        (lambda: SampleWeightDecay(floor=0), "floor is 0; expected a number above 0 and at most 1"),
-        (lambda: Faded(rate=1.5), "rate is 1.5; expected a number above 0 and at most 1"),
-        (lambda: Faded(floor=2), "floor is 2; expected a number above 0 and at most 1"),
-        (lambda: Faded(LargeBatch()), "selector is LargeBatch, which composes whole batches"),
-        (lambda: Faded(MixedSelection({"a": Uniform()})), "selector is MixedSelection, which composes whole batches"),
-    ],
-)
-def test_invalid_arguments_are_rejected(made, message):
-    with pytest.raises(ValueError, match=message):
-        made()
 
 
 def test_the_method_and_the_wrapper_are_created_by_name():

@@ -1,5 +1,7 @@
 """Prioritized selection: probabilities, weights, and the rows whose priorities an update changes."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -48,22 +50,15 @@ def test_draws_are_stratified():
 
 
 def test_importance_weights():
-    for progress in (0.0, 0.25, 1.0, 7.0):
-        storage, selector = filled(alpha=0.7, beta=0.4)
+    for final_beta, first_beta, progress in itertools.product((1.0, 0.0), (0.4, 0.0), (0.0, 0.25, 1.0, 7.0)):
+        storage, selector = filled(alpha=0.7, beta=first_beta, final_beta=final_beta)
         selector.update(torch.arange(50), errors(50))
         selector.anneal(progress)
-        beta = 0.4 + 0.6 * min(progress, 1.0)
+        beta = first_beta + (final_beta - first_beta) * min(progress, 1.0)
         assert selector.current_beta == pytest.approx(beta)
         _, probabilities = selector.select(storage, 30, np.random.default_rng(0))
         expected = (50 * probabilities.numpy().astype(float)) ** -beta
         assert selector.weights(storage, probabilities).numpy() == pytest.approx(expected / expected.max(), rel=1e-5)
-
-
-def test_without_importance_sampling_all_weights_are_1():
-    storage, selector = filled(beta=0.0, final_beta=0.0)
-    selector.anneal(0.7)
-    _, probabilities = selector.select(storage, 30, np.random.default_rng(0))
-    assert (selector.weights(storage, probabilities) == 1).all()
 
 
 def test_new_rows_get_the_largest_priority_so_far():

@@ -7,7 +7,7 @@ from builders import make
 from scipy.stats import chisquare
 
 from interreplay import Storage
-from interreplay.selection import Combined, EmphasizedRecent, SampleWeightDecay, TruncatedGeometric, Uniform
+from interreplay.selection import EmphasizedRecent, TruncatedGeometric, Uniform
 
 
 def stored(rows: int, capacity: int) -> Storage:
@@ -52,18 +52,6 @@ def test_ere_is_the_mixture_of_the_paper(eta, c_min, rows, capacity):
     assert by_age(selector, storage).sum() == pytest.approx(1, abs=1e-5)
     counts = counted(selector, storage)
     assert chisquare(counts, expected / expected.sum() * counts.sum()).pvalue > 1e-4
-
-
-def test_ere_equals_the_updates_of_the_paper_on_average():
-    """In the paper, update k of K draws from the newest N·η^(1000k/K) rows."""
-    count, eta, c_min, updates = 200, 0.996, 20, 2_000
-    rng, counts = np.random.default_rng(1), np.zeros(200)
-    for k in range(1, updates + 1):
-        newest = int(max(count * eta ** (1_000 * k / updates), c_min))
-        counts += np.bincount(rng.integers(0, newest, 64), minlength=count)
-    found = by_age(EmphasizedRecent(eta, c_min), stored(200, 200))
-    shares = counts / counts.sum()
-    assert np.abs(np.add.reduceat(shares - found, np.arange(0, 200, 20))).max() < 0.006
 
 
 def test_ere_with_at_most_c_min_rows_is_uniform():
@@ -122,11 +110,3 @@ def test_selectors_by_age_reduce_to_uniform(selector):
     assert chisquare(counts).pvalue > 1e-4
     slots, probabilities = Uniform().select(storage, 8, np.random.default_rng(0))
     assert torch.equal(selector.select(storage, 8, np.random.default_rng(0))[1], probabilities)
-
-
-@pytest.mark.parametrize("inner", [EmphasizedRecent(0.99, 5), TruncatedGeometric(0.2), SampleWeightDecay(20)])
-def test_selectors_by_age_work_with_combined_selection(inner):
-    storage = stored(130, 50)
-    slots, probabilities = Combined(inner).select(storage, 32, np.random.default_rng(0))
-    assert int(slots[-1]) == 129 % 50
-    assert float(probabilities[-1]) == pytest.approx((31 * by_age(inner, storage)[0] + 1) / 32, rel=1e-5)

@@ -63,19 +63,6 @@ def check_links(storage: Storage) -> None:
     assert sorted(places + storage.chain.tails.free) == list(range(storage.chain.tails.used)), "a tail is lost"
 
 
-@pytest.mark.parametrize("ids", [True, False])
-def test_every_continued_row_is_linked(ids):
-    storage, batches = Storage(50), Episodes(ids=ids, ends=0.1)
-    rows = batches.rows(500)
-    for start in range(0, 500, 5):
-        storage.add(stack(rows[start : start + 5], ids))
-    newest = rows[450:]
-    expected = [not (row["terminated"] or row["truncated"]) for row in newest]
-    expected[-1] = False  # nothing follows the newest row yet
-    slots = torch.arange(450, 500) % 50
-    assert (storage.successor(slots) >= 0).tolist() == expected
-
-
 @pytest.mark.parametrize("portion", [1, 3, 30])
 @pytest.mark.parametrize("ids", [True, False])
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
@@ -239,16 +226,6 @@ def test_bfloat16_is_rejected_and_nothing_is_stored():
         storage.add(rows.replace(obs=rows.obs.bfloat16(), next_obs=rows.next_obs.bfloat16()))
     storage.add(rows)
     assert len(storage) == 5
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"capacity": 0}, {"capacity": -5}, {"capacity": 2**31}, {"gamma": 1.1}, {"gamma": -0.1}],
-)
-def test_bad_arguments(arguments):
-    name, value = next(iter(arguments.items()))
-    with pytest.raises(ValueError, match=f"{name} is {value}"):
-        Storage(**({"capacity": 10} | arguments))
 
 
 def test_memory_of_a_half_cheetah_row():

@@ -101,13 +101,6 @@ def test_the_global_generator_is_not_used():
     same_sample(one.sample(16), other.sample(16))
 
 
-@pytest.mark.parametrize("arguments", [{"threshold": 0.0}, {"lr": -1.0}])
-def test_bad_arguments(arguments):
-    (name,) = arguments
-    with pytest.raises(ValueError, match=f"{name} is"):
-        AdaptiveMixup(**arguments)
-
-
 def test_lambda_is_drawn_from_the_beta_distribution_of_the_temperature():
     anchors, neighbors = pairs(3000)
     mixup = AdaptiveMixup(hiddens=(4,))

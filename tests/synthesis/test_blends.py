@@ -10,7 +10,6 @@ from interreplay import ReplayBuffer, Transitions
 from interreplay.neighborhood import ClusterCenter
 from interreplay.neighborhood.knn_index.brute_force import nearest
 from interreplay.synthesis import Mixup, NearestOutcome
-from interreplay.synthesis.coefficient import Beta
 from interreplay.synthesis.coefficient import Uniform as UniformCoefficient
 from interreplay.transitions import unchecked
 from replay_buffers import NMER, ContinuousTransition, KNNOutcome, NaiveMixup, Uniform
@@ -161,21 +160,6 @@ def test_integers_are_rejected_by_name(kind, message):
         buffer.add(make(5, **kind))
     assert len(buffer) == 0
     buffer.add(make(5))
-
-
-def test_bad_arguments():
-    for arguments, message in (
-        ({"prob_interpolation": -0.1}, "prob_interpolation is -0.1"),
-        ({"prob_interpolation": 1.1}, "prob_interpolation is 1.1"),
-        ({"interp_decay": -1.0}, "interp_decay is -1.0"),
-        ({"interp_decay": float("inf")}, "interp_decay is inf"),
-        ({"n_step": 3, "termination_fn": lambda s, a, n: a}, "n_step is 3"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            NMER(**arguments)
-    for alpha in (0, -1.0, float("nan")):
-        with pytest.raises(ValueError, match=f"alpha is {alpha}"):
-            Beta(alpha)
 
 
 # -- Outcomes of neighbors ------------------------------------------------------------------------

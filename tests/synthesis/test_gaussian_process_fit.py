@@ -47,21 +47,6 @@ def test_the_evidence_is_that_of_the_formulas(form):
     assert log_posterior(model).item() == pytest.approx(log_evidence(form, hyper, x.numpy(), y.numpy()), rel=1e-6)
 
 
-@pytest.mark.parametrize("priors", [False, True])
-def test_gradients_against_finite_differences(form, priors):
-    model = Model(form, random_hyper(form, N, T), *points(), priors)
-    log_posterior(model).backward()
-    for name, parameter in model.named_parameters():
-        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
-        for place in {0, len(flat) - 1}:
-            values = []
-            for step in (1e-5, -2e-5):
-                flat[place] += step
-                values.append(log_posterior(model).item())
-            flat[place] += 1e-5
-            assert gradient[place].item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-4, abs=1e-6), name
-
-
 def test_priors_count_once_per_kernel():
     x, y = points()
     form = Form("rbf").over(D, 1)
@@ -184,17 +169,3 @@ def test_hyperparameters_of_random_rows_are_those_of_rows_that_are_stored():
     scaled = preparation(features(rows)[None], targets_of(rows)[None])
     start = Hyperparameters.initial(form, 4, 1.0, torch.float32)
     close(found, fit(Fit(3), form, start, scaled.x, scaled.y).hyper)
-
-
-def test_bad_schedules_are_rejected():
-    for arguments, text in (
-        (("globl", Fit(), None, 10, True), "'globl'; expected one of monte_carlo"),
-        (("rows", Fit(), 1, 10, True), "train_size is 1"),
-        (("monte_carlo", Fit(), 0, 10, True), "train_size is 0"),
-        (("monte_carlo", Fit(), None, 0, True), "retrain_interval is 0"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            Schedule(*arguments)
-    for arguments, text in (({"epochs": 0}, "epochs is 0"), ({"method": "sgd"}, "'sgd'"), ({"lr": 0}, "lr is 0")):
-        with pytest.raises(ValueError, match=text):
-            Fit(**arguments)

@@ -7,7 +7,7 @@ from builders import make
 from naive_gp import predict, random_hyper
 
 from interreplay.storage.state_copies import copy_arrays
-from interreplay.synthesis.gaussian_process import Fit, Form, HoldOut, Preparation, Schedule
+from interreplay.synthesis.gaussian_process import Fit, Form, Preparation, Schedule
 from interreplay.synthesis.gaussian_process.holdout import evaluate, nearest_blend
 from replay_buffers import BIER
 
@@ -85,9 +85,3 @@ def test_a_buffer_reports_scores_and_draws_the_same_rows():
     again = BIER(capacity=300, holdout_split=0.2)
     again.load_state_dict(copy_arrays(watched.state_dict()))
     assert again.synthesizer.statistics() == found
-
-
-@pytest.mark.parametrize("arguments", [{"split": 0.0}, {"split": 1.0}, {"every": 0}])
-def test_bad_arguments(arguments):
-    with pytest.raises(ValueError, match="is 0|is 1"):
-        HoldOut(**arguments)

@@ -109,21 +109,6 @@ def test_a_single_dimension_cannot_be_switched():
     identical(rows, anchors)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"augmentation": "blur"}, "augmentation is 'blur'; expected one of mixup, gaussian"),
-        ({"views": 0}, "views is 0; expected an integer of 1 or more"),
-        ({"strength": 0.0}, "strength is 0.0; expected a number above 0"),
-        ({"augmentation": "dropout", "strength": 0.7}, "strength is 0.7; expected None, because dropout has no"),
-        ({"augmentation": "switch", "strength": 0.7}, "strength is 0.7; expected None, because switch has no"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        S4RL(capacity=5, **arguments)
-
-
 def test_images_are_rejected_and_discrete_actions_are_accepted():
     with pytest.raises(ValueError, match="obs of torch.uint8 cannot be augmented"):
         S4RL(capacity=5).add(make(3, obs_shape=(4, 4), obs_dtype=np.uint8))

@@ -192,19 +192,6 @@ def test_fit_without_improvement_keeps_the_initial_weights():
     assert all(torch.equal(one, other) for one, other in zip(before, made.tensors, strict=True))
 
 
-@pytest.mark.slow
-def test_fit_learns_and_is_repeatable():
-    inputs, targets = data(1_000)
-    results = []
-    for seed, epochs in ((0, 2), (0, 2), (1, 2), (0, 20)):
-        made = Networks(3, [4, 32, 32, 6], np.random.default_rng(seed), bounds=3)
-        rng = np.random.default_rng(seed)
-        held = split(len(inputs), 0.2, rng)[1]
-        results.append(fit(made, inputs, targets, held, FitSettings(32, 0.003, max_epochs=epochs), rng).errors)
-    assert np.array_equal(results[0], results[1]) and not np.array_equal(results[0], results[2])
-    assert results[3].max() < 0.1 < targets.var()
-
-
 def test_split_uses_each_row_once():
     learned, held = split(103, 0.2, np.random.default_rng(0))
     assert len(held) == 20 and sorted([*learned.tolist(), *held.tolist()]) == list(range(103))

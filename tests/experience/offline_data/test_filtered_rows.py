@@ -377,39 +377,24 @@ def test_other_rewards_and_ends_as_a_plain_loop_computes_them(tmp_path):
     assert len(filtered) == sum(returns[episode] >= level for episode in rows.episode.tolist())
 
 
-def broken(kind):
-    def reward(obs, action, next_obs, **columns):
-        n = len(obs)
-        values = np.zeros(n)
-        if kind == "nan":
-            values[13:] = np.nan
-        return {
-            "nan": values,
-            "column": values[:, None],
-            "short": values[:-1],
-            "three": (values, values > 0, values),
-            "text": ["x"] * n,
-            "ends": (values, np.zeros(3, bool)),
-        }[kind]
-
-    return reward
-
-
 @pytest.mark.parametrize(
-    ("kind", "expected"),
+    ("values", "expected"),
     [
-        ("nan", "returned nan for row 13 of .*a after its first 0 rows; expected finite rewards"),
-        ("column", r"returned rewards of shape \(35, 1\); expected \(35,\)"),
-        ("short", r"returned rewards of shape \(34,\); expected \(35,\)"),
-        ("three", "returned 3 values; expected rewards, or rewards and terminations"),
-        ("text", "returned rewards that are not numbers"),
-        ("ends", r"returned terminations of shape \(3,\); expected \(35,\)"),
+        (
+            lambda n: np.where(np.arange(n) < 13, 0.0, np.nan),
+            "returned nan for row 13 of .*a after its first 0 rows; expected finite rewards",
+        ),
+        (lambda n: np.zeros((n, 1)), r"returned rewards of shape \(35, 1\); expected \(35,\)"),
+        (lambda n: np.zeros(n - 1), r"returned rewards of shape \(34,\); expected \(35,\)"),
+        (lambda n: (np.zeros(n),) * 3, "returned 3 values; expected rewards, or rewards and terminations"),
+        (lambda n: ["x"] * n, "returned rewards that are not numbers"),
+        (lambda n: (np.zeros(n), np.zeros(3, bool)), r"returned terminations of shape \(3,\); expected \(35,\)"),
     ],
 )
-def test_wrong_rewards_are_rejected_in_one_line(tmp_path, kind, expected):
+def test_wrong_rewards_are_rejected_in_one_line(tmp_path, values, expected):
     *_, names = two_stores(tmp_path)
     with pytest.raises(UsageError, match=expected):
-        open_rows(names, SPACES, relabel=broken(kind))
+        open_rows(names, SPACES, relabel=lambda obs, *_, **columns: values(len(obs)))
 
 
 def test_an_error_of_the_function_names_its_line(tmp_path):

@@ -63,7 +63,7 @@ def definition(nets, rows, weights, row_weights, noise, warm, cut=True, m=1, vie
     return sum((row_weights * weights * 0.5 * error.square()).mean() for error in errors), errors
 
 
-@pytest.mark.parametrize(("warm_up", "done", "m"), [(100, 0, 1), (100, 30, 1), (3, 30, 1), (3, 30, 2)])
+@pytest.mark.parametrize(("warm_up", "done", "m"), [(100, 0, 1), (100, 30, 1), (3, 30, 1), (3, 3, 2)])
 def test_losses_and_gradients_equal_the_definition(warm_up, done, m, monkeypatch):
     networks, update = make(warm_up, done)
     rows, weights, row_weights = batch(), torch.rand(N).double(), 2 * torch.rand(N).double()
@@ -129,6 +129,7 @@ def test_statistics_are_those_of_joint_batches_and_of_the_actors_turns():
     networks.actor(rows.obs, torch.zeros(N, ACTIONS).double())
     assert torch.equal(statistics(networks.actor.body), before[0])
     assert torch.equal(statistics(networks.critics), before[1])
+    assert {"critics.trained", "critics.norms.0.mean", "critics.norms.2.variance"} <= networks.state_dict().keys()
 
 
 def test_actions_do_not_depend_on_other_rows():

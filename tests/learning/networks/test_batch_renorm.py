@@ -1,13 +1,12 @@
-"""Batch renormalization against the paper's definition in loops, and against PyTorch's batch normalization."""
+"""Batch renormalization against the paper's definition in loops. `test_crossq.py` tests networks with it."""
 
 import copy
 import math
 
 import pytest
 import torch
-from torch.nn.functional import batch_norm
 
-from interreplay.learning.networks.batch_renorm import BatchRenorm, RenormedMLP
+from interreplay.learning.networks.batch_renorm import BatchRenorm
 
 WIDTH, ROWS = 3, 6
 
@@ -63,47 +62,3 @@ def test_a_training_pass_is_the_papers(shift, spread, r_clipped, d_clipped, warm
         mine = torch.autograd.grad((found * g).sum(), [rows, norm.scale, norm.bias])
         theirs = torch.autograd.grad((expected * g).sum(), [rows, before.scale, before.bias])
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-12)
-
-
-def test_during_warm_up_it_is_batch_normalization_and_frozen_with_the_running_statistics():
-    norm, rows = made(3.0, 2.0)
-    expected = batch_norm(rows, None, None, norm.scale[1], norm.bias[1], training=True, eps=1e-3)
-    assert torch.equal(norm.training_pass(rows, 1, warmed_up=torch.tensor(False)), expected)
-    before = copy.deepcopy(norm)
-    by_hand = (rows - norm.mean[1]) / (norm.variance[1] + 1e-3).sqrt() * norm.scale[1] + norm.bias[1]
-    torch.testing.assert_close(norm.by_running(rows, 1), by_hand)
-    torch.testing.assert_close(norm.by_running(rows[:1], 1), by_hand[:1])
-    assert all(torch.equal(a, b) for a, b in zip(norm.state_dict().values(), before.state_dict().values(), strict=True))
-
-
-def test_a_batch_like_the_running_statistics_is_normalized_by_them():
-    """r and d undo the batch's own statistics: renormalized and frozen passes agree for any batch."""
-    norm, rows = made(0.5, 2.0)
-    frozen = norm.by_running(rows, 0)
-    torch.testing.assert_close(norm.training_pass(rows, 0, warmed_up=torch.tensor(True)), frozen)
-
-
-def test_networks_normalize_the_input_and_every_activation_and_count_their_warm_up():
-    torch.manual_seed(0)
-    layers = RenormedMLP(2, [WIDTH, 5, 4, 1], warm_up=2).double()
-    assert [norm.mean.shape[1] for norm in layers.norms] == [WIDTH, 5, 4]
-    for passes in range(4):
-        rows = torch.randn(8, WIDTH, dtype=torch.float64) + passes
-        reference, found = copy.deepcopy(layers), layers.outputs(rows, training=True)
-        for j in range(2):
-            x = rows
-            for i, norm in enumerate(reference.norms):
-                x = norm.training_pass(x, j, warmed_up=torch.tensor(passes >= 2))
-                x = x @ reference.weights[i][j] + reference.biases[i][j]
-                x = x.clamp(min=0) if i < 2 else x
-            torch.testing.assert_close(found[j], x)
-        assert int(layers.trained) == passes + 1
-        for mine, theirs in zip(layers.norms, reference.norms, strict=True):
-            torch.testing.assert_close(mine.mean, theirs.mean)
-            torch.testing.assert_close(mine.variance, theirs.variance)
-    state = {name: value.clone() for name, value in layers.state_dict().items()}
-    with torch.no_grad():
-        without = layers.outputs(rows)
-    torch.testing.assert_close(without, layers.outputs(rows))
-    assert all(torch.equal(state[name], value) for name, value in layers.state_dict().items())
-    assert {"trained", "norms.0.mean", "norms.2.variance"} <= state.keys(), "what a checkpoint holds"

@@ -1,5 +1,6 @@
-"""Adam in operations that PyTorch compiles takes the steps of the fused kernel."""
+"""Our Adam takes the steps of PyTorch's, fused and in parts, and their states are interchangeable."""
 
+import contextlib
 import copy
 
 import pytest
@@ -7,6 +8,11 @@ import torch
 
 from interreplay.learning.networks.convolutions import ConvolutionBody
 from interreplay.learning.networks.optimizers import FastAdam, FastAdamW
+from tests.learning.batches import learn
+from tests.learning.update_cases import ALGORITHMS, assert_equal, given, keep_float64, make, settings_of  # noqa: F401
+
+ALL = {"n_critics": 3, "target_subset": 2, "critic_layer_norm": True, "critic_dropout": 0.1, "policy_delay": 2}
+ALL |= {"actor_target": "mean", "weight_decay": 0.01, "reset_interval": 7}
 
 
 @pytest.mark.parametrize("images", [4, 20], ids=["convolution", "patches"])
@@ -51,3 +57,46 @@ def test_adam_of_parts_equals_the_fused_kernel(kind, decay, monkeypatch):
         fused.apply()
         parts.apply()
     torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)
+
+
+class PlainAdam(torch.optim.Adam):
+    def apply(self):
+        self.step()
+
+
+class PlainAdamW(torch.optim.AdamW):
+    def apply(self):
+        self.step()
+
+
+@contextlib.contextmanager
+def plain_optimizers():
+    """Make updates of actors and critics use PyTorch's optimizers."""
+    module = "interreplay.learning.actor_critic.actor_critic"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{module}.FastAdam", PlainAdam)
+        patch.setattr(f"{module}.FastAdamW", PlainAdamW)
+        yield
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_checkpoint_with_adam_of_pytorch_can_be_resumed(algorithm):
+    """States of PyTorch's optimizers and of ours are interchangeable."""
+    own = settings_of(algorithm, ALL)
+    ends = []
+    for plain_first in (True, False):
+        networks, states = make(algorithm, settings=own), None
+        for plain in (plain_first, not plain_first):
+            with plain_optimizers() if plain else contextlib.nullcontext():
+                update = ALGORITHMS[algorithm][1](networks, **own)
+                if states is not None:
+                    update.load_state_dict(states.pop("update"))
+                    for name, state in states.items():
+                        update.optimizers[name].load_state_dict(copy.deepcopy(state))
+                for i in range(5):
+                    rows, weights, row_weights = given(i, algorithm, 0, False)
+                    learn(update, rows, weights, torch.Generator().manual_seed(i), row_weights)
+            states = {name: optimizer.state_dict() for name, optimizer in update.optimizers.items()}
+            states["update"] = update.state_dict()
+        ends.append(update)
+    assert_equal(*ends)

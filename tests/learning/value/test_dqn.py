@@ -127,6 +127,7 @@ def test_targets_move_a_share_of_the_way():
 
 def test_each_network_and_update_has_independent_noise():
     nets, drawn = networks(dueling=True, sigma0=0.5), []
+    names = nets.state_dict().keys()
     update = DQNUpdate(nets, double=True)
     for layers in (nets.actor.layers, nets.targets):
         draw = layers.draw_noise
@@ -136,6 +137,7 @@ def test_each_network_and_update_has_independent_noise():
         learn(update, rows(i), torch.ones(N), generator)
     numbers = torch.stack([noise[0][0] for noise in drawn])
     assert len(numbers) == 6 and len(numbers.unique(dim=0)) == 6  # s and s' of the network, s' of the targets, twice
+    assert nets.state_dict().keys() == names, "noise is not part of the state"
 
 
 def test_the_policy_is_noisy_only_if_it_explores():

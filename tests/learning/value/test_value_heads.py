@@ -1,6 +1,5 @@
 """Layers and heads of value networks in float64: compared with loops, gradients with autograd."""
 
-import copy
 import math
 
 import pytest
@@ -134,17 +133,6 @@ def test_priorities_vanish_at_the_optimum():
     assert Quantiles(5).compare(certain, certain).errors == 0 == Mean().compare(certain[:, :1], certain[:, :1]).errors
 
 
-def test_errors_are_one_per_row():
-    for make in HEADS.values():
-        head = make()
-        following, rewards, discounts = rows(head)
-        target = head.target(following, rewards, discounts)
-        assert target.shape == (40, head.numbers)
-        found = head.compare(following, target)
-        assert found.errors.shape == found.losses.shape == (40,)
-        assert head.values(torch.randn(4, 3, head.numbers)).shape == (4, 3)
-
-
 INPUTS = 5
 ACTIONS = 3
 NUMBERS = 4
@@ -215,18 +203,6 @@ def test_without_noise_and_with_noise_of_size_0_it_is_the_plain_network(dueling)
             if "sigma" in name:
                 parameter.zero_()
     torch.testing.assert_close(noisy.outputs(obs(), noise), plain.outputs(obs()), rtol=0, atol=1e-15)
-
-
-def test_noise_is_redrawn_and_not_stored():
-    layers, generator = Streams(INPUTS, ACTIONS, NUMBERS, (8, 6), sigma0=0.5), rng()
-    before = copy.deepcopy(layers.state_dict())
-    one, other = (layers.outputs(obs(), layers.draw_noise(generator)) for _ in range(2))
-    assert not torch.allclose(one, other)
-    assert torch.equal(one, layers.outputs(obs(), layers.draw_noise(rng())))
-    assert layers.state_dict().keys() == before.keys() and all(
-        torch.equal(v, before[k]) for k, v in layers.state_dict().items()
-    )
-    assert torch.equal(layers.outputs(obs()), layers.outputs(obs()))
 
 
 def test_streams_without_dueling_or_noise_are_one_network():
