@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -456,7 +457,9 @@ class BatchEnvRunner(SteppingRunner):
 
     @override(SingleAgentEnvRunner)
     def get_metrics(self) -> Any:
-        window = self.config.metrics_num_episodes_for_smoothing
+        # RLlib's window of returns, so that all runners together report the number of episodes that is configured.
+        runners = self.config.num_env_runners or 1
+        window = max(1, math.ceil(self.config.metrics_num_episodes_for_smoothing / runners))
         finished = self._state.log.take_finished()
         if self._seeds is not None:
             finished.sort(key=lambda episode: episode.id)  # so that sums do not depend on the number of environments
