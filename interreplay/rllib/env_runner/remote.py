@@ -25,6 +25,8 @@ Packed = tuple[bytes, list[tuple[str, str, tuple[int, ...]]]]
 
 A pickled tensor has some 300 bytes of overhead, which is more than the numbers of a short fragment.
 """
+ALIGNMENT = 16
+"""Bytes of which the addresses of new arrays are multiples. The rounding of small matrix products depends on it."""
 FromColumns = Callable[[dict[str, Tensor]], Any]
 """Creates transitions, unrolls or another object from its columns by name."""
 
@@ -50,6 +52,8 @@ def unpack(packed: Packed) -> dict[str, Tensor]:
     for name, dtype, shape in layout:
         size = int(np.prod(shape, dtype=np.int64))
         array = np.frombuffer(memory, np.dtype(dtype), size, offset).reshape(shape)
+        if offset % ALIGNMENT:
+            array = array.copy()
         found[name] = torch.from_numpy(array)
         offset += array.nbytes
     return found
