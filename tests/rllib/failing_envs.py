@@ -1,5 +1,6 @@
 """Environments with typical failures, and one whose observation is its position."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -209,6 +210,23 @@ class AnotherChoiceInFirstReset(AnotherChoice):
 class Hangs(Counting):
     def fail(self, result):
         time.sleep(3600)
+
+
+class SleepsWhileAFileExists(Counting):
+    """Sleeps in each step while the file `slow` exists. Rewards are actions, so that returns depend on the weights."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.slow = config["slow"]
+
+    def observation(self):
+        return np.array([0, self.steps], np.float32)
+
+    def step(self, action):
+        if os.path.exists(self.slow):
+            time.sleep(1)
+        observation, _, *rest = super().step(action)
+        return observation, float(action[0]), *rest
 
 
 class Draws(Counting):

@@ -135,6 +135,7 @@ def test_a_failure_in_an_evaluation_is_the_same_error(setting):
     algorithm = made.build_algo()
     with pytest.raises(EnvironmentFailure, match="Raises raised RuntimeError: the motor burnt out"):
         algorithm.train()
+    assert algorithm.train()["evaluation"]["env_runners"]["num_episodes"] == 10, "it fails once"
 
 
 @pytest.mark.slow
