@@ -207,6 +207,22 @@ class AnotherChoiceInFirstReset(AnotherChoice):
         return -1, {}
 
 
+class AnotherShapeInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(4, np.float32), {}
+
+
+class AnotherShapeOfPart(Parts):
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return observation | {"step": np.float32(0)}, info
+
+
+class OnlyObservationInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
 class Hangs(Counting):
     def fail(self, result):
         time.sleep(3600)

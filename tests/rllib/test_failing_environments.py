@@ -41,6 +41,9 @@ FAILURES = [
     (failing_envs.MoreChoicesOfPart, r"the part 'mode' of the observation \[1 1 1\], which is not in its obs", 6),
     (failing_envs.AnotherChoiceInFirstReset, r"the observation -1, which is not in its observation space Discrete", 0),
     (failing_envs.AnotherChoice, r"the observation 100, which is not in its observation space Discrete\(100\)", 6),
+    (failing_envs.AnotherShapeInReset, r"observation of shape \(4,\); its observation space has \(2,\)", 0),
+    (failing_envs.AnotherShapeOfPart, r"the part 'step' of the observation with shape \(\); its observation space", 0),
+    (failing_envs.OnlyObservationInReset, "returned a ndarray in reset; expected two: observation, info", 0),
     (failing_envs.RewardArray, r"returned the reward array\(\[1\.\]\); expected one number", 6),
     (failing_envs.RewardText, "returned the reward 'much'; expected one number", 6),
 ]
