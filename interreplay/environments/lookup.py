@@ -16,7 +16,14 @@ from interreplay.environments import registration
 from interreplay.environments.own_modules import check_arguments, described, import_own
 from interreplay.environments.spaces import check_numbers, leaves, parts_of
 from interreplay.environments.wrapped import wrap
-from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors
+from interreplay.errors import (
+    InterreplayWarning,
+    UsageError,
+    accepted_names,
+    did_you_mean,
+    exits_as_errors,
+    in_words,
+)
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -80,12 +87,21 @@ def find_environment(
         check_numbers("action", env.action_space)
         with exits_as_errors():
             stacks = _stacks(env)
-            env.close()
     except ValueError as error:
         raise UsageError(f"environment {name!r}: {error}") from error
     except Exception as error:
         raise UsageError(f"environment {name!r}: {described(error)}") from error
+    _close(env, name)
     return Environment(name, env.observation_space, env.action_space, note=note, stacks=stacks)
+
+
+def _close(env: gym.Env, name: str) -> None:
+    """Close an environment; errors cause a warning only, as at the end of a run."""
+    try:
+        with exits_as_errors():
+            env.close()
+    except Exception as error:
+        warnings.warn(f"closing {name} failed: {in_words(error)}", InterreplayWarning, stacklevel=2)
 
 
 def _made(name: str, env_id: str, arguments: Mapping[str, Any]) -> gym.Env:

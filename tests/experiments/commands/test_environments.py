@@ -8,7 +8,7 @@ import pytest
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.environments.own_modules import LAST
-from interreplay.errors import UsageError
+from interreplay.errors import InterreplayWarning, UsageError
 
 
 def test_available_environments_are_unchanged():
@@ -170,3 +170,17 @@ def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, req
     command = [sys.executable, "-c", WORKER.format(here=tmp_path), program]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == (expected, "")
+
+
+class StuckWhenClosed(gym.Env):
+    observation_space = action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def close(self):
+        raise RuntimeError("the port\nis busy")
+
+
+def test_an_error_while_closing_is_a_warning():
+    gym.register("StuckWhenClosed-v0", StuckWhenClosed)
+    with pytest.warns(InterreplayWarning, match="^closing StuckWhenClosed-v0 failed: RuntimeError: the port is busy$"):
+        assert find_environment("StuckWhenClosed-v0").name == "StuckWhenClosed-v0"
+    del gym.registry["StuckWhenClosed-v0"]
