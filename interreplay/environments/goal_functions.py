@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from interreplay.errors import UsageError
+from interreplay.errors import PartError
 
 ACHIEVED = "achieved_goal"
 DESIRED = "desired_goal"
@@ -23,7 +23,7 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     A function that accepts single rows only returns another shape or raises an error for many rows.
 
     Raises:
-        UsageError: It returned something else than one finite number per row.
+        PartError: It returned something else than one finite number per row.
     """
     count = len(achieved)
     many_achieved = achieved
@@ -40,17 +40,17 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     found = [np.asarray(fn(one, goal, {})) for one, goal in zip(achieved, desired, strict=True)]
     for value in found:
         if value.size != 1:
-            raise UsageError(f"{_name(fn)} returned {_short(value)} for one row; {EXPECTED}")
+            raise PartError(f"{_name(fn)} returned {_short(value)} for one row; {EXPECTED}")
     return _checked(fn, np.array(found).reshape(count))
 
 
 def _checked(fn: GoalFn, values: np.ndarray) -> np.ndarray:
     """Return values ``(n,)`` of a function of goals if all of them are finite numbers."""
     if values.dtype.kind not in "biuf":
-        raise UsageError(f"{_name(fn)} returned {_short(values[0])}; {EXPECTED}")
+        raise PartError(f"{_name(fn)} returned {_short(values[0])}; {EXPECTED}")
     finite = np.isfinite(values)
     if not finite.all():
-        raise UsageError(f"{_name(fn)} returned {values[~finite][0]}; {EXPECTED}")
+        raise PartError(f"{_name(fn)} returned {values[~finite][0]}; {EXPECTED}")
     return values
 
 

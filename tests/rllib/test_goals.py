@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from interreplay.environments import registration
-from interreplay.errors import EnvironmentFailure, UsageError
+from interreplay.errors import EnvironmentFailure, PartError
 from interreplay.neighborhood import KNN
 from interreplay.rllib.env_runner.runner_state import can_save, restore_env, save_env
 from tests.rllib.small_runs import config, continued, run, same, weights
@@ -124,7 +124,7 @@ class NoNumber(Reach):
 
 def test_a_reward_that_is_not_a_number_is_reported():
     algorithm = config(NoNumber, "HER").build_algo()
-    with pytest.raises(UsageError, match="compute_reward returned nan; expected one finite number per row"):
+    with pytest.raises(PartError, match="compute_reward returned nan; expected one finite number per row"):
         for _ in range(5):
             algorithm.train()
 

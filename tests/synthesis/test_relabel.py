@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
 from interreplay.environments.goal_functions import each
-from interreplay.errors import UsageError
+from interreplay.errors import PartError
 from interreplay.neighborhood import KNN, HindsightGoals, RandomNeighbor, Successor
 from interreplay.part import Context
 from interreplay.synthesis import AdaptiveMixup, Mixup, NearestOutcome, Relabel
@@ -269,6 +269,6 @@ def test_a_function_of_goals_must_return_a_finite_number_per_row(value, returned
         return value
 
     goals = np.zeros((3, 4))
-    with pytest.raises(UsageError, match=f"reward returned {returned}; expected one finite number per row"):
+    with pytest.raises(PartError, match=f"reward returned {returned}; expected one finite number per row"):
         each(reward, goals, goals)
     assert each(lambda a, d, _: np.ones((*a.shape[:-1], 1)), goals, goals).tolist() == [1.0] * 3
