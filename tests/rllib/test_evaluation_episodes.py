@@ -200,6 +200,21 @@ def test_evaluations_are_independent_of_the_number_of_environments_and_videos():
         assert others == returns and same(learned, learned_there)
 
 
+def test_evaluations_keep_no_steps(monkeypatch):
+    """The observations and infos of their episodes could exceed the memory."""
+    algorithm = build(2)
+    episodes = algorithm.env_runner.sample(num_episodes=4, explore=False)
+    monkeypatch.setattr(algorithm.env_runner, "_new_episode", lambda i: pytest.fail("an episode was built"))
+    LongAndShort.numbers = count(1)
+    found = algorithm.evaluate()["env_runners"]
+    assert (found["num_episodes"], found["num_env_steps_sampled"]) == (10, 3 * 30 + 7 * 2)
+    monkeypatch.undo()
+    LongAndShort.numbers = count(1)
+    again = algorithm.env_runner.sample(num_episodes=4, explore=False)
+    assert list(map(len, again)) == list(map(len, episodes))
+    assert again[0].get_observations().shape == (len(again[0]) + 1, 2)
+
+
 def test_sample_by_steps_returns_enough_steps():
     algorithm = build(4)
     episodes = algorithm.env_runner.sample(num_timesteps=200)

@@ -352,7 +352,8 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
         def sample(runner: Any) -> tuple[int, Any]:
             amount = share + int(runner.worker_index <= rest)
-            episodes = runner.sample(**{unit: amount}, force_reset=reset)
+            with runner.without_steps():
+                episodes = runner.sample(**{unit: amount}, force_reset=reset)
             return sum(map(len, episodes)), runner.get_metrics()
 
         weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
@@ -364,11 +365,12 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
 
     @override(Algorithm)
     def _evaluate_on_local_env_runner(self, env_runner: Any) -> Any:
-        if env_runner is self.eval_env_runner:
-            return super()._evaluate_on_local_env_runner(env_runner)
-        # Without `evaluation_interval`, `evaluate` uses the runner of training.
-        with env_runner.evaluating(self.evaluation_config):
-            return super()._evaluate_on_local_env_runner(env_runner)
+        with env_runner.without_steps():
+            if env_runner is self.eval_env_runner:
+                return super()._evaluate_on_local_env_runner(env_runner)
+            # Without `evaluation_interval`, `evaluate` uses the runner of training.
+            with env_runner.evaluating(self.evaluation_config):
+                return super()._evaluate_on_local_env_runner(env_runner)
 
     @override(Algorithm)
     def _compile_iteration_results(

@@ -107,6 +107,7 @@ class BatchEnvRunner(SteppingRunner):
         if lookup["mean"] is MeanStats:
             self.metrics.stats_cls_lookup = {**lookup, "mean": MeanOfValues}
         self.interrupted = False
+        self._only_lengths = False
         self._recorded = frozenset[str]()
         self._episode_goal: int | None = None
         self._begun = 0
@@ -247,6 +248,18 @@ class BatchEnvRunner(SteppingRunner):
             self._state.log.finished = finished
             self._state.steps_since_report = unreported
 
+    @contextmanager
+    def without_steps(self) -> Iterator[None]:
+        """Let `sample` return the lengths of requested episodes without their steps, unless there are callbacks.
+
+        Evaluations need no more. The observations and infos of their episodes can exceed the memory.
+        """
+        self._only_lengths = True
+        try:
+            yield
+        finally:
+            self._only_lengths = False
+
     def anneal(self, progress: float) -> None:
         """Set the schedule of exploration to the progress of the run, from 0 to 1."""
         self._state.exploration.anneal(progress)
@@ -282,6 +295,7 @@ class BatchEnvRunner(SteppingRunner):
             self._needs_initial_reset = True
         self.interrupted = False
         self._hooks.recording = True
+        self._hooks.only_lengths = self._only_lengths and num_episodes is not None and not self._hooks.listening
         self._recorded = frozenset()
         self._episode_goal = num_episodes
         self._max_episode_steps = self.config.evaluation_max_episode_steps
@@ -298,6 +312,7 @@ class BatchEnvRunner(SteppingRunner):
                 self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
             self._hooks.recording = False
+            self._hooks.only_lengths = False
             self._max_episode_steps = None
             self._needs_initial_reset = True
             self._episode_goal = None
