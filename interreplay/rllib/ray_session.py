@@ -30,7 +30,7 @@ from interreplay.errors import InterreplayWarning
 
 OBJECT_STORE = 256 * 1024**2
 """Bytes of the object store, which only transfers weights, configurations and fragments of episodes."""
-START_LIMIT = 180
+START_LIMIT = 300
 """Seconds that the start of Ray may take."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
