@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import warnings
@@ -16,14 +17,7 @@ from interreplay.environments import registration
 from interreplay.environments.own_modules import check_arguments, described, import_own
 from interreplay.environments.spaces import check_numbers, leaves, parts_of
 from interreplay.environments.wrapped import wrap
-from interreplay.errors import (
-    InterreplayWarning,
-    UsageError,
-    accepted_names,
-    did_you_mean,
-    exits_as_errors,
-    in_words,
-)
+from interreplay.errors import UsageError, accepted_names, did_you_mean, exits_as_errors
 from interreplay.storage.frame_pool import shared
 from interreplay.transitions import as_tensor
 
@@ -91,17 +85,9 @@ def find_environment(
         raise UsageError(f"environment {name!r}: {error}") from error
     except Exception as error:
         raise UsageError(f"environment {name!r}: {described(error)}") from error
-    _close(env, name)
+    with contextlib.suppress(Exception), exits_as_errors():  # a run reports such errors at its end
+        env.close()
     return Environment(name, env.observation_space, env.action_space, note=note, stacks=stacks)
-
-
-def _close(env: gym.Env, name: str) -> None:
-    """Close an environment; errors cause a warning only, as at the end of a run."""
-    try:
-        with exits_as_errors():
-            env.close()
-    except Exception as error:
-        warnings.warn(f"closing {name} failed: {in_words(error)}", InterreplayWarning, stacklevel=2)
 
 
 def _made(name: str, env_id: str, arguments: Mapping[str, Any]) -> gym.Env:

@@ -1,5 +1,8 @@
 """Environments that raise errors or return invalid values cause one named error, and earlier rows can be saved."""
 
+import gc
+import sys
+
 import failing_envs
 import gymnasium as gym
 import pytest
@@ -83,10 +86,15 @@ def test_choices_of_other_vector_environments_are_checked(env, message, rows, mo
     assert algorithm.env_steps == rows
 
 
-def test_an_environment_that_exits_on_close_does_not_end_the_program():
+def test_an_environment_that_exits_on_close_does_not_end_the_program(monkeypatch):
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
     algorithm = config(failing_envs.ExitsWhenClosed).build_algo()
     algorithm.train()
     algorithm.stop()
+    algorithm.env_runner.env = None
+    gc.collect()
+    assert printed == [], "it is not closed again when it is deleted"
 
 
 def test_ctrl_c_in_a_step_is_raised_and_training_continues_with_a_new_episode():

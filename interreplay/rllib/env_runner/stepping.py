@@ -292,6 +292,10 @@ class SteppingRunner(SingleAgentEnvRunner):
             if is_request_to_end(error):
                 raise
             logger.warning("closing %s failed: %s", self.env_name, in_words(error))
+            layer = self.env
+            while layer is not None:  # otherwise gymnasium closes it again when it is deleted, and prints the error
+                layer.closed = True
+                layer = getattr(layer, "env", None)
 
     def _fail(self, error: BaseException, where: str) -> NoReturn:
         """Raise EnvironmentFailure with the environment's error on one line, or Ctrl-C; the next step resets."""

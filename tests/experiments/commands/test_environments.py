@@ -8,7 +8,7 @@ import pytest
 from interreplay.environments import registration
 from interreplay.environments.lookup import find_environment
 from interreplay.environments.own_modules import LAST
-from interreplay.errors import InterreplayWarning, UsageError
+from interreplay.errors import UsageError
 
 
 def test_available_environments_are_unchanged():
@@ -176,11 +176,10 @@ class StuckWhenClosed(gym.Env):
     observation_space = action_space = gym.spaces.Box(-1, 1, (1,))
 
     def close(self):
-        raise RuntimeError("the port\nis busy")
+        raise RuntimeError("the port is busy")
 
 
-def test_an_error_while_closing_is_a_warning():
+def test_an_environment_that_fails_to_close_is_accepted():
     gym.register("StuckWhenClosed-v0", StuckWhenClosed)
-    with pytest.warns(InterreplayWarning, match="^closing StuckWhenClosed-v0 failed: RuntimeError: the port is busy$"):
-        assert find_environment("StuckWhenClosed-v0").name == "StuckWhenClosed-v0"
+    assert find_environment("StuckWhenClosed-v0").name == "StuckWhenClosed-v0"
     del gym.registry["StuckWhenClosed-v0"]
