@@ -127,6 +127,11 @@ class Part:
         for part in self.inner_parts().values():
             part.connect(context)
 
+    def check_rows(self, rows: Transitions) -> None:
+        """Reject new rows ``(n, ...)``, which have the stored dtypes, before any of them is stored."""
+        for part in self.inner_parts().values():
+            part.check_rows(rows)
+
     def evict(self, storage: Any, slots: Tensor) -> None:
         """Drop any state kept for the rows in `slots` ``(n,)`` before they are overwritten; unique, oldest first."""
         for part in self.inner_parts().values():

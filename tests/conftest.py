@@ -106,6 +106,9 @@ def start_ray() -> None:
     """Start a quiet Ray, if none is running, with CPUs for two remote runners and for earlier tests."""
     import ray
 
+    from interreplay.rllib.ray_session import patient_start
+
     if not ray.is_initialized():
         quiet = {"include_dashboard": False, "log_to_driver": False}
-        ray.init(num_cpus=CPUS, object_store_memory=200 * 2**20, **quiet)
+        with patient_start():
+            ray.init(num_cpus=CPUS, object_store_memory=200 * 2**20, **quiet)

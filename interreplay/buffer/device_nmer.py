@@ -142,6 +142,10 @@ class DeviceNMER(ReplayBuffer):
         count = len(transitions)
         return self._storage.consecutive_slots((self._written - count) % self.capacity, count)
 
+    def check_rows(self, transitions: Transitions) -> Transitions:
+        transitions, _ = self._storage.convert(transitions)  # `storage` would write the new rows
+        return transitions
+
     def truncate_episodes(self, episodes: Iterable[int]) -> None:
         ended = list(map(int, episodes))
         if not ended or self._rows is None:

@@ -135,13 +135,25 @@ class ReplayBuffer:
             with_extras(transitions, required)  # rejects rows without these columns
         if not len(transitions):
             return self.storage.add(transitions)
-        transitions = self.storage.cast(transitions)  # validates all rows before anything changes
+        transitions = self.check_rows(transitions)
         if len(transitions) <= self.capacity:
             return self._add(transitions)
         slots = []
         for start in range(0, len(transitions), self.capacity):
             slots.append(self._add(transitions[start : start + self.capacity]))
         return torch.cat(slots)
+
+    def check_rows(self, transitions: Transitions) -> Transitions:
+        """Return transitions in the stored dtypes, after all checks that come before storing; arguments as for `add`.
+
+        Raises:
+            NonFiniteError: If a column contains NaN or infinity.
+            ValueError: If the columns differ from those stored before, or a part rejects the rows.
+        """
+        transitions = self.storage.cast(transitions)
+        for part in self.parts.values():
+            part.check_rows(transitions)
+        return transitions
 
     def _add(self, transitions: Transitions) -> Tensor:
         slots = self.storage.write(transitions, evict(self.parts.values(), self.storage, len(transitions)))

@@ -8,7 +8,15 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector.utils import iterate
 
-from interreplay.environments.spaces import ACTIONS, check_numbers, flat_actions, leaves, named_parts, nested
+from interreplay.environments.spaces import (
+    ACTIONS,
+    check_numbers,
+    flat_actions,
+    leaves,
+    named_parts,
+    nested,
+    width_is_finite,
+)
 
 
 class Actions(Protocol):
@@ -141,3 +149,5 @@ def check_action_space(space: gym.Space, kinds: tuple[type[gym.Space], ...]) -> 
     check_numbers("action", flat)
     if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
         raise ValueError(f"the action space {space} is unbounded; expected a Box with finite bounds")
+    if isinstance(flat, gym.spaces.Box) and not width_is_finite(flat):
+        raise ValueError(f"the action space is {space}; expected finite bounds with a finite difference")

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from interreplay.errors import PartError
+
 ACHIEVED = "achieved_goal"
 DESIRED = "desired_goal"
 """Parts of the observations of goal-conditioned environments."""
+EXPECTED = "expected one finite number per row"
 GoalFn = Callable[[np.ndarray, np.ndarray, dict[str, Any]], Any]
 """``(achieved, desired, info)`` of one row or of many, as in gymnasium-robotics' `GoalEnv`."""
 
@@ -18,6 +21,9 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     """Return values ``(n,)`` of `fn` for goals ``(n, ...)``, in one call if possible, else row by row.
 
     A function that accepts single rows only returns another shape or raises an error for many rows.
+
+    Raises:
+        PartError: It returned something else than one finite number per row.
     """
     count = len(achieved)
     many_achieved = achieved
@@ -30,5 +36,28 @@ def each(fn: GoalFn, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
     except Exception:  # a function of single rows may raise anything, such as an assertion about a shape
         values = np.empty(0)
     if values.shape == many_achieved.shape[:1]:
-        return values[:count]
-    return np.array([fn(one, goal, {}) for one, goal in zip(achieved, desired, strict=True)])
+        return _checked(fn, values[:count])
+    found = [np.asarray(fn(one, goal, {})) for one, goal in zip(achieved, desired, strict=True)]
+    for value in found:
+        if value.size != 1:
+            raise PartError(f"{_name(fn)} returned {_short(value)} for one row; {EXPECTED}")
+    return _checked(fn, np.array(found).reshape(count))
+
+
+def _checked(fn: GoalFn, values: np.ndarray) -> np.ndarray:
+    """Return values ``(n,)`` of a function of goals if all of them are finite numbers."""
+    if values.dtype.kind not in "biuf":
+        raise PartError(f"{_name(fn)} returned {_short(values[0])}; {EXPECTED}")
+    finite = np.isfinite(values)
+    if not finite.all():
+        raise PartError(f"{_name(fn)} returned {values[~finite][0]}; {EXPECTED}")
+    return values
+
+
+def _name(fn: GoalFn) -> str:
+    return getattr(fn, "__name__", "the function of goals")
+
+
+def _short(value: Any) -> str:
+    """Return the beginning of a value's text on one line."""
+    return " ".join(str(value).split())[:60]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import warnings
@@ -80,11 +81,12 @@ def find_environment(
         check_numbers("action", env.action_space)
         with exits_as_errors():
             stacks = _stacks(env)
-            env.close()
     except ValueError as error:
         raise UsageError(f"environment {name!r}: {error}") from error
     except Exception as error:
         raise UsageError(f"environment {name!r}: {described(error)}") from error
+    with contextlib.suppress(Exception), exits_as_errors():  # a run reports such errors at its end
+        env.close()
     return Environment(name, env.observation_space, env.action_space, note=note, stacks=stacks)
 
 

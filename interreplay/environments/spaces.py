@@ -116,6 +116,17 @@ def _column(space: gym.Space) -> tuple[tuple[int, ...], torch.dtype]:
     return tuple(space.shape), torch.from_numpy(np.zeros(1, dtype)).dtype
 
 
+def width_is_finite(space: gym.spaces.Box) -> bool:
+    """Return whether the bounds of a Box and their differences are finite, as scaled actions require."""
+    low = space.low
+    high = space.high
+    if not np.issubdtype(low.dtype, np.floating):
+        low = low.astype(np.float64)
+        high = high.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(high - low).all())
+
+
 def same_form(one: gym.Space, other: gym.Space) -> bool:
     """Return whether the same networks fit two spaces: their Boxes may have other bounds and precision."""
     parts = dict(_walk(one, ""))

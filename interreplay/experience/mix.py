@@ -119,6 +119,10 @@ class Mix(SharedSources):
             source.connect(context)
 
     def add(self, transitions: Transitions) -> None:
+        if len(transitions):
+            for source in self.sources.values():
+                if isinstance(source, ReplayBuffer):  # so that either all of them store the rows or none
+                    source.check_rows(transitions)
         for source in self.sources.values():
             source.add(transitions)
 

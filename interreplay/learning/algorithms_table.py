@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 
 from interreplay.environments.own_modules import own_class
-from interreplay.environments.spaces import ACTIONS, flat_actions
+from interreplay.environments.spaces import ACTIONS, flat_actions, width_is_finite
 from interreplay.errors import UsageError
 from interreplay.learning.policy_gradient.unroll_settings import (
     A2CSettings,
@@ -186,6 +186,10 @@ def check_actions(trainer: str, env: str, space: gym.Space, flag: str = "--train
     if isinstance(flat, ALGORITHMS[trainer].actions):
         if isinstance(flat, gym.spaces.Box) and not flat.is_bounded():
             raise UsageError(f"{trainer} requires finite bounds of actions; the action space of {env} is {space}")
+        if isinstance(flat, gym.spaces.Box) and not width_is_finite(flat):
+            raise UsageError(
+                f"{trainer} requires bounds of actions with a finite difference; the action space of {env} is {space}"
+            )
         return
     learning = ", ".join(name for name, algorithm in ALGORITHMS.items() if isinstance(flat, algorithm.actions))
     kinds = " or ".join(ACTIONS[kind] for kind in ALGORITHMS[trainer].actions)

@@ -30,6 +30,8 @@ from interreplay.errors import InterreplayWarning
 
 OBJECT_STORE = 256 * 1024**2
 """Bytes of the object store, which only transfers weights, configurations and fragments of episodes."""
+START_LIMIT = 300
+"""Seconds that the start of Ray may take."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -117,7 +119,7 @@ def start_local(cpus: int) -> None:
             AuthenticationTokenLoader.instance().reset_cache()  # it may hold the token of an earlier session
         # On a busy machine a worker needs more than Ray's 60 seconds to import its modules.
         os.environ.setdefault("RAY_worker_register_timeout_seconds", "600")
-        with _loopback(), _separate_sessions(), _sigterm_preserved():
+        with _loopback(), _separate_sessions(), _sigterm_preserved(), patient_start():
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -143,6 +145,31 @@ def variables(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextlib.contextmanager
+def patient_start() -> Iterator[None]:
+    """Let a Ray that starts inside the block wait `START_LIMIT` seconds for its node.
+
+    Ray waits for 30 seconds, which the start can exceed on a busy machine.
+    """
+    get_node = services.get_node
+
+    def wait(*arguments: Any, **options: Any) -> Any:
+        end = time.monotonic() + START_LIMIT
+        while True:
+            try:
+                return get_node(*arguments, **options)
+            except RuntimeError:  # it is not registered yet
+                if time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
+
+    services.get_node = wait
+    try:
+        yield
+    finally:
+        services.get_node = get_node
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interreplay.errors import check_number
+from interreplay.errors import PartError, check_number
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.selection.base import Selector, SlotStore
 from interreplay.storage.ring import Storage
@@ -35,7 +35,7 @@ def make_event(given: str | Callable[[Transitions], Tensor]) -> Event:
             callable of rows ``(n, ...)`` that returns bool ``(n,)``.
     """
     if callable(given):
-        return functools.partial(_callable_event, given)
+        return CallableEvent(given)
     if given in ("terminated", "truncated"):
         return functools.partial(_column_event, given, operator.ne, 0.0)
     if given == SUCCESS_COLUMN:
@@ -47,11 +47,35 @@ def make_event(given: str | Callable[[Transitions], Tensor]) -> Event:
     return functools.partial(_column_event, "rewards", COMPARISONS[found[1]], float(found[2]))
 
 
-def _callable_event(condition: Callable[[Transitions], Tensor], storage: Storage, slots: Tensor) -> Tensor:
-    found = torch.as_tensor(condition(storage[slots]))
-    if found.shape != slots.shape:
-        raise ValueError(f"an event has shape {tuple(found.shape)}; expected {tuple(slots.shape)}")
-    return found.bool()
+class CallableEvent:
+    """An event that a function of rows defines, with checks of what it returns."""
+
+    def __init__(self, condition: Callable[[Transitions], Any]):
+        self._condition = condition
+
+    def __call__(self, storage: Storage, slots: Tensor) -> Tensor:
+        return self.of_rows(storage[slots])
+
+    def of_rows(self, rows: Transitions) -> Tensor:
+        """Return whether the event happened at rows ``(n, ...)``, bool ``(n,)``.
+
+        Raises:
+            PartError: The function returned something else.
+        """
+        returned = self._condition(rows)
+        expected = f"expected bool of shape {(len(rows),)}, one per row"
+        name = getattr(self._condition, "__qualname__", type(self._condition).__name__)
+        try:
+            found = torch.as_tensor(returned)
+        except (TypeError, ValueError, RuntimeError):
+            raise PartError(f"the event {name} returned a {type(returned).__name__}; {expected}") from None
+        if found.shape != rows.rewards.shape:
+            raise PartError(f"an event has shape {tuple(found.shape)}; expected {tuple(rows.rewards.shape)} ({name})")
+        happened = found.bool()
+        if found.dtype != torch.bool and not torch.equal(happened.to(found.dtype), found):  # 0 and 1 are accepted
+            wrong = found[happened.to(found.dtype) != found][0].item()
+            raise PartError(f"the event {name} returned {wrong} for a row; {expected}")
+        return happened
 
 
 def _column_event(
@@ -117,6 +141,13 @@ class EventTables(Selector):
         self._tails: dict[int, deque[int]] = {}  # write numbers of the newest rows of each running episode
 
     # -- tables -----------------------------------------------------------------------------------
+
+    def check_rows(self, rows: Transitions) -> None:
+        discounts = self.view.gamma * (~rows.terminated).to(rows.rewards.dtype)
+        rows = rows.replace(discounts=discounts)  # stored rows have them
+        for event in self.events:
+            if isinstance(event, CallableEvent):
+                event.of_rows(rows)
 
     def observe(self, storage: SlotStore, slots: Tensor) -> None:
         assert isinstance(storage, Storage), "events happen at stored transitions"

@@ -1,5 +1,6 @@
 """Environments with typical failures, and one whose observation is its position."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -175,9 +176,42 @@ class AnotherChoiceInFirstReset(AnotherChoice):
         return -1, {}
 
 
+class AnotherShapeInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(4, np.float32), {}
+
+
+class AnotherShapeOfPart(Parts):
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed)
+        return observation | {"step": np.float32(0)}, info
+
+
+class OnlyObservationInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
 class Hangs(Counting):
     def fail(self, result):
         time.sleep(3600)
+
+
+class SleepsWhileAFileExists(Counting):
+    """Sleeps in each step while the file `slow` exists. Rewards are actions, so that returns depend on the weights."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.slow = config["slow"]
+
+    def observation(self):
+        return np.array([0, self.steps], np.float32)
+
+    def step(self, action):
+        if os.path.exists(self.slow):
+            time.sleep(1)
+        observation, _, *rest = super().step(action)
+        return observation, float(action[0]), *rest
 
 
 class Draws(Counting):

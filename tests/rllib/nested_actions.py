@@ -18,6 +18,7 @@ REJECTED = {
     "MultiBinary": MultiBinary(4),
     "Mixed": Dict(push=PUSH, gear=Discrete(3)),
     "Unbounded": Box(-np.inf, np.inf, (2,), np.float32),
+    "UnboundedWidth": Box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (2,), np.float32),
     "UnboundedPart": Dict(push=PUSH, force=Box(0, np.inf, (1,), np.float32)),
 }
 

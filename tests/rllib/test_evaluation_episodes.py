@@ -92,6 +92,31 @@ def test_metrics_of_runners_are_merged_over_episodes():
     assert np.isnan(merged.reduce(compile=True)["episode_return_mean"])
 
 
+class Successful(LongAndShort):
+    """`LongAndShort` in which every third episode, a long one, is a success."""
+
+    def step(self, action):
+        *outcome, _ = super().step(action)
+        return *outcome, {"is_success": self.number % 3 == 0}
+
+
+def test_success_rate_and_returns_are_of_the_same_episodes():
+    made = SACConfig().environment(Successful).training(hiddens=(8,))
+    runner = made.reporting(metrics_num_episodes_for_smoothing=5).build_algo().env_runner
+    one_of_two = runner.config.copy(copy_frozen=False)
+    one_of_two.num_env_runners = 2
+    for reporting, episodes in ((runner.config, 5), (one_of_two, 3)):
+        runner.config = reporting
+        LongAndShort.numbers = count(1)
+        runner._needs_initial_reset = True
+        runner.collect(2 + 2 + 30 + 2 + 2 + 30 + 2)
+        reported = runner.get_metrics()
+        assert len(reported["success_rate"].values) == len(reported["episode_return_mean"].values) == episodes
+        lengths = [LongAndShort.length(number) for number in range(8 - episodes, 8)]
+        assert reported["episode_return_mean"].peek() == pytest.approx(np.mean(lengths))
+        assert reported["success_rate"].peek() == pytest.approx(np.mean(np.equal(lengths, 30)))
+
+
 def test_evaluations_without_interval_keep_the_metrics_of_training_apart():
     algorithm = build(1)
     runner = algorithm.env_runner
@@ -173,6 +198,21 @@ def test_evaluations_are_independent_of_the_number_of_environments_and_videos():
     assert returns[0] != returns[1] and returns[0][1] < returns[0][2]
     for others, learned_there in (evaluated(3), evaluated(1, video=True)):
         assert others == returns and same(learned, learned_there)
+
+
+def test_evaluations_keep_no_steps(monkeypatch):
+    """The observations and infos of their episodes could exceed the memory."""
+    algorithm = build(2)
+    episodes = algorithm.env_runner.sample(num_episodes=4, explore=False)
+    monkeypatch.setattr(algorithm.env_runner, "_new_episode", lambda i: pytest.fail("an episode was built"))
+    LongAndShort.numbers = count(1)
+    found = algorithm.evaluate()["env_runners"]
+    assert (found["num_episodes"], found["num_env_steps_sampled"]) == (10, 3 * 30 + 7 * 2)
+    monkeypatch.undo()
+    LongAndShort.numbers = count(1)
+    again = algorithm.env_runner.sample(num_episodes=4, explore=False)
+    assert list(map(len, again)) == list(map(len, episodes))
+    assert again[0].get_observations().shape == (len(again[0]) + 1, 2)
 
 
 def test_sample_by_steps_returns_enough_steps():

@@ -1,5 +1,8 @@
 """Environments that raise errors or return invalid values cause one named error, and earlier rows can be saved."""
 
+import gc
+import sys
+
 import failing_envs
 import gymnasium as gym
 import pytest
@@ -37,6 +40,9 @@ FAILURES = [
     (failing_envs.MoreChoicesOfPart, r"the part 'mode' of the observation \[1 1 1\], which is not in its obs", 6),
     (failing_envs.AnotherChoiceInFirstReset, r"the observation -1, which is not in its observation space Discrete", 0),
     (failing_envs.AnotherChoice, r"the observation 100, which is not in its observation space Discrete\(100\)", 6),
+    (failing_envs.AnotherShapeInReset, r"observation of shape \(4,\); its observation space has \(2,\)", 0),
+    (failing_envs.AnotherShapeOfPart, r"the part 'step' of the observation with shape \(\); its observation space", 0),
+    (failing_envs.OnlyObservationInReset, "returned a ndarray in reset; expected two: observation, info", 0),
     (failing_envs.RewardArray, r"returned the reward array\(\[1\.\]\); expected one number", 6),
     (failing_envs.RewardText, "returned the reward 'much'; expected one number", 6),
 ]
@@ -76,10 +82,15 @@ def test_choices_of_other_vector_environments_are_checked(env, message, rows, mo
     assert algorithm.env_steps == rows
 
 
-def test_an_environment_that_exits_on_close_does_not_end_the_program():
+def test_an_environment_that_exits_on_close_does_not_end_the_program(monkeypatch):
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
     algorithm = config(failing_envs.ExitsWhenClosed).build_algo()
     algorithm.train()
     algorithm.stop()
+    algorithm.env_runner.env = None
+    gc.collect()
+    assert printed == [], "it is not closed again when it is deleted"
 
 
 def test_ctrl_c_in_a_step_is_raised_and_training_continues_with_a_new_episode():
@@ -131,6 +142,7 @@ def test_a_failure_in_an_evaluation_is_the_same_error(setting):
     algorithm = made.build_algo()
     with pytest.raises(EnvironmentFailure, match="Raises raised RuntimeError: the motor burnt out"):
         algorithm.train()
+    assert algorithm.train()["evaluation"]["env_runners"]["num_episodes"] == 10, "it fails once"
 
 
 @pytest.mark.slow

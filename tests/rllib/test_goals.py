@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.errors import EnvironmentFailure
+from interreplay.errors import EnvironmentFailure, PartError
 from interreplay.neighborhood import KNN
 from tests.rllib.small_runs import config, continued, run, same, weights
 
@@ -100,6 +100,20 @@ def test_an_error_of_the_reward_function_is_one_of_the_environment():
     algorithm = config(OneRowAtATime, "HER").build_algo()
     message = "the environment OneRowAtATime raised ZeroDivisionError: that was earlier in compute_reward"
     with pytest.raises(EnvironmentFailure, match=message):
+        for _ in range(5):
+            algorithm.train()
+
+
+class NoNumber(Reach):
+    """Computes rewards of several rows that are not numbers."""
+
+    def compute_reward(self, achieved, desired, info):
+        return 0.0 if achieved.ndim == 1 else np.full(len(achieved), np.nan)
+
+
+def test_a_reward_that_is_not_a_number_is_reported():
+    algorithm = config(NoNumber, "HER").build_algo()
+    with pytest.raises(PartError, match="compute_reward returned nan; expected one finite number per row"):
         for _ in range(5):
             algorithm.train()
 

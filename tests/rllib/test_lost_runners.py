@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from types import SimpleNamespace
 
 import failing_envs
@@ -97,6 +98,29 @@ def test_an_error_of_a_callback_is_reported_with_its_message_and_training_contin
         algorithm.train()
     algorithm.train()
     assert algorithm.env_steps == len(algorithm.replay_buffer) > 0
+
+
+def test_an_evaluation_in_another_process_uses_the_newest_weights_and_is_not_dropped(tmp_path):
+    slow = tmp_path / "slow"
+    made = config(failing_envs.SleepsWhileAFileExists).environment(env_config={"slow": str(slow), "step": -1})
+    made.evaluation(evaluation_interval=1, evaluation_duration=3, evaluation_num_env_runners=1)
+    made.evaluation(evaluation_sample_timeout_s=PATIENCE)
+    algorithm = made.build_algo()
+    here = made.copy(copy_frozen=False).evaluation(evaluation_num_env_runners=0).build_algo()
+    # RLlib sends no weights while an earlier transfer is in progress.
+    algorithm.eval_env_runner_group.foreach_env_runner_async(lambda runner: time.sleep(3), tag="set_state")
+    for _ in range(2):
+        found, expected = algorithm.train()["evaluation"], here.train()["evaluation"]
+        for name in ("episode_return_mean", "num_episodes", "num_env_steps_sampled"):
+            assert found["env_runners"][name] == expected["env_runners"][name]
+    slow.touch()
+    with pytest.raises(RunnerLost, match="remote env runner 1 returned nothing within evaluation_sample_timeout_s=8 s"):
+        algorithm.evaluate()
+    slow.unlink()
+    for _ in range(2):
+        with pytest.raises(RunnerLost, match="1 of 1 remote env runners lost"):
+            algorithm.train()
+    algorithm.save_to_path(str(tmp_path / "checkpoint"))
 
 
 class HangingRunners:

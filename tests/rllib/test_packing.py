@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from interreplay.rllib.env_runner.remote import pack, unpack
+from interreplay.rllib import DQNConfig
+from interreplay.rllib.env_runner.remote import ALIGNMENT, pack, unpack
 from interreplay.transitions import Transitions, grouped
 
 
@@ -41,3 +42,23 @@ def test_packing_has_little_overhead():
     rows = made(1, goals=False)
     numbers = sum(c.nbytes for c in (rows.obs, rows.next_obs, rows.actions, rows.rewards, rows.episode)) + 2
     assert len(pickle.dumps(pack(rows.columns()))) < numbers + 300
+
+
+def aligned(array):
+    return array.__array_interface__["data"][0] % ALIGNMENT == 0
+
+
+def test_columns_and_observations_from_other_processes_are_aligned():
+    """Otherwise a remote runner would act and learn with other roundings than a local one."""
+    columns = {"version": torch.zeros(1, dtype=torch.int64), "obs": torch.ones(7, 1, 3), "ends": torch.ones(7, 1)}
+    assert all(aligned(column.numpy()) for column in unpack(pack(columns)).values())
+    runner = DQNConfig().environment("CartPole-v1").training(hiddens=(8,)).build_algo().env_runner
+    runner.collect(3)
+    state = runner.state_dict()
+    memory = np.zeros(64, np.uint8)
+    first = -memory.__array_interface__["data"][0] % ALIGNMENT + 8
+    shifted = memory[first : first + state["obs"].nbytes].view(np.float32).reshape(state["obs"].shape)
+    shifted[:] = state["obs"]
+    shifted.flags.writeable = False
+    runner.load_state_dict(state | {"obs": shifted})
+    assert not aligned(shifted) and aligned(runner._state.obs) and np.array_equal(runner._state.obs, shifted)

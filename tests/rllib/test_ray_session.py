@@ -1,6 +1,7 @@
 """Supported versions of Ray, and the folders and processes of the Ray that commands start."""
 
 import configparser
+import inspect
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from ray._private import node, services
 
 from interreplay.rllib import ray_session
 from interreplay.rllib.host import TESTED, minor_version, warn_if_untested
@@ -18,6 +20,25 @@ from tests.rllib.small_runs import config
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORT = "import ray; ray.__version__ = '2.99.0'; import interreplay.rllib; import interreplay.rllib.host"
+
+
+def test_the_start_of_ray_waits_longer_for_its_node_than_ray_does(monkeypatch):
+    def not_registered(*arguments):
+        calls.append(arguments)
+        if len(calls) < 3:
+            raise RuntimeError("no such node")
+        return {"node_id": "1"}
+
+    calls = []
+    monkeypatch.setattr(services, "get_node", not_registered)
+    with ray_session.patient_start():
+        assert services.get_node("127.0.0.1:6379", "1") == {"node_id": "1"}
+    assert calls == [("127.0.0.1:6379", "1")] * 3 and services.get_node is not_registered
+    monkeypatch.setattr(ray_session, "START_LIMIT", -1)
+    calls.clear()
+    with ray_session.patient_start(), pytest.raises(RuntimeError, match="no such node"):
+        services.get_node("127.0.0.1:6379", "1")
+    assert "ray._private.services.get_node(" in inspect.getsource(node.Node.__init__), "what the wait replaces"
 
 
 def test_only_newer_versions_of_ray_are_reported():

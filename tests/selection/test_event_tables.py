@@ -8,7 +8,8 @@ import torch
 from builders import Episodes, identical, make, same_sample, stack
 from scipy.stats import chisquare
 
-from interreplay import ReplayBuffer
+from interreplay import Mix, ReplayBuffer
+from interreplay.errors import PartError
 from interreplay.selection.event_tables import make_event
 from replay_buffers import EventTables, Uniform
 
@@ -182,3 +183,41 @@ def test_success_is_read_from_an_extra_column():
 def test_an_event_of_the_wrong_shape_is_rejected():
     with pytest.raises(ValueError, match=r"an event has shape \(3, 3\); expected \(3,\)"):
         EventTables(capacity=10, events=[lambda rows: rows.obs > 0]).add(make(3))
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda rows: rows.obs > 0, r"an event has shape \(2, 3\); expected \(2,\)"),
+        (
+            lambda rows: rows.rewards * float("nan"),
+            r"the event .* returned nan for a row; expected bool of shape \(2,\)",
+        ),
+        (lambda rows: rows.rewards * 0 + 0.5, r"the event .* returned 0.5 for a row; expected bool"),
+        (lambda rows: [None] * len(rows), r"the event .* returned a list; expected bool of shape \(2,\), one per row"),
+    ],
+)
+def test_an_invalid_event_is_rejected_before_rows_are_stored(returned, message):
+    calls = []
+
+    def later(rows):
+        calls.append(rows)
+        return rows.rewards > 0 if len(calls) < 3 else returned(rows)
+
+    buffer = EventTables(capacity=10, events=[later], seed=0)
+    buffer.add(make(4))
+    with pytest.raises(PartError, match=message):
+        buffer.add(make(2))
+    assert len(buffer) == buffer.storage.written == 4
+    mix = Mix({"all": Uniform(capacity=10), "events": buffer})
+    with pytest.raises(PartError, match=message):
+        mix.add(make(2))
+    assert len(mix) == 4
+    assert all(rows.discounts is not None for rows in calls)
+
+
+def test_an_event_may_return_zeros_and_ones():
+    buffer = EventTables(capacity=10, events=[lambda rows: (rows.rewards > 0).float().numpy()], history=0, seed=0)
+    rows = make(6)
+    buffer.add(rows)
+    assert sorted(buffer.selector._tables[0].members.tolist()) == np.flatnonzero(np.asarray(rows.rewards) > 0).tolist()

@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 
 from interreplay import ReplayBuffer
 from interreplay.environments.goal_functions import each
+from interreplay.errors import PartError
 from interreplay.neighborhood import KNN, HindsightGoals, RandomNeighbor, Successor
 from interreplay.part import Context
 from interreplay.synthesis import AdaptiveMixup, Mixup, NearestOutcome, Relabel
@@ -256,3 +257,18 @@ def test_a_function_of_single_rows_is_right_for_as_many_rows_as_a_goal_has_numbe
     desired = np.zeros((count, 2))
     assert np.allclose(each(single, achieved, desired), np.abs(achieved) @ [1, 2])
     assert np.allclose(each(lambda a, d, _: (a - d).sum(axis=1), achieved, desired), achieved.sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("value", "returned"),
+    [(np.nan, "nan"), ("much", "much"), (np.ones(2), r"\[1\. 1\.\] for one row"), (None, "None")],
+)
+def test_a_function_of_goals_must_return_a_finite_number_per_row(value, returned):
+    def reward(achieved, desired, info):
+        assert achieved.ndim == 1, "one row at a time"
+        return value
+
+    goals = np.zeros((3, 4))
+    with pytest.raises(PartError, match=f"reward returned {returned}; expected one finite number per row"):
+        each(reward, goals, goals)
+    assert each(lambda a, d, _: np.ones((*a.shape[:-1], 1)), goals, goals).tolist() == [1.0] * 3

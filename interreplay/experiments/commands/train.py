@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from interreplay.errors import (
     EnvironmentFailure,
     NonFiniteError,
+    PartError,
     RunFailure,
     RunnerLost,
     TrainingDiverged,
@@ -223,10 +224,10 @@ def rescue(error: BaseException, training: Training, again: str) -> None:
     """Save what is intact after an error, and raise a one-line error in its place; a bug keeps its traceback.
 
     Raises:
-        UsageError: After non-finite values.
+        UsageError: After non-finite values, or an invalid result of a user's part or function.
         RunFailure: After an error of the environment, the loss of a runner, or diverged training.
     """
-    if isinstance(error, NonFiniteError):  # the checkpoint may be right before the same error
+    if isinstance(error, NonFiniteError | PartError):  # the checkpoint may be right before the same error
         raise UsageError(f"{error}; {training.rescue()}") from error
     if isinstance(error, UsageError):
         return

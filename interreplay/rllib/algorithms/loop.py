@@ -13,7 +13,12 @@ from typing import Any, ClassVar
 import torch
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.registry import ALGORITHMS as STOCK_ALGORITHMS
-from ray.rllib.core import COMPONENT_EVAL_ENV_RUNNER, COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
+from ray.rllib.core import (
+    COMPONENT_EVAL_ENV_RUNNER,
+    COMPONENT_METRICS_LOGGER,
+    COMPONENT_RL_MODULE,
+    DEFAULT_MODULE_ID,
+)
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
@@ -322,6 +327,10 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
     def _run_one_evaluation(self, parallel_train_future: Any = None) -> dict[str, Any]:
         if self.stop_requested:
             return {}
+        if self.eval_env_runner_group is not None:
+            failure = RemoteRunners(self.eval_env_runner_group, self.evaluation_config).missing()
+            if failure is not None:
+                raise failure
         with runner_errors():
             results = super()._run_one_evaluation(parallel_train_future)
         runner = self._evaluating_runner()
@@ -330,12 +339,38 @@ class TrainingLoop(CheckpointedAlgorithm, HostedAlgorithm):
         return results
 
     @override(Algorithm)
+    def _evaluate_with_fixed_duration(self) -> Any:
+        """Evaluate in other processes.
+
+        RLlib drops the weights while an earlier transfer is in progress, and the results of runners that take longer
+        than `evaluation_sample_timeout_s`, both without a message.
+        """
+        config = self.config
+        unit = f"num_{config.evaluation_duration_unit}"
+        reset = config.evaluation_force_reset_envs_before_iteration
+        share, rest = divmod(config.evaluation_duration, config.evaluation_num_env_runners)
+
+        def sample(runner: Any) -> tuple[int, Any]:
+            amount = share + int(runner.worker_index <= rest)
+            with runner.without_steps():
+                episodes = runner.sample(**{unit: amount}, force_reset=reset)
+            return sum(map(len, episodes)), runner.get_metrics()
+
+        weights = self.learner.get_state(components=COMPONENT_RL_MODULE, inference_only=True)
+        group: Any = self.eval_env_runner_group
+        runners = RemoteRunners(group, self.evaluation_config)
+        steps, metrics = zip(*runners.evaluate(weights, sample), strict=True)
+        self.metrics.aggregate(list(metrics), key=(EVALUATION_RESULTS, ENV_RUNNER_RESULTS))
+        return None, sum(steps), sum(steps), []
+
+    @override(Algorithm)
     def _evaluate_on_local_env_runner(self, env_runner: Any) -> Any:
-        if env_runner is self.eval_env_runner:
-            return super()._evaluate_on_local_env_runner(env_runner)
-        # Without `evaluation_interval`, `evaluate` uses the runner of training.
-        with env_runner.evaluating(self.evaluation_config):
-            return super()._evaluate_on_local_env_runner(env_runner)
+        with env_runner.without_steps():
+            if env_runner is self.eval_env_runner:
+                return super()._evaluate_on_local_env_runner(env_runner)
+            # Without `evaluation_interval`, `evaluate` uses the runner of training.
+            with env_runner.evaluating(self.evaluation_config):
+                return super()._evaluate_on_local_env_runner(env_runner)
 
     @override(Algorithm)
     def _compile_iteration_results(

@@ -152,6 +152,7 @@ class LoopConfig(AlgorithmConfig):
             setattr(self, RLLIB_NAMES.get(name, name), default)
         self.evaluation_max_episode_steps: int | None = None
         self.sample_timeout_s = 300.0
+        self.evaluation_sample_timeout_s = 1800.0  # of all episodes of a runner
         self.restart_failed_env_runners = False
         row = ALGORITHMS[self.trainer]
         # What is replayed; see `replay`.

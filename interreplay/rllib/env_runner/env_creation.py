@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -118,14 +117,19 @@ def goal_functions(config: Any, vector: Any) -> tuple[GoalFn, GoalFn | None]:
     name = own_name(config.env, config.env_config)
     terminated = getattr(env, "compute_terminated", None)
     if terminated is not None:
-        terminated = functools.partial(_reported, name, terminated)
-    return functools.partial(_reported, name, reward), terminated
+        terminated = _reported(name, terminated)
+    return _reported(name, reward), terminated
 
 
-def _reported(name: str, fn: GoalFn, *arguments: Any) -> Any:
-    """Call a function of the environment `name`, and report its errors as failures of the environment."""
-    try:
-        return fn(*arguments)
-    except Exception as error:
-        text = f"raised {in_words(error)} in {getattr(fn, '__name__', 'a function of goals')}"
-        raise EnvironmentFailure(name, text) from copyable(error)
+def _reported(name: str, fn: GoalFn) -> GoalFn:
+    """Return a function of the environment `name` that reports its errors as failures of the environment."""
+    of_goals = getattr(fn, "__name__", "a function of goals")
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return fn(*arguments)
+        except Exception as error:
+            raise EnvironmentFailure(name, f"raised {in_words(error)} in {of_goals}") from copyable(error)
+
+    call.__name__ = of_goals
+    return call

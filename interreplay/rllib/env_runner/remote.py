@@ -25,6 +25,8 @@ Packed = tuple[bytes, list[tuple[str, str, tuple[int, ...]]]]
 
 A pickled tensor has some 300 bytes of overhead, which is more than the numbers of a short fragment.
 """
+ALIGNMENT = 16
+"""Bytes of which the addresses of new arrays are multiples. The rounding of small matrix products depends on it."""
 FromColumns = Callable[[dict[str, Tensor]], Any]
 """Creates transitions, unrolls or another object from its columns by name."""
 
@@ -42,7 +44,7 @@ def pack(columns: Mapping[str, Tensor]) -> Packed:
 
 
 def unpack(packed: Packed) -> dict[str, Tensor]:
-    """Return packed columns, which can be written to."""
+    """Return packed columns, which can be written to and have the alignment of new arrays."""
     data, layout = packed
     memory = bytearray(data)
     offset = 0
@@ -50,6 +52,8 @@ def unpack(packed: Packed) -> dict[str, Tensor]:
     for name, dtype, shape in layout:
         size = int(np.prod(shape, dtype=np.int64))
         array = np.frombuffer(memory, np.dtype(dtype), size, offset).reshape(shape)
+        if offset % ALIGNMENT:
+            array = array.copy()
         found[name] = torch.from_numpy(array)
         offset += array.nbytes
     return found
@@ -142,6 +146,44 @@ class RemoteRunners:
             collected.failure = self.end(min(silent))
         return collected
 
+    def evaluate(self, weights: dict[str, Any], sample: Callable[[Any], Any]) -> list[Any]:
+        """Let every runner evaluate with the newest weights, and return their results in the order of their indices.
+
+        `weights` are sent as in `collect`, and `sample` is called with each runner in its process.
+
+        Raises:
+            EnvironmentFailure: An environment raised an error, or returned invalid values.
+            RunnerLost: A runner is lost, or did not return within `evaluation_sample_timeout_s`.
+        """
+        failure = self.missing()
+        if failure is not None:
+            raise failure
+        reference = ray.put(weights)
+
+        def work(runner: Any) -> Any:
+            runner.set_state(ray.get(reference))
+            try:
+                return sample(runner)
+            except EnvironmentFailure as failure:
+                return failure
+
+        silent = set(self.in_service())
+        found = {}
+        results = self._manager.foreach_actor(work, timeout_seconds=self._config.evaluation_sample_timeout_s)
+        for result in results:
+            silent.discard(result.actor_id)
+            reply = result.get()
+            if not result.ok:
+                failure = lost(reply, result.actor_id)
+            elif isinstance(reply, EnvironmentFailure):
+                failure = reply
+            found[result.actor_id] = reply
+        if silent:
+            failure = self.end(min(silent), "evaluation_sample_timeout_s")
+        if failure is not None:
+            raise failure
+        return [found[index] for index in sorted(found)]
+
     def in_service(self) -> dict[int, Any]:
         """Return Ray's handles of the runners in service, by index."""
         handles = self._manager.actors()
@@ -159,13 +201,13 @@ class RemoteRunners:
         """Send no further request to a runner."""
         self._manager.set_actor_state(index, healthy=False)
 
-    def end(self, index: int) -> RunnerLost:
-        """End the process of a runner that did not answer in time, and return the error."""
+    def end(self, index: int, limit: str = "sample_timeout_s") -> RunnerLost:
+        """End the process of a runner that did not answer within the setting `limit`, and return the error."""
         ray.kill(self._manager.actors()[index])
         self.put_out_of_service(index)
         env = own_name(self._config.env, self._config.env_config)
         return RunnerLost(
-            f"remote env runner {index} returned nothing within sample_timeout_s={self._config.sample_timeout_s} s: "
+            f"remote env runner {index} returned nothing within {limit}={getattr(self._config, limit)} s: "
             f"a step or a reset of {env} hangs, or takes longer"
         )
 

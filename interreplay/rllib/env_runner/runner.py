@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -106,6 +107,7 @@ class BatchEnvRunner(SteppingRunner):
         if lookup["mean"] is MeanStats:
             self.metrics.stats_cls_lookup = {**lookup, "mean": MeanOfValues}
         self.interrupted = False
+        self._only_lengths = False
         self._recorded = frozenset[str]()
         self._episode_goal: int | None = None
         self._begun = 0
@@ -246,6 +248,18 @@ class BatchEnvRunner(SteppingRunner):
             self._state.log.finished = finished
             self._state.steps_since_report = unreported
 
+    @contextmanager
+    def without_steps(self) -> Iterator[None]:
+        """Let `sample` return the lengths of requested episodes without their steps, unless there are callbacks.
+
+        Evaluations need no more. The observations and infos of their episodes can exceed the memory.
+        """
+        self._only_lengths = True
+        try:
+            yield
+        finally:
+            self._only_lengths = False
+
     def anneal(self, progress: float) -> None:
         """Set the schedule of exploration to the progress of the run, from 0 to 1."""
         self._state.exploration.anneal(progress)
@@ -281,6 +295,7 @@ class BatchEnvRunner(SteppingRunner):
             self._needs_initial_reset = True
         self.interrupted = False
         self._hooks.recording = True
+        self._hooks.only_lengths = self._only_lengths and num_episodes is not None and not self._hooks.listening
         self._recorded = frozenset()
         self._episode_goal = num_episodes
         self._max_episode_steps = self.config.evaluation_max_episode_steps
@@ -297,6 +312,7 @@ class BatchEnvRunner(SteppingRunner):
                 self._play(num_timesteps, num_episodes, random_actions, explore)
         finally:
             self._hooks.recording = False
+            self._hooks.only_lengths = False
             self._max_episode_steps = None
             self._needs_initial_reset = True
             self._episode_goal = None
@@ -456,7 +472,9 @@ class BatchEnvRunner(SteppingRunner):
 
     @override(SingleAgentEnvRunner)
     def get_metrics(self) -> Any:
-        window = self.config.metrics_num_episodes_for_smoothing
+        # RLlib's window of returns, so that all runners together report the number of episodes that is configured.
+        runners = self.config.num_env_runners or 1
+        window = max(1, math.ceil(self.config.metrics_num_episodes_for_smoothing / runners))
         finished = self._state.log.take_finished()
         if self._seeds is not None:
             finished.sort(key=lambda episode: episode.id)  # so that sums do not depend on the number of environments

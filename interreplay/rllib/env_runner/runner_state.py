@@ -25,6 +25,7 @@ from interreplay.learning.exploration import Exploration
 from interreplay.learning.update import SUCCESS_COLUMN
 from interreplay.runs.state_files.arrays import encode
 from interreplay.storage.state_copies import restore_generator
+from interreplay.transitions import map_observation
 
 IDS_PER_RUNNER = 1 << 40
 REPORTED_SUCCESS = "reported_success"
@@ -229,6 +230,8 @@ class RunnerState:
         self.steps_since_report = int(state["steps_since_report"])
         self.evaluated = int(state["evaluated"])
         self.obs = state["obs"]
+        if self.obs is not None:  # the addresses of Ray's arrays may be other multiples than of `ALIGNMENT`
+            self.obs = map_observation(np.array, self.obs)
         self.over = np.array(state["over"])
         self.seeded = state["seeded"]
         needs_reset = bool(state["needs_reset"]) or state["envs"] is None

@@ -62,7 +62,11 @@ class SerialEnvs(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         """Reset every environment; see gymnasium."""
-        result: Any = super().reset(seed=seed, options=options)
+        try:
+            result: Any = super().reset(seed=seed, options=options)
+        except (AttributeError, TypeError, ValueError):
+            self._reject_malformed_reset(options)
+            raise
         for env, observation in zip(self._vector.envs, self._vector._env_obs, strict=True):
             if found := _unstorable(observation, self._integer_parts):
                 raise EnvironmentFailure(_name_of(env), found)
@@ -105,6 +109,21 @@ class SerialEnvs(VectorWrapper):
         self._vector._autoreset_envs = ended | cut
         return batch, column, ended, cut, list(infos)
 
+    def _reject_malformed_reset(self, options: Any) -> None:
+        """Reset again after an error, and raise EnvironmentFailure for the first malformed result."""
+        for env in self._vector.envs:
+            try:
+                result = env.reset(options=options)
+            except Exception:
+                return
+            found = None
+            if not isinstance(result, tuple) or len(result) != 2:
+                returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
+                found = f"returned {returned} in reset; expected two: observation, info"
+            found = found or _misshapen(result[0], self._space)
+            if found:
+                raise EnvironmentFailure(_name_of(env), found)
+
     def _reject_malformed(self, results: Sequence[Any]) -> None:
         """Raise EnvironmentFailure for the first environment that returned values that cannot be stored."""
         for env, result in zip(self._vector.envs, results, strict=True):
@@ -132,14 +151,30 @@ def _malformed(result: Any, space: Any, integer_parts: Mapping[str, Any]) -> str
         returned = f"{len(result)} values" if isinstance(result, tuple) else f"a {type(result).__name__}"
         return f"returned {returned} in step; expected five: observation, reward, terminated, truncated, info"
     observation, reward, terminated, truncated, _ = result
-    if isinstance(space, Box) and np.shape(observation) != space.shape:
-        return f"returned an observation of shape {np.shape(observation)}; its observation space has {space.shape}"
+    if found := _misshapen(observation, space):
+        return found
     if found := _unstorable(observation, integer_parts):
         return found
     if isinstance(reward, str | bytes) or np.shape(reward) != ():
         return f"returned the reward {reward!r}; expected one number"
     if np.shape(terminated) != () or np.shape(truncated) != ():
         return f"returned terminated {terminated!r} and truncated {truncated!r}; expected one bool each"
+    return None
+
+
+def _misshapen(observation: Any, space: Any) -> str | None:
+    """Return which Box of an observation has another shape than in its space, or None."""
+    given = {"": observation} if isinstance(space, Box) else parts_of(observation)
+    for name, part in leaves(space).items():
+        if name not in given or not isinstance(part, Box):  # lists for tuples have no names
+            continue
+        which = f"the part {name!r} of the observation with" if name else "an observation of"
+        try:
+            shape = np.shape(given[name])
+        except ValueError:  # a list of lists of several lengths
+            return f"returned {which} several lengths; its observation space has {part.shape}"
+        if shape != part.shape:
+            return f"returned {which} shape {shape}; its observation space has {part.shape}"
     return None
 
 
@@ -257,6 +292,10 @@ class SteppingRunner(SingleAgentEnvRunner):
             if is_request_to_end(error):
                 raise
             logger.warning("closing %s failed: %s", self.env_name, in_words(error))
+            layer = self.env
+            while layer is not None:  # otherwise gymnasium closes it again when it is deleted, and prints the error
+                layer.closed = True
+                layer = getattr(layer, "env", None)
 
     def _fail(self, error: BaseException, where: str) -> NoReturn:
         """Raise EnvironmentFailure with the environment's error on one line, or Ctrl-C; the next step resets."""

@@ -169,3 +169,16 @@ def test_in_rays_workers_of_our_commands_the_current_folder_is_last(program, req
         monkeypatch.setenv(LAST, "1")
     search_last()
     assert sys.path == (["/other", here] if moved else [here, "/other"])
+
+
+class StuckWhenClosed(gym.Env):
+    observation_space = action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def close(self):
+        raise RuntimeError("the port is busy")
+
+
+def test_an_environment_that_fails_to_close_is_accepted():
+    gym.register("StuckWhenClosed-v0", StuckWhenClosed)
+    assert find_environment("StuckWhenClosed-v0").name == "StuckWhenClosed-v0"
+    del gym.registry["StuckWhenClosed-v0"]

@@ -14,7 +14,7 @@ import torch
 
 import custom_training
 from interreplay.acting.stored_policy import POLICY
-from interreplay.errors import EnvironmentFailure, RunFailure, RunnerLost, UsageError
+from interreplay.errors import EnvironmentFailure, PartError, RunFailure, RunnerLost, UsageError
 from interreplay.experiments.commands import train
 from interreplay.experiments.training.result_log import EventFile
 from interreplay.experiments.training.train_loop import Training
@@ -293,6 +293,12 @@ def test_values_that_are_not_finite_stop_the_run(kind, column, envs, capsys, tmp
     rejects(capsys, custom_training.main, flags, column, "step 130", "kept in")
     run = the_run(tmp_path / "results")
     assert checkpoints(run) == ["checkpoint_00000100", "checkpoint_00000129"] and steps(run) == [100]
+
+
+def test_an_invalid_result_of_a_part_keeps_what_was_learned():
+    training = SimpleNamespace(rescue=lambda: "what was learned so far is kept in results")
+    with pytest.raises(UsageError, match="^the event returned nan; what was learned so far is kept in results$"):
+        train.rescue(PartError("the event returned nan"), training, "")
 
 
 def test_each_warning_of_gymnasium_is_shown_once(envs, tmp_path, capsys):
